@@ -37,6 +37,7 @@ class Codegen:
     Args:
       exponentials: the floating-point types in which exp, log and logistic are exact and fast.
       tanh: the floating-point types in which tanh is.
+      doubles: True if f64 takes at most twice the time of f32.
       remainders: the bytes of the widest floating-point type with right remainders.
       chlo_functions: True if the stock expansions of CHLO's functions in f32 are right.
       leading_zeros: True if they are counted in any integer, not only in those of 32 bits.
@@ -60,6 +61,7 @@ class Codegen:
 
     exponentials: frozenset[str] = frozenset()
     tanh: frozenset[str] = frozenset()
+    doubles: bool = False
     remainders: int = 0
     chlo_functions: bool = False
     leading_zeros: bool = False

@@ -67,6 +67,7 @@ class CPU(Target):
     codegen: ClassVar[Codegen] = Codegen(
         exponentials=frozenset(["float32"]),
         tanh=frozenset(["float32"]),
+        doubles=True,
         remainders=4,
         chlo_functions=True,
         leading_zeros=True,

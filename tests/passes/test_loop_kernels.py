@@ -17,6 +17,7 @@ from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.compiling.lowering import legalize, lower_module
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.jax.scipy.special import erf
+from nabla_mlir.jax.scipy.special import erfinv as erf_inv
 from nabla_mlir.passes.iree.kernels import loops_as_kernels
 from nabla_mlir.passes.iree.kernels.loops_as_kernels import LoopsAsKernelsPass
 from nabla_mlir.passes.pipeline import Pipeline
@@ -118,6 +119,116 @@ REDUCTIONS = [
     for axis in (None, 0, 1, 2, (0, 2), (1, 2))
 ]
 
+
+def chosen(x, picks):
+    """Branches with arrays and scalars, one with a loop, one that returns its operand; the index may be out of range."""
+
+    def steps(c, k):
+        x, total = c
+        x, extra = nm.switch(
+            k,
+            [
+                lambda x: (nm.fori_loop(0, 3, lambda _, y: jnp.sin(y) + total * 0.1, x), x.sum()),
+                lambda x: (x, total * 0.5),
+                lambda x: (jnp.concatenate([x[2:], x[:2]]) * 0.9, jnp.max(x)),
+            ],
+            x,
+        )
+        x = nm.cond(extra > 0.2, lambda: x * 0.5, lambda: nm.cond(total < 3, lambda: x[::-1], lambda: x + 0.1))
+        return (x, total + extra), extra
+
+    return nm.scan(steps, (x, x[0]), picks)
+
+
+def rolled(key, x):
+    """Random bits: unsigned carries, shifts by constants, bits as floats."""
+
+    def body(i, state):
+        key, x = state
+        key = (key * np.uint32(1664525) + np.uint32(1013904223)) ^ (key >> np.uint32(9)) ^ (key << i.astype(np.uint32))
+        ones = ((key >> np.uint32(9)) | np.uint32(0x3F800000)).view(np.float32)
+        return key, jnp.where(ones > 1.5, x * 0.5 + erf_inv(ones - 1.5), x)
+
+    return nm.fori_loop(0, 7, body, (key, x))
+
+
+def sorts(x, y, z):
+    """Sorts along both axes, with ties, NaN and two operands; the largest of many."""
+
+    def body(i, state):
+        x, y, z = state
+        order = jnp.argsort(y, axis=0)
+        top, at = nm.jax.lax.top_k(z, 3)
+        return jnp.sort(x, axis=1)[:, ::-1] * 0.9, jnp.take_along_axis(y, order, 0)[::-1], jnp.roll(z, at[0]) + top[2] * 0.1
+
+    return nm.fori_loop(0, 3, body, (x, y, z))
+
+
+def scattered(x, i, v):
+    """Updates with repeated indices and indices outside, of elements and of rows."""
+
+    def body(k, state):
+        x, y, n = state
+        x = x.at[i + k].add(v * 0.5, mode="drop").at[i[0]].set(0.25).at[1, (i + k) % 4].multiply(0.9)
+        y = y.at[i % 7].max(x[:, 0][i % 5] + 0.1).at[-1].min(0.5)
+        return x, y, n.at[(i + k) % 3].add(1)
+
+    return nm.fori_loop(0, 4, body, (x, x.reshape(-1)[:7] * 1, jnp.zeros(3, np.int32)))
+
+
+def gathered(x, i):
+    """Rows, elements and blocks at computed indices; each entry of a batch at its own."""
+
+    def body(k, state):
+        x, i = state
+        rows = x[(i + k) % 6]
+        elements = x[(i * 2 + k) % 6, i % 5]
+        each = jnp.take_along_axis(x, (i[:6, None] + k) % 5, axis=1)
+        starts = nm.vmap(lambda r, s: jnp.dynamic_slice(r, (s,), (3,)))(x, i[:6] + k)
+        x = x * 0.5 + rows[:6] * 0.25 + elements.sum() * 0.01 + each + starts[:, :1]
+        return x, (i * 5 + 1) % 9
+
+    return nm.fori_loop(0, 4, body, (x, i))
+
+
+def divided(x, y, u):
+    """Quotients and remainders of integers, also by 0 and of the least integer by -1."""
+
+    def body(i, state):
+        x, y, u = state
+        return (
+            nm.jax.lax.div(x, y) + nm.jax.lax.rem(x, y + i),
+            nm.jax.lax.rem(y, x) - 1,
+            nm.jax.lax.div(u, u >> np.uint32(3)) + nm.jax.lax.rem(u, np.uint32(7)),
+        )
+
+    return nm.fori_loop(0, 3, body, (x, y, u))
+
+
+def cut(x):
+    """Pads that remove elements at one end, and barriers of several values."""
+
+    def body(i, state):
+        x, y = nm.jax.lax.optimization_barrier(state)
+        shifted = nm.jax.lax.pad(x, x[0] * 0, [(2, -2, 0)]) + nm.jax.lax.pad(x, x[1], [(-3, 3, 0)])
+        return jnp.cumsum(shifted) * 0.1, y + shifted
+
+    return nm.fori_loop(0, 3, body, (x, x * 2))
+
+
+def skipped(x, n, flag, k):
+    """A value that a loop without iterations, or the other side of a branch, has in memory is computed again after it."""
+
+    def body(i, s):
+        whole = jnp.concatenate([x[3:], x[:3]])
+        s = nm.fori_loop(0, n, lambda j, s: s + whole[(j + k) % 6], s)
+        part = lambda k: jnp.dynamic_slice(whole, (k,), (2,)).sum()  # noqa: E731
+        s = nm.cond(flag, lambda: s + part(k), lambda: s - part(k) * 2)
+        return s + part(k + i)
+
+    return nm.fori_loop(0, 3, body, x[0])
+
+
 TABLE = np.arange(9, dtype="f4").reshape(3, 3) / 9
 # name: (function, inputs)
 CASES = {
@@ -196,6 +307,38 @@ CASES = {
         f"reduction{i}": (repeat(lambda i, s, f=f: (f(s[0]),), 2), (real(3, 18, 5) * np.float32(0.3),))
         for i, f in enumerate(REDUCTIONS)
     },
+    "branches": (chosen, (real(21), np.array([0, 2, 1, 7, -1, 0], "i4"))),
+    "scalar_branches": (
+        lambda x: nm.fori_loop(0, 5, lambda i, x: nm.cond(x > 0.2, lambda: jnp.sin(x) - i * 0.1, lambda: x + 0.3), x),
+        (np.float64(1.5),),
+    ),
+    "random_bits": (rolled, (rng.integers(0, 1 << 32, 19).astype("u4"), real(19))),
+    "sorts": (
+        sorts,
+        (np.where(rng.random((4, 21)) < 0.2, np.float32(np.nan), real(4, 21)), rng.integers(0, 5, (18, 3)).astype("i4"), real(50)),
+    ),
+    "short_sorts": (
+        sorts,
+        (np.array([[1, -0.0, 0.0, np.inf, -np.inf, np.nan]], "f4"), rng.integers(0, 3, (7, 2)).astype("i4"), real(5)),
+    ),
+    "sorts64": (sorts, (real(3, 9, dtype="f8"), rng.integers(0, 5, (33, 1)).astype("i8"), real(40, dtype="f8"))),
+    "scatters": (scattered, (real(9, 4), np.array([3, 8, -20, 3, 100, 0], "i4"), real(6, 4))),
+    "gathers": (gathered, (real(6, 5), rng.integers(0, 9, 11).astype("i4"))),
+    "gathers64": (gathered, (real(6, 5, dtype="f8"), rng.integers(0, 9, 7).astype("i8"))),
+    "divisions": (
+        divided,
+        (
+            np.array([-(2**31), 7, -7, 5, 0, 9, 100, -3], "i4"),
+            np.array([-1, 0, 2, -3, 0, -2, 7, 5], "i4"),
+            np.array([0, 7, 2**32 - 1, 9, 8, 17, 2**31, 3], "u4"),
+        ),
+    ),
+    **{
+        f"skipped{n}{flag:d}": (skipped, (real(6), np.int32(n), np.bool_(flag), np.int32(1)))
+        for n in (0, 2)
+        for flag in (True, False)
+    },
+    "cut": (cut, (real(23),)),
     "all": (repeat(lambda i, s: (s[0] & (s[0].all() | s[0].any(axis=0)),)), (rng.random((3, 21)) > 0.3,)),
 }
 

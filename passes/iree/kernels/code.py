@@ -6,8 +6,20 @@ from collections.abc import Callable, Sequence
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.passes.iree.kernels.graph import Node
-from nabla_mlir.passes.iree.kernels.index import LANE, ZERO, Affine, Index, NeedsBuffer, linear, origin, reads, symbol
-from nabla_mlir.passes.iree.kernels.plan import Nest, Reduction, Store
+from nabla_mlir.passes.iree.kernels.index import (
+    LANE,
+    ZERO,
+    Affine,
+    Index,
+    NeedsBuffer,
+    at_lane,
+    lanes_choose,
+    linear,
+    origin,
+    reads,
+    symbol,
+)
+from nabla_mlir.passes.iree.kernels.items import Nest, Reduction, Store
 from nabla_mlir.passes.iree.kernels.scalars import (
     BYTES,
     DIRECTIONS,
@@ -64,8 +76,9 @@ class NestWriter:
                 if isinstance(value, Buffer):
                     self._remember(part, position, lanes, self._load(part, linear(position, part.shape), lanes))
                 elif value is None:
+                    each = [(part, at_lane(position, k)) for k in range(lanes)] if lanes_choose(part, position) else []
                     try:
-                        sources = reads(part, position, self.writer.ranges, self._start)
+                        sources = each or reads(part, position, self.writer.ranges, self._start)
                     except NeedsBuffer as need:
                         # A reshape uses the same memory with other sizes.
                         self._remember(part, position, lanes, self._load(need.node, linear(position, part.shape), lanes))
@@ -75,7 +88,9 @@ class NestWriter:
                     if missing:
                         work += missing
                         continue
-                    self._remember(part, position, lanes, self._compute(part, position, lanes, [c for c in codes if c]))
+                    found = [c for c in codes if c]
+                    element = self.writer.joined(found) if each else self._compute(part, position, lanes, found)
+                    self._remember(part, position, lanes, element)
             work.pop()
         code = self._known(node, index, lanes)
         assert code is not None
@@ -103,8 +118,8 @@ class NestWriter:
     def _remember(self, node: Node, index: Index, lanes: int, code: Code) -> None:
         self.writer.blocks[self.writer.levels[code.name]].memo[self._key(node, index, lanes)] = code
 
-    def _start(self, scalar: Node, positions: int) -> Affine:
-        return ZERO if positions == 1 else self.writer.clamped(self.scalar(scalar), positions)
+    def _start(self, indices: Node, positions: int, index: Index = ()) -> Affine:
+        return ZERO if positions == 1 else self.writer.clamped(self.at(indices, index or origin(indices), 0), positions)
 
     def _compute(self, node: Node, index: Index, lanes: int, operands: list[Code]) -> Code:
         if node.name == "constant":
@@ -113,9 +128,9 @@ class NestWriter:
             return self._iota(index[node.attributes["iota_dimension"]], node.dtype, lanes)
         if node.name not in ELEMENTWISE and node.name not in ("convert", "bitcast_convert"):
             return operands[0]
-        return self._apply(node.name, operands, node.dtype, node.attributes.get("direction", ""))
+        return self.apply(node.name, operands, node.dtype, node.attributes.get("direction", ""))
 
-    def _apply(self, name: str, operands: Sequence[Code], dtype: str, direction: str = "") -> Code:
+    def apply(self, name: str, operands: Sequence[Code], dtype: str, direction: str = "") -> Code:
         """Writes an elementwise operation on operands that are widened to the same number of lanes."""
         lanes = max(c.lanes for c in operands)
         operands = [self.writer.widened(c, lanes) for c in operands]
@@ -149,8 +164,8 @@ class NestWriter:
             steps = [position.lane * k for k in range(lanes)]
             vector = vector_type(kind, lanes)
             offsets = self.writer.code(f"arith.constant dense<{steps}> : {vector}", (), kind, lanes)
-            code = self._apply("add", (code, offsets), kind)
-        return code if kind == dtype else self._apply("convert", (code,), dtype)
+            code = self.apply("add", (code, offsets), kind)
+        return code if kind == dtype else self.apply("convert", (code,), dtype)
 
     # Loop nests.
 
@@ -246,12 +261,12 @@ class NestWriter:
         if lanes == sums[0].lanes:
             return [self._add(target, position, lanes, sums[0]), *sums[1:]]
         element = self.writer.widened(self.at(target.operands[0], position, lanes), lanes)
-        return [sums[0], self._apply(target.attributes["combine"], (sums[1], self._within(target, element)), target.dtype)]
+        return [sums[0], self.apply(target.attributes["combine"], (sums[1], self._within(target, element)), target.dtype)]
 
     def _add(self, target: Node, position: Index, lanes: int, total: Code) -> Code:
         source, combine = target.operands[0], target.attributes["combine"]
         if source.name != "multiply" or source in self.values or combine != "add" or source.dtype[0] != "f":
-            return self._apply(combine, (total, self.at(source, position, lanes)), target.dtype)
+            return self.apply(combine, (total, self.at(source, position, lanes)), target.dtype)
         factors = [self.writer.widened(self.at(n, position, lanes), total.lanes) for n in source.operands]
         names = ", ".join(c.name for c in (*factors, total))
         operation = "vector.fma" if total.lanes else "math.fma"
@@ -270,7 +285,7 @@ class NestWriter:
         combine = target.attributes["combine"]
         total = self._within(target, sums[0]) if sums[0].lanes and not lanes else sums[0]
         for rest in (*sums[1:], self.scalar(target.operands[1])):
-            total = self._apply(combine, (total, rest), target.dtype)
+            total = self.apply(combine, (total, rest), target.dtype)
         return total
 
     def _reduce(self, target: Node) -> None:

@@ -14,7 +14,8 @@ from nabla_mlir.dialects.stablehlo import I64Array, emit
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.iree.internals.dispatches import region
 from nabla_mlir.passes.iree.kernels.code import NestWriter
-from nabla_mlir.passes.iree.kernels.graph import NotSupported, Reader, Shape, splat_of
+from nabla_mlir.passes.iree.kernels.graph import NotSupported, Shape
+from nabla_mlir.passes.iree.kernels.reader import Reader, splat_of
 from nabla_mlir.passes.iree.kernels.writer import Code
 
 

@@ -14,7 +14,7 @@ from nabla_mlir.dialects.stablehlo import BARRIERS
 from nabla_mlir.dialects.types import is_static_tensor
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.kernels.graph import NotSupported
-from nabla_mlir.passes.iree.kernels.plan import SHORT
+from nabla_mlir.passes.iree.kernels.items import SHORT
 from nabla_mlir.passes.iree.kernels.sum_groups import Group, Names, combines, groups_of, is_short
 from nabla_mlir.table.traits import is_elementwise, size_of
 

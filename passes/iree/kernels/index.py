@@ -55,8 +55,8 @@ class Affine(NamedTuple):
 
 ZERO = Affine()
 Index = tuple[Affine, ...]
-# A scalar as an index, clamped to a number of indices.
-Start = Callable[[Node, int], Affine]
+# An element of an integer array as an index, clamped to a number of indices.
+Start = Callable[[Node, int, Index], Affine]
 
 
 def origin(node: Node) -> Index:
@@ -107,7 +107,10 @@ def reads(node: Node, index: Index, ranges: Mapping[str, Range], start: Start) -
         )
     elif node.name == "dynamic_slice":
         whole = operands[0].shape
-        source = tuple(i + start(operands[d + 1], whole[d] - node.shape[d] + 1) for d, i in enumerate(index))
+        source = tuple(i + start(operands[d + 1], whole[d] - node.shape[d] + 1, ()) for d, i in enumerate(index))
+        operands = operands[:1]
+    elif node.name == "gather":
+        source = _gathered(node, index, start)
         operands = operands[:1]
     elif node.name == "reshape":
         source = _reshaped(node, index)
@@ -161,6 +164,29 @@ def _groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]]:
                 j += 1
         groups.append((left, right))
     return groups
+
+
+def _gathered(node: Node, index: Index, start: Start) -> Index:
+    operand, indices = node.operands
+    batch, vector = [index[d] for d in node.attributes["batch"]], node.attributes["vector"]
+    source = []
+    for d, (along, component) in enumerate(node.attributes["sources"]):
+        position = ZERO if along is None else index[along]
+        if component is not None:
+            at = (*batch[:vector], Affine((), component), *batch[vector:])[: len(indices.shape)]
+            position += start(indices, operand.shape[d] - node.attributes["slice_sizes"][d] + 1, _inside(at, indices.shape))
+        source.append(position)
+    return tuple(source)
+
+
+def lanes_choose(node: Node, index: Index) -> bool:
+    """True if each lane of a gather reads at an index of its own."""
+    return node.name == "gather" and any(index[d].lane for d in node.attributes["batch"])
+
+
+def at_lane(index: Index, lane: int) -> Index:
+    """The index of the element in a lane."""
+    return tuple(i.scalar() + i.lane * lane for i in index)
 
 
 def _padded(node: Node, index: Index, ranges: Mapping[str, Range]) -> tuple[Node, Index]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from nabla_mlir.passes.iree.internals.executables import binding, executable
 from nabla_mlir.passes.iree.kernels.bindings import Position
-from nabla_mlir.passes.iree.kernels.code import NestWriter
-from nabla_mlir.passes.iree.kernels.graph import Loop, Node
+from nabla_mlir.passes.iree.kernels.graph import Branch, Compound, Loop, Node, Scatter, Sort
 from nabla_mlir.passes.iree.kernels.index import ZERO, Affine
-from nabla_mlir.passes.iree.kernels.plan import Nest, Planner, Store, starts_of
+from nabla_mlir.passes.iree.kernels.inner_scatters import write_scatter
+from nabla_mlir.passes.iree.kernels.inner_sorts import write_sort
+from nabla_mlir.passes.iree.kernels.items import Nest, Store
+from nabla_mlir.passes.iree.kernels.plan import Planner
 from nabla_mlir.passes.iree.kernels.scalars import BYTES
+from nabla_mlir.passes.iree.kernels.steps import StepWriter
 from nabla_mlir.passes.iree.kernels.writer import Buffer, Code
 
 Bound = tuple[Buffer, Position]
@@ -37,7 +39,7 @@ class _Array:
         return replace(self.memory, offset=Affine(((copy, -self.size),), self.size), floor=level)
 
 
-class Kernel(NestWriter):
+class Kernel(StepWriter):
     """Writes a kernel that runs a loop."""
 
     def write(self, name: str, loop: Loop, inputs: Mapping[Node, Position], wanted: Mapping[int, Position]) -> tuple[str, int]:
@@ -55,48 +57,81 @@ class Kernel(NestWriter):
         for i, node in enumerate(inputs):
             self.values[node] = self._binding(f"%in{i}", node)
         outputs = {i: self._binding(f"%out{i}", loop.results[i]) for i in wanted}
-        self._steps(Planner([loop], self.values.__contains__), [], [loop.results[0]], outputs)
+        self.steps(Planner([loop], self.values.__contains__), [], [loop.results[0]], outputs)
         values = self.values
         separate = [i for i, b in outputs.items() if not isinstance(v := values[loop.results[i]], Buffer) or v.name != b.name]
-        self._run([], [self._slot(loop.results[i], outputs[i]) for i in separate])
+        self.run([], [self.slot(loop.results[i], outputs[i]) for i in separate])
         bound = [(b, position) for n, position in inputs.items() if isinstance(b := self.values[n], Buffer)]
         return self._function(name, bound, [(outputs[i], position) for i, position in wanted.items()])
 
-    def loop(self, loop: Loop, outputs: Mapping[int, Buffer]) -> None:
+    def compound(self, compound: Compound, outputs: Mapping[int, Buffer]) -> None:
+        if isinstance(compound, Loop):
+            self._loop(compound, outputs)
+        elif isinstance(compound, Branch):
+            self._branch(compound)
+        elif isinstance(compound, Sort):
+            write_sort(self, compound)
+        elif isinstance(compound, Scatter):
+            write_scatter(self, compound)
+
+    def _loop(self, loop: Loop, outputs: Mapping[int, Buffer]) -> None:
         """Writes a loop; `outputs` is memory for some of its results."""
         writer, all_carries = self.writer, range(len(loop.inits))
         scalars = [i for i in all_carries if loop.inits[i].size == 1]
         arrays = [self._array(loop, i, outputs) for i in all_carries if i not in scalars]
-        self._run([], [self._slot(loop.inits[a.position], a.memory) for a in arrays], [loop.inits[i] for i in scalars])
+        self.run([], [self.slot(loop.inits[a.position], a.memory) for a in arrays], [loop.inits[i] for i in scalars])
         # The last carry tells which copy of the arrays is current.
-        first = [*(self.scalar(loop.inits[i]) for i in scalars), Code(writer.integer(0), "index")]
-        test_names, body_names = ([writer.fresh() for _ in first] for _ in range(2))
-        result, types = writer.fresh(), ", ".join(c.type for c in first)
+        first = [*(self.scalar(loop.inits[i]) for i in scalars), writer.number(0)]
 
-        def define(nodes: Sequence[Node], names: Sequence[str]) -> str:
-            *values, copy = (writer.named(n, c.dtype) for n, c in zip(names, first, strict=True))
+        def define(nodes: Sequence[Node], carries: list[Code]) -> str:
+            *values, copy = carries
             self.values.update((nodes[i], v) for i, v in zip(scalars, values, strict=True))
             writer.ranges[copy.name] = (0, 1)
             self.values.update((nodes[a.position], a.current(copy.name, writer.level)) for a in arrays)
             return copy.name
 
-        with writer.separate_lines() as before:
-            define(loop.condition.arguments, test_names)
-            self._run(loop.condition.loops, [], loop.condition.results)
-            test = self.scalar(loop.condition.results[0])
-            writer.line(f"scf.condition({test.name}) {', '.join(test_names)} : {types}")
-        with writer.separate_lines() as after:
-            copy = define(loop.body.arguments, body_names)
-            self._body(loop, [loop.body.results[i] for i in scalars], arrays, copy)
-            one = writer.integer(1)
-            other = writer.pure(f"arith.subi {one}, {copy} : index", [one, copy])
-            writer.line(f"scf.yield {', '.join([*(self.scalar(loop.body.results[i]).name for i in scalars), other])} : {types}")
-        inits = ", ".join(f"{n} = {c.name}" for n, c in zip(test_names, first, strict=True))
-        heads = ", ".join(f"{n}: {c.type}" for n, c in zip(body_names, first, strict=True))
-        writer.line(f"{result}:{len(first)} = scf.while ({inits}) : ({types}) -> ({types}) {{")
-        for line in (*before, "} do {", f"^bb0({heads}):", *after, "}"):
-            writer.line(line)
-        define(loop.results, [f"{result}#{i}" for i in range(len(first))])
+        def test(carries: list[Code]) -> Code:
+            with self.region():
+                define(loop.condition.arguments, carries)
+                self.run(loop.condition.compounds, [], loop.condition.results)
+                return self.scalar(loop.condition.results[0])
+
+        def iterate(carries: list[Code]) -> list[Code]:
+            with self.region():
+                copy = define(loop.body.arguments, carries)
+                self._body(loop, [loop.body.results[i] for i in scalars], arrays, copy)
+                other = writer.combined("subi", writer.number(1), carries[-1])
+                return [*(self.scalar(loop.body.results[i]) for i in scalars), other]
+
+        define(loop.results, writer.repeat_while(first, test, iterate))
+
+    def _branch(self, branch: Branch) -> None:
+        """Writes a branch: its arrays are stored by the region that runs, and its scalars are returned."""
+        writer, results = self.writer, branch.results
+        scalars = [i for i, r in enumerate(results) if r.size == 1]
+        arrays = {i: self.allocate(r.size, r.dtype) for i, r in enumerate(results) if i not in scalars}
+        self.run([], [], branch.inits)
+        choice, last = self.scalar(branch.inits[0]), len(branch.branches) - 1
+
+        def region(k: int) -> list[Code]:
+            inner = branch.branches[k]
+            with self.region():
+                stores = [self.slot(inner.results[i], memory) for i, memory in arrays.items()]
+                self.run(inner.compounds, stores, [inner.results[i] for i in scalars])
+                return [self.scalar(inner.results[i]) for i in scalars]
+
+        def from_region(k: int) -> list[Code]:
+            if k == last:  # also for an index that is out of range
+                return region(k)
+            test = choice
+            if choice.dtype != "i1":
+                number = writer.integer(k, choice.type)
+                test = writer.code(f"arith.cmpi eq, {choice.name}, {number} : {choice.type}", (choice,), "i1", 0)
+            return writer.choose(test, lambda: region(k), lambda: from_region(k + 1))
+
+        values = from_region(0)
+        self.values.update((results[i], v) for i, v in zip(scalars, values, strict=True))
+        self.values.update((results[i], memory) for i, memory in arrays.items())
 
     def _array(self, loop: Loop, position: int, outputs: Mapping[int, Buffer]) -> _Array:
         init, in_place = loop.inits[position], _is_update(loop, position)
@@ -107,7 +142,7 @@ class Kernel(NestWriter):
     def _body(self, loop: Loop, scalars: Sequence[Node], arrays: Sequence[_Array], copy: str) -> None:
         """Writes one iteration. Values that are written in place and also read elsewhere are written last, from scratch memory."""
         region = loop.body
-        planner = Planner(region.loops, self.values.__contains__)
+        planner = Planner(region.compounds, self.values.__contains__)
         stores: list[Store] = []
         last: list[Store] = []
         wanted = [*scalars]
@@ -115,55 +150,28 @@ class Kernel(NestWriter):
             new = region.results[array.position]
             if not array.in_place:
                 target = array.other(copy, self.writer.level)
-                if new in self.buffers or new in self.values or any(new in inner.results for inner in region.loops):
-                    stores.append(self._slot(new, target))
+                if new in self.buffers or new in self.values or any(new in inner.results for inner in region.compounds):
+                    stores.append(self.slot(new, target))
                     continue
                 if planner.source(new) is None:
                     planner.keep(new)
                 self.buffers[new] = target
                 wanted.append(new)
             elif _uses(loop, region.arguments[array.position]) == 1:
-                stores.append(self._slot(new.operands[1], array.memory, new))
+                stores.append(self.slot(new.operands[1], array.memory, new))
             else:
                 part = new.operands[1]
                 part = Node("reshape", (part,), part.shape, part.dtype)
                 planner.keep(part)
                 wanted.append(part)
-                last.append(self._slot(part, array.memory, new))
+                last.append(self.slot(part, array.memory, new))
         starts = [s[0] for store in last for s in store.starts if not isinstance(s, int)]
         before = [*scalars, *starts]
         for step in planner.plan(stores, last, [*wanted, *starts]):
             if isinstance(step, Nest) and any(item in last for item in step.items):
                 for node in before:  # read before it is overwritten
                     self.scalar(node)
-            self._step(step)
-
-    def _run(self, loops: Sequence[Loop], stores: Sequence[Store], wanted: Sequence[Node] = ()) -> None:
-        self._steps(Planner(loops, self.values.__contains__), stores, wanted)
-
-    def _steps(
-        self,
-        planner: Planner,
-        stores: Sequence[Store],
-        wanted: Sequence[Node],
-        outputs: Mapping[int, Buffer] = MappingProxyType({}),
-    ) -> None:
-        for step in planner.plan(stores, [], wanted):
-            self._step(step, outputs)
-
-    def _step(self, step: Nest | Loop, outputs: Mapping[int, Buffer] = MappingProxyType({})) -> None:
-        if isinstance(step, Loop):
-            self.loop(step, outputs)
-        else:
-            self.nest(step)
-
-    def _slot(self, source: Node, buffer: Buffer, update: Node | None = None) -> Store:
-        """The store of a value to existing memory; for an update, the store of its new part only."""
-        target = Node("slot", (), source.shape, source.dtype)
-        self.buffers[target] = buffer
-        if update is None:
-            return Store(source, target, source.shape, [0] * len(source.shape))
-        return Store(source, target, update.shape, starts_of(update))
+            self.step(step)
 
     def _binding(self, name: str, node: Node) -> Buffer:
         self.writer.levels[name] = 0
@@ -203,8 +211,8 @@ def _uses(loop: Loop, node: Node) -> int:
         region = work.pop()
         nodes = list(region.results)
         count += sum(n is node for n in nodes)
-        for inner in region.loops:
-            work += [inner.condition, inner.body]
+        for inner in region.compounds:
+            work += inner.regions
             nodes += inner.inits
             count += sum(n is node for n in inner.inits)
         while nodes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,21 +12,24 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
+from nabla_mlir.dialects import builder as b
+from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.regions import blocks_of, made_by, nested
-from nabla_mlir.dialects.types import tensor_type
+from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import is_unused
 from nabla_mlir.passes.iree.internals.dispatches import call_kernel
 from nabla_mlir.passes.iree.kernels.bindings import MAX_BINDINGS, Position, bind_reads, result_at, share_results
-from nabla_mlir.passes.iree.kernels.graph import Node, NotSupported, Reader, Region
+from nabla_mlir.passes.iree.kernels.graph import Compound, Node, NotSupported, Region, Scatter, Sort
 from nabla_mlir.passes.iree.kernels.loops import Kernel
+from nabla_mlir.passes.iree.kernels.reader import Reader
 from nabla_mlir.passes.iree.kernels.scalars import ELEMENTWISE, instructions
 
 
 @register
 @dataclass(frozen=True)
 class LoopsAsKernelsPass(Pass):
-    """Replace the outermost loops of functions by kernels, if the kernel language covers the whole loop and the loop is small.
+    """Replace loops by kernels, if the kernel language covers the whole loop and the loop is small: the outermost ones first.
 
     Example: tests/filecheck/passes/loops_as_kernels.mlir
     """
@@ -35,12 +39,19 @@ class LoopsAsKernelsPass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
-        outermost = [
-            op.operation for block in blocks_of(module) for op in block.operations if op.operation.name == "stablehlo.while"
-        ]
-        for i, loop in enumerate(outermost):
-            with contextlib.suppress(NotSupported):
-                _replace(loop, f"loop_{i}", self.vector_bytes)
+        names = (f"loop_{i}" for i in itertools.count())
+        for block in blocks_of(module):
+            _replace_in(block, names, self.vector_bytes)
+
+
+def _replace_in(block: ir.Block, names: Iterator[str], vector_bytes: int) -> None:
+    """Replaces the loops of a block; of a loop without kernel, the loops inside."""
+    for loop in [op.operation for op in block.operations if op.operation.name == "stablehlo.while"]:
+        name = next(names)
+        try:
+            _replace(loop, name, vector_bytes)
+        except NotSupported:
+            _replace_in(loop.regions[1].blocks[0], names, vector_bytes)
 
 
 def _replace(op: ir.Operation, name: str, vector_bytes: int) -> None:
@@ -50,15 +61,13 @@ def _replace(op: ir.Operation, name: str, vector_bytes: int) -> None:
     wanted = [i for i, r in enumerate(op.results) if not is_unused(r)]
     if not wanted:
         raise NotSupported("a loop without results")
-    if any(n.dtype[0] == "u" for n in (*reader.inputs.values(), *loop.inits)):
-        raise NotSupported("an unsigned value between dispatches")
     if _work(loop.body) > thresholds.KERNEL_WORK:
         raise NotSupported("a large loop")
-    types = [op.results[i].type for i in wanted]
+    types = [_signed(op.results[i].type) for i in wanted]
     shared = len(reader.inputs) + len(types) >= MAX_BINDINGS
     bound, result_positions = share_results(types) if shared else (types, [Position(i) for i in range(len(types))])
     with ir.InsertionPoint(op), ir.Location.fused([op.location, *(inner.location for inner in nested(op))]):
-        values = [_before(value) for value in reader.inputs]
+        values = [_with_type(_before(value), _signed(value.type)) for value in reader.inputs]
         operands, input_positions = bind_reads(values, MAX_BINDINGS - 1 - len(bound))  # one binding is for scratch memory
         reads = dict(zip(reader.inputs.values(), input_positions, strict=True))
         positions = reads, dict(zip(wanted, result_positions, strict=True))
@@ -68,7 +77,8 @@ def _replace(op: ir.Operation, name: str, vector_bytes: int) -> None:
         memory = [tensor_type((spare,), np.dtype(np.int8))] if spare else []
         results = call_kernel(name, text, operands, [*bound, *memory], op)
         for i, position, type in zip(wanted, result_positions, types, strict=True):
-            op.results[i].replace_all_uses_with(result_at(position, results, type) if shared else results[position.buffer])
+            result = result_at(position, results, type) if shared else results[position.buffer]
+            op.results[i].replace_all_uses_with(_with_type(result, op.results[i].type))
     op.erase()
 
 
@@ -80,10 +90,21 @@ def _before(value: ir.Value) -> ir.Value:
     return owner.clone().results[0]
 
 
+def _signed(type: ir.Type) -> ir.Type:
+    """The type with signed integers of the same width: dispatches have no unsigned arguments."""
+    shape, dtype = shape_and_dtype(type)
+    return tensor_type(shape, np.dtype(f"i{dtype.itemsize}")) if dtype.kind == "u" else type
+
+
+def _with_type(value: ir.Value, type: ir.Type) -> ir.Value:
+    """The same bits as a value of this type."""
+    return value if value.type == type else b.op("stablehlo.bitcast_convert", Val(value), type=type).value
+
+
 def _work(region: Region) -> int:
     """The operations of one iteration; an inner loop counts once."""
     seen: set[Node] = set()
-    work = [*region.results, *(n for loop in region.loops for n in loop.inits)]
+    work = [*region.results, *(n for compound in region.compounds for n in compound.inits)]
     total = sum(n.size for n in region.results if n.name != "dynamic_update_slice")
     while work:
         node = work.pop()
@@ -95,4 +116,13 @@ def _work(region: Region) -> int:
             total += math.prod(node.operands[0].shape)
         elif node.name in ELEMENTWISE:
             total += node.size * instructions(node.name)
-    return total + sum(_work(loop.body) for loop in region.loops)
+    return total + sum(map(_work_of_compound, region.compounds))
+
+
+def _work_of_compound(compound: Compound) -> int:
+    if isinstance(compound, Sort):
+        size = compound.results[0].size
+        return size * size.bit_length() * (len(compound.results) + _work(compound.comparator))
+    if isinstance(compound, Scatter):
+        return sum(n.size for n in compound.inits)
+    return max(map(_work, compound.regions))

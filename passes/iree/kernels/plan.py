@@ -4,96 +4,26 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
-from nabla_mlir.passes.iree.kernels.graph import Loop, Node, NotSupported, Shape
+from nabla_mlir.passes.iree.kernels.graph import Branch, Compound, Node, NotSupported, Shape
 from nabla_mlir.passes.iree.kernels.index import LANE, ZERO, Affine, Index, NeedsBuffer, Range, origin, reads, symbol
 from nabla_mlir.passes.iree.kernels.index import Start as Reading
+from nabla_mlir.passes.iree.kernels.items import SHORT, Item, Nest, Reduction, Space, Store, items_of
 
-# A last dimension up to this size is written out, and vectors run along the dimension before it.
-SHORT = 4
 # A value that one nest needs at more indices than this is materialised first.
 _POSITIONS = 4
-Start = tuple[Node, int]  # a scalar, and the number of its possible values
-
-
-@dataclass(frozen=True)
-class Space:
-    """The iterations of a nest: the sizes of its loops (the last one over vectors), and the elements of one iteration."""
-
-    loops: Shape
-    short: int = 1  # elements of an iteration: 3 for a tensor of 100x3, which has one loop of 100
-
-    @staticmethod
-    def of(shape: Shape) -> Space:
-        """The space in which a tensor of this shape is computed."""
-        long = [n for n in shape if n != 1]
-        if len(long) > 1 and long[-1] <= SHORT and long[-2] > long[-1]:
-            return Space(tuple(long[:-1]), long[-1])
-        return Space(tuple(long))
-
-    def indices(self, shape: Shape, loops: Sequence[Affine]) -> list[Index]:
-        """The elements of a tensor of `shape` that belong to one iteration."""
-        elements = []
-        for i in range(self.short):
-            positions = iter((*loops, Affine((), i)))
-            elements.append(tuple(ZERO if n == 1 else next(positions) for n in shape))
-        return elements
-
-
-@dataclass(eq=False)
-class Store:
-    """A store of `source` to the memory of `target`, which has shape `whole`, from the indices `starts` on."""
-
-    source: Node
-    target: Node
-    whole: Shape
-    starts: Sequence[int | Start]
-
-    @property
-    def domain(self) -> Shape:
-        """The shape of the computed value."""
-        return self.source.shape
-
-
-@dataclass(eq=False)
-class Reduction:
-    """A reduction: `target` is its result, a scalar or an array in memory."""
-
-    target: Node
-
-    @property
-    def source(self) -> Node:
-        """The operand of the reduction."""
-        return self.target.operands[0]
-
-    @property
-    def domain(self) -> Shape:
-        """The shape of the operand."""
-        return self.source.shape
-
-
-Item = Store | Reduction
-
-
-@dataclass(eq=False)
-class Nest:
-    """Items that share their loops."""
-
-    space: Space | None  # None: a reduction to several elements, in a separate nest
-    items: list[Item] = field(default_factory=list)
 
 
 class Planner:
     """Plans one region. `is_known` is True for a node that exists already."""
 
-    def __init__(self, loops: Iterable[Loop], is_known: Callable[[Node], bool]):
+    def __init__(self, compounds: Iterable[Compound], is_known: Callable[[Node], bool]):
         self._is_known = is_known
-        self._loops = {r: loop for loop in loops for r in loop.results}
+        self._compounds = {r: compound for compound in compounds for r in compound.results}
         self._items: dict[Node, list[Item]] = {}
         self._reads: dict[tuple[Node, Index], list[tuple[Node, Index]]] = {}
 
-    def plan(self, stores: Sequence[Store], last: Sequence[Store], wanted: Sequence[Node]) -> list[Nest | Loop]:
+    def plan(self, stores: Sequence[Store], last: Sequence[Store], wanted: Sequence[Node]) -> list[Nest | Compound]:
         """The steps that run `stores`, then `last`, and that compute the `wanted` values."""
         while True:
             try:
@@ -118,19 +48,19 @@ class Planner:
         """Gives `node` its own memory from now on."""
         if self._is_known(node) or node in self._items:
             raise NotSupported(f"{node.name} at these places")
-        self._items[node] = list(_items(node))
+        self._items[node] = list(items_of(node))
 
-    def source(self, node: Node) -> Loop | list[Item] | None:
-        """The items that compute a node in memory, or the loop whose result it is; None if it is an expression."""
-        if node in self._loops:
-            return self._loops[node]
+    def source(self, node: Node) -> Compound | list[Item] | None:
+        """The items that compute a node in memory, or the compound whose result it is; None if it is an expression."""
+        if node in self._compounds:
+            return self._compounds[node]
         if node.name == "reduce" or node.attributes.get("in_memory"):
-            self._items.setdefault(node, list(_items(node)))
+            self._items.setdefault(node, list(items_of(node)))
         return self._items.get(node)
 
     def reads(self, node: Node, index: Index, ranges: Mapping[str, Range], start: Reading) -> list[tuple[Node, Index]]:
         """The elements from which an element of a node is computed; cached if they depend only on these arguments."""
-        if node.name in ("dynamic_slice", "pad", "concatenate"):
+        if node.name in ("dynamic_slice", "gather", "pad", "concatenate"):
             return reads(node, index, ranges, start)
         if (node, index) not in self._reads:
             self._reads[node, index] = reads(node, index, ranges, start)
@@ -138,38 +68,7 @@ class Planner:
 
     def is_known(self, node: Node) -> bool:
         """True if the node needs no computation."""
-        return self._is_known(node) and node not in self._loops
-
-
-def _items(node: Node) -> Iterable[Item]:
-    """The items that compute a node: stores of its parts, or a reduction."""
-    here = [0] * len(node.shape)
-    if node.name == "reduce":
-        yield Reduction(node)
-    elif node.name == "concatenate":
-        for operand in node.operands:
-            yield Store(operand, node, node.shape, list(here))
-            here[node.attributes["dimension"]] += operand.shape[node.attributes["dimension"]]
-    elif node.name == "pad":
-        low, high = node.attributes["edge_padding_low"], node.attributes["edge_padding_high"]
-        if min((*low, *high)) < 0:
-            raise NotSupported("a pad that cuts")
-        operand, padding = node.operands
-        everywhere = Node("broadcast_in_dim", (padding,), node.shape, node.dtype, {"broadcast_dimensions": ()})
-        yield Store(everywhere, node, node.shape, here)
-        yield Store(operand, node, node.shape, low)
-    elif node.name == "dynamic_update_slice":
-        operand, update, *_ = node.operands
-        yield Store(operand, node, node.shape, here)
-        yield Store(update, node, node.shape, starts_of(node))
-    else:
-        yield Store(node, node, node.shape, here)
-
-
-def starts_of(node: Node) -> list[int | Start]:
-    """The start indices of a dynamic_update_slice."""
-    _, update, *starts = node.operands
-    return [(s, n - m + 1) for s, n, m in zip(starts, node.shape, update.shape, strict=True)]
+        return self._is_known(node) and node not in self._compounds
 
 
 class _Steps:
@@ -177,7 +76,7 @@ class _Steps:
 
     def __init__(self, planner: Planner):
         self.planner = planner
-        self.steps: list[Nest | Loop] = []
+        self.steps: list[Nest | Compound] = []
         self._done: dict[Node, int] = {}  # the step after which a node exists
         self._seen: list[dict[Node, set[Index]]] = []  # by step
         self._first = 0
@@ -207,7 +106,7 @@ class _Steps:
         if node in self._done:
             return self._done[node]
         source = self.planner.source(node)
-        if isinstance(source, Loop):
+        if isinstance(source, Compound):
             for need in _needs(source, self.planner):
                 self._provide(need)
             self.steps.append(source)
@@ -280,11 +179,11 @@ def _visit(
     needs: dict[Node, set[Index]] = {}
     work = list(roots)
 
-    def start(scalar: Node, positions: int) -> Affine:
+    def start(indices: Node, positions: int, index: Index) -> Affine:
         if positions == 1:
             return ZERO
-        work.append((scalar, origin(scalar)))
-        name = f"start{id(scalar)}.{positions}"
+        work.append((indices, index or origin(indices)))
+        name = f"start{id(indices)}.{positions}.{index}"
         ranges[name] = (0, positions - 1)
         return symbol(name)
 
@@ -346,30 +245,32 @@ def _parts(node: Node) -> Iterable[Node]:
             work += part.operands
 
 
-def _needs(loop: Loop, planner: Planner) -> list[Node]:
-    """The values from outside that a loop needs: its initial values, and its invariants, without duplicates."""
+def _needs(compound: Compound, planner: Planner) -> list[Node]:
+    """The values from outside that a compound needs: its operands, and its invariants, without duplicates."""
     outer: dict[Node, None] = {}
-    inside = set(loop.results)
+    inside = set(compound.results)
     work = []
 
-    def enter(inner: Loop) -> None:
-        for region in (inner.condition, inner.body):
+    def enter(inner: Compound) -> None:
+        for region in inner.regions:
             inside.update(region.arguments)
             work.extend(region.results)
-            for deeper in region.loops:
+            for deeper in region.compounds:
                 inside.update(deeper.results)
                 work.extend(deeper.inits)
                 enter(deeper)
 
-    enter(loop)
+    enter(compound)
+    # A region of a branch may not run, so its own nodes are not computed before.
+    local = [region.numbers for region in compound.regions] if isinstance(compound, Branch) else []
     varying: dict[Node, bool] = {}
     for root in work:
-        _mark(root, inside, varying)
+        _mark(root, inside, local, varying)
     for node, varies in varying.items():
         if varies:
             outer.update((o, None) for o in node.operands if not varying[o])
     outer.update((n, None) for n in work if not varying[n])
-    frontier = [*outer, *loop.inits]
+    frontier = [*outer, *compound.inits]
     needs: dict[Node, None] = {}
     seen: set[Node] = set()
     while frontier:
@@ -386,13 +287,16 @@ def _needs(loop: Loop, planner: Planner) -> list[Node]:
     return list(needs)
 
 
-def _mark(root: Node, inside: set[Node], varying: dict[Node, bool]) -> None:
+def _mark(root: Node, inside: set[Node], local: Sequence[range], varying: dict[Node, bool]) -> None:
+    """Marks nodes that vary with the nodes `inside`, or that are `local`."""
     work = [root]
     while work:
         node = work[-1]
-        todo = [o for o in node.operands if o not in varying]
-        if node in varying or not todo or node in inside:
-            varying.setdefault(node, node in inside or any(varying[o] for o in node.operands))
-            work.pop()
+        todo = [] if node in varying or node in inside else [o for o in node.operands if o not in varying]
+        if todo:
+            work += todo
             continue
-        work += todo
+        if node not in varying:
+            is_local = any(node.number in numbers for numbers in local)
+            varying[node] = is_local or node in inside or any(varying[o] for o in node.operands)
+        work.pop()

@@ -17,8 +17,9 @@ from nabla_mlir.dialects.types import is_static_tensor, shape_and_dtype, tensor_
 from nabla_mlir.passes.dce import is_unused
 from nabla_mlir.passes.iree.internals.dispatches import call_kernel
 from nabla_mlir.passes.iree.kernels.bindings import MAX_BINDINGS
-from nabla_mlir.passes.iree.kernels.graph import Node, NotSupported, Reader, Shape
-from nabla_mlir.passes.iree.kernels.plan import SHORT, Space
+from nabla_mlir.passes.iree.kernels.graph import Node, NotSupported, Shape
+from nabla_mlir.passes.iree.kernels.items import SHORT, Space
+from nabla_mlir.passes.iree.kernels.reader import Reader
 from nabla_mlir.passes.iree.kernels.sums import Sum, SumsKernel
 from nabla_mlir.passes.iree.regions import single_operation
 from nabla_mlir.table.regions import reads_of

@@ -9,7 +9,7 @@ from nabla_mlir.passes.iree.internals.executables import binding, executable, wo
 from nabla_mlir.passes.iree.kernels.code import NestWriter
 from nabla_mlir.passes.iree.kernels.graph import Node, NotSupported
 from nabla_mlir.passes.iree.kernels.index import LANE, ZERO, Affine, Index, NeedsBuffer, linear, symbol
-from nabla_mlir.passes.iree.kernels.plan import Space
+from nabla_mlir.passes.iree.kernels.items import Space
 from nabla_mlir.passes.iree.kernels.scalars import neutral
 from nabla_mlir.passes.iree.kernels.writer import Buffer, Code
 
@@ -169,9 +169,9 @@ class SumsKernel(NestWriter):
             targets.append(linear(to, s.node.shape))
             value = self.at(s.node.operands[0], positions[0], width)
             for position in positions[1:]:
-                value = self._apply(combine, (value, self.at(s.node.operands[0], position, width)), s.node.dtype)
+                value = self.apply(combine, (value, self.at(s.node.operands[0], position, width)), s.node.dtype)
             if s.adds:
-                value = self._apply(combine, (self.writer.load(buffer, targets[-1], width), value), s.node.dtype)
+                value = self.apply(combine, (self.writer.load(buffer, targets[-1], width), value), s.node.dtype)
             values.append(value)
         self.writer.store(buffer, targets, values, width)
 
@@ -179,7 +179,7 @@ class SumsKernel(NestWriter):
         """Writes, or adds, a sum that was computed in registers."""
         value, position, buffer = self._end(s.node, totals, 0), linear(to, s.node.shape), self._now(s)
         if s.adds:
-            value = self._apply(s.node.attributes["combine"], (self.writer.load(buffer, position, 0), value), s.node.dtype)
+            value = self.apply(s.node.attributes["combine"], (self.writer.load(buffer, position, 0), value), s.node.dtype)
         self.writer.store(buffer, [position], [value], 0)
 
     def _now(self, s: Sum) -> Buffer:

@@ -67,6 +67,7 @@ class Writer:
         self.levels: dict[str, int] = {}
         self.ranges: dict[str, Range] = {}
         self._count = 0
+        self._branch = 0  # the level of the innermost region of a branch
 
     @property
     def level(self) -> int:
@@ -103,6 +104,8 @@ class Writer:
         """Writes an operation without effects, unless the same one exists; returns the name of its result."""
         level = max([floor, *(self.levels[o] for o in operands)])
         block = self.blocks[level]
+        if text not in block.known and level < self._branch:  # other regions of the branch do not need it
+            level, block = self._branch, self.blocks[self._branch]
         if text not in block.known:
             self._count += 1
             name = f"%v{self._count}"
@@ -118,6 +121,22 @@ class Writer:
     def integer(self, value: int, kind: str = "index") -> str:
         """A constant."""
         return self.pure(f"arith.constant {value} : {kind}", ())
+
+    def number(self, value: int) -> Code:
+        """An index that is a constant."""
+        return Code(self.integer(value), "index")
+
+    def combined(self, operation: str, x: Code, y: Code) -> Code:
+        """An operation of `arith` on two scalars of one type, such as addi or minui."""
+        return self.code(f"arith.{operation} {x.name}, {y.name} : {x.type}", (x, y), x.dtype, 0)
+
+    def compared(self, relation: str, x: Code, y: Code) -> Code:
+        """An i1: a comparison of two integers by a predicate of `arith.cmpi`, such as eq or ult."""
+        return self.code(f"arith.cmpi {relation}, {x.name}, {y.name} : {x.type}", (x, y), "i1", 0)
+
+    def selected(self, test: Code, x: Code, y: Code) -> Code:
+        """The scalar x if the test holds, else y."""
+        return self.code(f"arith.select {test.name}, {x.name}, {y.name} : {x.type}", (test, x, y), x.dtype, 0)
 
     def index(self, position: Affine) -> str:
         """The value of an affine expression; the parts from outer blocks are computed there."""
@@ -136,7 +155,8 @@ class Writer:
         if positions == 1:
             return ZERO
         zero, last = self.integer(0), self.integer(positions - 1)
-        name = self.pure(f"arith.index_cast {start.name} : {start.type} to index", [start.name])
+        cast = "arith.index_castui" if start.dtype[0] == "u" else "arith.index_cast"
+        name = self.pure(f"{cast} {start.name} : {start.type} to index", [start.name])
         name = self.pure(f"arith.maxsi {name}, {zero} : index", [name])
         name = self.pure(f"arith.minsi {name}, {last} : index", [name])
         self.ranges[name] = (0, positions - 1)
@@ -161,9 +181,14 @@ class Writer:
             if low >= 0 and high + step * lanes <= buffer.size:
                 whole = self._load(buffer, base, step * lanes)
                 return self.shuffled(whole, [first.constant % step + step * i for i in range(lanes)])
-        parts = [self._load(buffer, first + step * i, 0) for i in range(lanes)]
-        kind = vector_type(parts[0].dtype, lanes)
-        return self.code(f"vector.from_elements {', '.join(p.name for p in parts)} : {kind}", parts, buffer.dtype, lanes)
+        return self.joined([self._load(buffer, first + step * i, 0) for i in range(lanes)])
+
+    def joined(self, parts: Sequence[Code]) -> Code:
+        """A vector of these scalars."""
+        dtype, lanes = parts[0].dtype, len(parts)
+        return self.code(
+            f"vector.from_elements {', '.join(p.name for p in parts)} : {vector_type(dtype, lanes)}", parts, dtype, lanes
+        )
 
     def _load(self, buffer: Buffer, position: Affine, lanes: int) -> Code:
         stored = DTYPES[buffer.dtype]
@@ -236,6 +261,45 @@ class Writer:
             if carried:
                 self.line(f"scf.yield {', '.join(c.name for c in new)} : {types}")
         return [self.named(f"{result}#{i}", c.dtype, c.lanes) for i, c in enumerate(carried)]
+
+    def repeat_while(
+        self, inits: Sequence[Code], condition: Callable[[list[Code]], Code], body: Callable[[list[Code]], list[Code]]
+    ) -> list[Code]:
+        """Runs `body` on scalars as long as `condition` holds; returns their last values."""
+        tests, olds = ([self.fresh() for _ in inits] for _ in range(2))
+        result, types = self.fresh(), ", ".join(c.type for c in inits)
+        with self.separate_lines() as before:
+            test = condition([self.named(n, c.dtype) for n, c in zip(tests, inits, strict=True)])
+            self.line(f"scf.condition({test.name}) {', '.join(tests)} : {types}")
+        with self.separate_lines() as after:
+            new = body([self.named(n, c.dtype) for n, c in zip(olds, inits, strict=True)])
+            self.line(f"scf.yield {', '.join(c.name for c in new)} : {types}")
+        pairs = ", ".join(f"{n} = {c.name}" for n, c in zip(tests, inits, strict=True))
+        heads = ", ".join(f"{n}: {c.type}" for n, c in zip(olds, inits, strict=True))
+        self.line(f"{result}:{len(inits)} = scf.while ({pairs}) : ({types}) -> ({types}) {{")
+        for line in (*before, "} do {", f"^bb0({heads}):", *after, "}"):
+            self.line(line)
+        return [self.named(f"{result}#{i}", c.dtype) for i, c in enumerate(inits)]
+
+    def choose(self, test: Code, yes: Callable[[], list[Code]], no: Callable[[], list[Code]]) -> list[Code]:
+        """Runs `yes` if the test holds, else `no`; returns their scalars."""
+        outer, self._branch = self._branch, self.level + 1
+        with self.separate_lines() as then:
+            values = yes()
+            self._yield(values)
+        with self.separate_lines() as otherwise:
+            self._yield(no())
+        self._branch = outer
+        result, head = self.fresh(), f"scf.if {test.name}"
+        if values:
+            head = f"{result}:{len(values)} = {head} -> ({', '.join(c.type for c in values)})"
+        for line in (f"{head} {{", *then, "} else {", *otherwise, "}"):
+            self.line(line)
+        return [self.named(f"{result}#{i}", c.dtype) for i, c in enumerate(values)]
+
+    def _yield(self, values: Sequence[Code]) -> None:
+        if values:
+            self.line(f"scf.yield {', '.join(c.name for c in values)} : {', '.join(c.type for c in values)}")
 
     def named(self, name: str, dtype: str, lanes: int = 0) -> Code:
         """A value with this name that the innermost block has."""

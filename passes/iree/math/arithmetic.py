@@ -12,7 +12,7 @@ from nabla_mlir.dialects import builder as b
 from nabla_mlir.dialects import stablehlo as hlo
 from nabla_mlir.dialects.builder import Val, eq, select, splat
 from nabla_mlir.dialects.types import is_float
-from nabla_mlir.passes.iree.math import exponential, trigonometric
+from nabla_mlir.passes.iree.math import exponential, powers, trigonometric
 from nabla_mlir.passes.iree.math.formats import format_of, has_format, sar, sign_of, upper_half, with_sign
 from nabla_mlir.passes.iree.pattern import Pattern, Patterns, Replacement, Target, operands
 from nabla_mlir.table.registry import REGISTRY
@@ -108,7 +108,7 @@ def power(op: ir.Operation, target: Target) -> Replacement:
             return result
     if not has_format(x):
         return b.convert(b.binary("stablehlo.power", b.convert(x, F32), b.convert(y, F32)), x.dtype)
-    return exponential.power(x, y)
+    return powers.power(x, y)
 
 
 _POWERS = 64  # the number of values of the exponent that IREE handles

@@ -125,10 +125,7 @@ def stock_expansion(op: ir.Operation, others: Mapping[str, Callable[[], Val]] = 
 
     `others` maps names of operations in the expansion to functions that make their replacements.
     """
-    attributes = ", ".join(f"{name} = {value}" for name, value in attributes_of(op).items())
-    types = tuple(str(v.type) for v in op.operands)
-    module = _expansion(op.name, attributes, types, tuple(str(r.type) for r in op.results))
-    block = module.body.operations[0].regions[0].blocks[0]
+    block = expansion_of(op)
     values: dict[ir.Value, Val] = dict(zip(block.arguments, operands(op), strict=True))
     for inner in block.operations:
         inner = inner.operation
@@ -141,6 +138,14 @@ def stock_expansion(op: ir.Operation, others: Mapping[str, Callable[[], Val]] = 
         clone = b.copy(inner, arguments)
         values.update(zip(inner.results, map(Val, clone.results), strict=True))
     raise AssertionError("a function ends in func.return")
+
+
+def expansion_of(op: ir.Operation) -> ir.Block:
+    """The expansion of an operation by MLIR's own pass: a block from its operands to its results."""
+    attributes = ", ".join(f"{name} = {value}" for name, value in attributes_of(op).items())
+    types = tuple(str(v.type) for v in op.operands)
+    module = _expansion(op.name, attributes, types, tuple(str(r.type) for r in op.results))
+    return module.body.operations[0].regions[0].blocks[0]
 
 
 @functools.lru_cache(maxsize=256)

@@ -6,12 +6,10 @@ import math
 
 import numpy as np
 
-from nabla_mlir.dialects.builder import Val, bitcast, convert, eq, floor, maximum, minimum, ne, select, splat, sqrt
+from nabla_mlir.dialects.builder import Val, bitcast, convert, eq, maximum, minimum, select, splat, sqrt
 from nabla_mlir.passes.iree.math.formats import (
-    flip_sign,
     format_of,
     horner,
-    is_nan,
     nearest_integer,
     rounded,
     sar,
@@ -26,7 +24,7 @@ LN2 = 0.6931471805599453
 _CBRT = (0.5068079255708303, 0.6576729089262948, -0.19248042619989061, 0.02603992540852949)
 
 
-def _exp_parts(x: Val, low: Val | None = None) -> tuple[Val, Val]:
+def exp_parts(x: Val, low: Val | None = None) -> tuple[Val, Val]:
     """(e^r - 1, k) where x + low = k ln 2 + r, for x in the range of exp."""
     form = format_of(x)
     k_float, k = nearest_integer(x * (1 / LN2))
@@ -41,21 +39,21 @@ def _exp_parts(x: Val, low: Val | None = None) -> tuple[Val, Val]:
 def exp(x: Val) -> Val:
     """e^x."""
     form = format_of(x)
-    p, k = _exp_parts(minimum(maximum(x, form.log_min), form.log_max))
+    p, k = exp_parts(minimum(maximum(x, form.log_min), form.log_max))
     return scale_by_power(1.0 + p, k)
 
 
 def expm1(x: Val) -> Val:
     """e^x - 1, accurate near 0."""
     form = format_of(x)
-    p, k = _exp_parts(minimum(maximum(x, -0.75 * form.mantissa), form.log_max))
+    p, k = exp_parts(minimum(maximum(x, -0.75 * form.mantissa), form.log_max))
     # Half of the power, so that the largest power is finite: 2 ((2^(k-1) p) + (2^(k-1) - 1/2)).
     power = bitcast((k + (form.bias - 1)) << form.mantissa, x.dtype)
     result = (power * p + (power - 0.5)) * 2.0
     return select(abs(x) < form.smallest * 2.0**form.mantissa, x, result)
 
 
-def _split_log(x: Val) -> tuple[Val, Val]:
+def split_log(x: Val) -> tuple[Val, Val]:
     """(k, f) with x = 2^k (1 + f), sqrt(1/2) <= 1 + f < sqrt(2); k is a float. For normal positive x."""
     form = format_of(x)
     bits = bitcast(x, form.signed)
@@ -64,7 +62,7 @@ def _split_log(x: Val) -> tuple[Val, Val]:
     return convert(convert(k, np.int32), x.dtype), f
 
 
-def _normal(x: Val) -> tuple[Val, Val]:
+def normal_part(x: Val) -> tuple[Val, Val]:
     """`x` scaled to a normal number, and the correction of its exponent."""
     form = format_of(x)
     tiny = x < form.smallest
@@ -74,7 +72,7 @@ def _normal(x: Val) -> tuple[Val, Val]:
 
 def _log_normal(x: Val, extra: Val | float, correction: Val | None) -> Val:
     form = format_of(x)
-    k, f = _split_log(x)
+    k, f = split_log(x)
     k = k + extra if isinstance(extra, Val) else k
     s = f / (2.0 + f)
     z = s * s
@@ -93,7 +91,7 @@ def _log_specials(result: Val, x: Val) -> Val:
 
 def log(x: Val) -> Val:
     """The natural logarithm."""
-    normal, extra = _normal(x)
+    normal, extra = normal_part(x)
     return _log_specials(_log_normal(normal, extra, None), x)
 
 
@@ -160,8 +158,8 @@ def cbrt(x: Val) -> Val:
     """The cube root: a polynomial, then steps of Halley's method, which triple the number of digits."""
     form = format_of(x)
     ax = abs(x)
-    normal, extra = _normal(ax)
-    _, k = nearest_integer(_split_log(normal)[0] * (1 / 3))
+    normal, extra = normal_part(ax)
+    _, k = nearest_integer(split_log(normal)[0] * (1 / 3))
     m = scale_by_power(normal, k * -3)
     y = horner(m, _CBRT)
     for last in (False, True):
@@ -172,58 +170,6 @@ def cbrt(x: Val) -> Val:
     root = scale_by_power(y, k) * select(extra < 0.0, splat(2.0 ** (-(form.mantissa + 2) / 3), x), 1.0)
     root = select((ax > 0.0) & (ax < math.inf), root, ax)
     return with_sign(root, sign_of(x))
-
-
-def power(x: Val, y: Val) -> Val:
-    """x^y with the special values of C: log and exp have half as many more digits than the format.
-
-    The logarithm is (t1 + t2), where t1 has half of the mantissa, so that its product with the upper half of y is
-    exact.
-    """
-    form = format_of(x)
-    ax = abs(x)
-    normal, extra = _normal(ax)
-    k, f = _split_log(normal)
-    k = k + extra
-    # s = f / (2 + f) = s_high + s_low, and log(1 + f) = 2/3 s (3 + s^2 + tail).
-    d = 2.0 + f
-    s = f / d
-    s_high, d_high = upper_half(s), upper_half(d)
-    s_low = ((f - s_high * d_high) - s_high * (f - (d_high - 2.0))) / d
-    square = s * s
-    tail = square * square * (3.0 * horner(square, form.log5)) + s_low * (s_high + s)
-    square = s_high * s_high
-    t_high = upper_half(3.0 + square + tail)
-    t_low = tail - ((t_high - 3.0) - square)
-    u, v = s_high * t_high, s_low * t_high + t_low * s
-    p_high = upper_half(u + v)
-    p_low = v - (p_high - u)
-    c_bits = form.mantissa // 2  # 2/3 = c_high + c_low, where c_high has this many bits
-    c_high, c_low = (2**c_bits * 2 // 3) / 2**c_bits, (1 if c_bits % 2 else 2) / (3 * 2**c_bits)
-    z_high, z_low = p_high * c_high, p_high * c_low + p_low * (2 / 3) + k * form.ln2_low
-    k_high = k * form.ln2_high
-    t1 = upper_half((z_high + z_low) + k_high)
-    t2 = z_low - ((t1 - k_high) - z_high)
-    # Beyond this |y|, x^y overflows or underflows for every x except 1.
-    most = 2.0 ** (form.mantissa + 12)
-    exponent = minimum(maximum(y, -most), most)
-    y_high = upper_half(exponent)
-    low, high = (exponent - y_high) * t1 + exponent * t2, y_high * t1
-    limit = -1.2 * form.log_min
-    total = high + low
-    inside = abs(total) < limit
-    p, n = _exp_parts(select(inside, high, minimum(maximum(total, -limit), limit)), select(inside, low, 0.0))
-    result = scale_by_power(1.0 + p, n)
-    edge = eq(ax, 0.0) | eq(ax, math.inf)
-    vanishes = eq(ax < 1.0, y > 0.0)
-    result = select(edge, select(vanishes, splat(0.0, x), math.inf), result)
-    whole = eq(floor(y), y)
-    half = y * 0.5
-    odd = whole & ne(floor(half), half)
-    result = flip_sign(result, select(odd, sign_of(x), splat(0, x, form.bits)))
-    result = select((x < 0.0) & ~whole & (x > -math.inf), math.nan, result)
-    result = select(is_nan(x) | is_nan(y), math.nan, result)
-    return select(eq(y, 0.0) | eq(x, 1.0), 1.0, result)
 
 
 def logistic(x: Val) -> Val:

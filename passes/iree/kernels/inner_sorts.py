@@ -1,0 +1,147 @@
+"""The code of a sort inside a kernel. Runs of 1, 2, 4, ... elements are merged from one half of memory to the other.
+
+If only a few elements are read, as in `top_k`, each element is inserted into those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from nabla_mlir.passes.iree.kernels.graph import Sort
+from nabla_mlir.passes.iree.kernels.index import ZERO, Affine, linear, symbol
+from nabla_mlir.passes.iree.kernels.steps import StepWriter
+from nabla_mlir.passes.iree.kernels.writer import Buffer, Code, Writer
+
+# Up to this many elements an insertion is faster than merging.
+_INSERTED = 16
+
+
+def write_sort(kernel: StepWriter, sort: Sort) -> None:
+    """Writes a stable sort; afterwards the values of its results are known."""
+    writer, whole = kernel.writer, sort.inits[0]
+    memories = [kernel.allocate(2 * n.size, n.dtype) for n in sort.inits]
+    kernel.run([], [kernel.slot(n, memory) for n, memory in zip(sort.inits, memories, strict=True)])
+    if sort.wanted <= _INSERTED:
+        _each_row(writer, whole.shape, sort.dimension, [], lambda row: _insert(kernel, sort, row, memories))
+        last = Affine((), whole.size)
+    else:
+        last = _merge_all(kernel, sort, memories)
+    kernel.values.update((n, replace(m, offset=last)) for n, m in zip(sort.results, memories, strict=True))
+
+
+def _merge_all(kernel: StepWriter, sort: Sort, memories: list[Buffer]) -> Affine:
+    """Merges runs until there is one. Returns the offset of the half that has it."""
+    writer, whole = kernel.writer, sort.inits[0]
+    count = whole.shape[sort.dimension]
+
+    def merge(carries: list[Code]) -> list[Code]:
+        width, half = carries
+        writer.ranges[half.name] = (0, 1)
+        olds = [replace(m, offset=Affine(((half.name, whole.size),))) for m in memories]
+        news = [replace(m, offset=Affine(((half.name, -whole.size),), whole.size)) for m in memories]
+        _each_row(writer, whole.shape, sort.dimension, [], lambda row: _merge(kernel, sort, row, width, olds, news))
+        return [writer.combined("addi", width, width), writer.combined("subi", writer.number(1), half)]
+
+    start = [writer.number(1), writer.number(0)]
+    writer.repeat_while(start, lambda carries: writer.compared("ult", carries[0], writer.number(count)), merge)
+    return Affine((), (count - 1).bit_length() % 2 * whole.size)  # each pass changes the half
+
+
+def _each_row(writer: Writer, shape: Sequence[int], axis: int, row: list[Affine], body: Callable[[list[Affine]], None]) -> None:
+    """Runs `body` for each index of the other dimensions; along `axis` the index is 0."""
+    dimension = len(row)
+    if dimension == len(shape):
+        body(row)
+    elif dimension == axis or shape[dimension] == 1:
+        _each_row(writer, shape, axis, [*row, ZERO], body)
+    else:
+
+        def inside(i: Affine, _: list[Code]) -> list[Code]:
+            _each_row(writer, shape, axis, [*row, i], body)
+            return []
+
+        writer.loop(shape[dimension], 1, [], inside)
+
+
+def _element(writer: Writer, sort: Sort, row: list[Affine], memory: Buffer, at: Affine) -> Code:
+    """The element of a row at an index along the sorted dimension, as it is now."""
+    index = [*row[: sort.dimension], at, *row[sort.dimension + 1 :]]
+    return writer.load(replace(memory, floor=writer.level), linear(index, sort.inits[0].shape), 0)
+
+
+def _put(writer: Writer, sort: Sort, row: list[Affine], memories: list[Buffer], at: Affine, values: Sequence[Code]) -> None:
+    position = linear([*row[: sort.dimension], at, *row[sort.dimension + 1 :]], sort.inits[0].shape)
+    for memory, value in zip(memories, values, strict=True):
+        writer.store(memory, [position], [value], 0)
+
+
+def _is_before(kernel: StepWriter, sort: Sort, x: Sequence[Code], y: Sequence[Code]) -> Code:
+    """An i1: the element x of all operands is before the element y."""
+    kernel.values.update(zip(sort.comparator.arguments, (side for both in zip(x, y, strict=True) for side in both), strict=True))
+    kernel.run(sort.comparator.compounds, [], sort.comparator.results)
+    return kernel.scalar(sort.comparator.results[0])
+
+
+def _insert(kernel: StepWriter, sort: Sort, row: list[Affine], memories: list[Buffer]) -> None:
+    """Inserts each element of a row into the `wanted` first ones so far, in the second half of memory."""
+    writer, whole = kernel.writer, sort.inits[0]
+    zero, one, wanted = (writer.number(i) for i in (0, 1, sort.wanted))
+    first = [replace(m, offset=Affine((), whole.size)) for m in memories]
+
+    def at(x: Code) -> Affine:
+        writer.ranges[x.name] = (0, sort.wanted - 1)
+        return symbol(x.name)
+
+    def insert(i: Affine, _: list[Code]) -> list[Code]:
+        new = [_element(writer, sort, row, m, i) for m in memories]
+
+        def goes_on(carries: list[Code]) -> Code:
+            (j,) = carries
+            before = writer.combined("subi", writer.combined("maxui", j, one), one)
+            olds = [_element(writer, sort, row, m, at(before)) for m in first]
+            return writer.combined("andi", writer.compared("ugt", j, zero), _is_before(kernel, sort, new, olds))
+
+        def move(carries: list[Code]) -> list[Code]:
+            (j,) = carries
+            before = writer.combined("subi", j, one)
+            olds = [_element(writer, sort, row, m, at(before)) for m in first]
+            with writer.block(f"scf.if {writer.compared('ult', j, wanted).name} {{"):
+                _put(writer, sort, row, first, at(j), olds)
+            return [before]
+
+        (j,) = writer.repeat_while([writer.combined("minui", Code(writer.index(i), "index"), wanted)], goes_on, move)
+        with writer.block(f"scf.if {writer.compared('ult', j, wanted).name} {{"):
+            _put(writer, sort, row, first, at(j), new)
+        return []
+
+    writer.loop(whole.shape[sort.dimension], 1, [], insert)
+
+
+def _merge(kernel: StepWriter, sort: Sort, row: list[Affine], width: Code, olds: list[Buffer], news: list[Buffer]) -> None:
+    """Merges neighbouring runs of `width` elements of a row; the width is a power of two.
+
+    A loop writes one element after the other. It carries the next element of the left run and of the right run, and takes
+    the right one if it is before the left one.
+    """
+    writer, count = kernel.writer, sort.inits[0].shape[sort.dimension]
+    zero, one, most, end = (writer.number(i) for i in (0, 1, count - 1, count))
+
+    def place(k: Affine, carries: list[Code]) -> list[Code]:
+        here, pair = Code(writer.index(k), "index"), writer.combined("addi", width, width)
+        inside = writer.combined("andi", here, writer.combined("subi", pair, one))
+        low = writer.combined("subi", here, inside)
+        middle, high = (writer.combined("minui", writer.combined("addi", low, size), end) for size in (width, pair))
+        begins = writer.compared("eq", inside, zero)
+        left, right = (writer.selected(begins, start, c) for start, c in zip((low, middle), carries, strict=True))
+        at = [writer.combined("minui", i, most) for i in (left, right)]
+        writer.ranges.update((i.name, (0, count - 1)) for i in at)
+        lefts, rights = ([_element(writer, sort, row, m, symbol(i.name)) for m in olds] for i in at)
+        has_left, has_right = writer.compared("ult", left, middle), writer.compared("ult", right, high)
+        takes_right = writer.selected(has_left, _is_before(kernel, sort, rights, lefts), has_right)
+        takes_right = writer.combined("andi", takes_right, has_right)
+        _put(writer, sort, row, news, k, [writer.selected(takes_right, y, x) for x, y in zip(lefts, rights, strict=True)])
+        moved = [writer.combined("addi", i, one) for i in (left, right)]
+        return [writer.selected(takes_right, left, moved[0]), writer.selected(takes_right, moved[1], right)]
+
+    writer.loop(count, 1, [zero, zero], place)

@@ -1,0 +1,111 @@
+"""The parts of a plan: stores and reductions, and the nests in which they share loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from nabla_mlir.passes.iree.kernels.graph import Node, NotSupported, Shape
+from nabla_mlir.passes.iree.kernels.index import ZERO, Affine, Index
+
+# A last dimension up to this size is written out, and vectors run along the dimension before it.
+SHORT = 4
+Start = tuple[Node, int]  # a scalar, and the number of its possible values
+
+
+@dataclass(frozen=True)
+class Space:
+    """The iterations of a nest: the sizes of its loops (the last one over vectors), and the elements of one iteration."""
+
+    loops: Shape
+    short: int = 1  # elements of an iteration: 3 for a tensor of 100x3, which has one loop of 100
+
+    @staticmethod
+    def of(shape: Shape) -> Space:
+        """The space in which a tensor of this shape is computed."""
+        long = [n for n in shape if n != 1]
+        if len(long) > 1 and long[-1] <= SHORT and long[-2] > long[-1]:
+            return Space(tuple(long[:-1]), long[-1])
+        return Space(tuple(long))
+
+    def indices(self, shape: Shape, loops: Sequence[Affine]) -> list[Index]:
+        """The elements of a tensor of `shape` that belong to one iteration."""
+        elements = []
+        for i in range(self.short):
+            positions = iter((*loops, Affine((), i)))
+            elements.append(tuple(ZERO if n == 1 else next(positions) for n in shape))
+        return elements
+
+
+@dataclass(eq=False)
+class Store:
+    """A store of `source` to the memory of `target`, which has shape `whole`, from the indices `starts` on."""
+
+    source: Node
+    target: Node
+    whole: Shape
+    starts: Sequence[int | Start]
+
+    @property
+    def domain(self) -> Shape:
+        """The shape of the computed value."""
+        return self.source.shape
+
+
+@dataclass(eq=False)
+class Reduction:
+    """A reduction: `target` is its result, a scalar or an array in memory."""
+
+    target: Node
+
+    @property
+    def source(self) -> Node:
+        """The operand of the reduction."""
+        return self.target.operands[0]
+
+    @property
+    def domain(self) -> Shape:
+        """The shape of the operand."""
+        return self.source.shape
+
+
+Item = Store | Reduction
+
+
+@dataclass(eq=False)
+class Nest:
+    """Items that share their loops."""
+
+    space: Space | None  # None: a reduction to several elements, in a separate nest
+    items: list[Item] = field(default_factory=list)
+
+
+def items_of(node: Node) -> Iterable[Item]:
+    """The items that compute a node: stores of its parts, or a reduction."""
+    here = [0] * len(node.shape)
+    if node.name == "reduce":
+        yield Reduction(node)
+    elif node.name == "concatenate":
+        for operand in node.operands:
+            yield Store(operand, node, node.shape, list(here))
+            here[node.attributes["dimension"]] += operand.shape[node.attributes["dimension"]]
+    elif node.name == "pad":
+        low, high = node.attributes["edge_padding_low"], node.attributes["edge_padding_high"]
+        if min((*low, *high)) < 0:
+            raise NotSupported("a pad that cuts")
+        operand, padding = node.operands
+        everywhere = Node("broadcast_in_dim", (padding,), node.shape, node.dtype, {"broadcast_dimensions": ()})
+        yield Store(everywhere, node, node.shape, here)
+        yield Store(operand, node, node.shape, low)
+    elif node.name == "dynamic_update_slice":
+        operand, update, *_ = node.operands
+        yield Store(operand, node, node.shape, here)
+        yield Store(update, node, node.shape, starts_of(node))
+    else:
+        yield Store(node, node, node.shape, here)
+
+
+def starts_of(node: Node) -> list[int | Start]:
+    """The start indices of a dynamic_update_slice."""
+    _, update, *starts = node.operands
+    return [(s, n - m + 1) for s, n, m in zip(starts, node.shape, update.shape, strict=True)]

@@ -1,0 +1,347 @@
+"""Reads loops: from operations of StableHLO to the nodes of a kernel."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from iree.compiler import ir
+
+from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.stablehlo import BARRIERS, DotDims, GatherDims, ScatterDims, constant_splat
+from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.passes.iree.kernels.formulas import FORMULAS, total_order
+from nabla_mlir.passes.iree.kernels.graph import (
+    Branch,
+    Compound,
+    Loop,
+    Node,
+    NotSupported,
+    Region,
+    Scatter,
+    Shape,
+    Sort,
+    next_number,
+)
+from nabla_mlir.passes.iree.kernels.scalars import DTYPES, ELEMENTWISE, VECTOR_COMBINATIONS, conversion
+from nabla_mlir.passes.iree.math.chlo import expansion_of
+
+# The combiners of a reduction, by the operation in its region.
+REDUCERS = tuple(VECTOR_COMBINATIONS)
+_STRUCTURAL = (
+    "slice",
+    "reshape",
+    "transpose",
+    "broadcast_in_dim",
+    "reverse",
+    "iota",
+    "dynamic_slice",
+    "dynamic_update_slice",
+    "concatenate",
+    "pad",
+)
+
+
+class Reader:
+    """Reads a loop; `inputs` maps captured values, and constant arrays, to 'input' nodes."""
+
+    def __init__(self) -> None:
+        self.inputs: dict[ir.Value, Node] = {}
+        self._nodes: dict[ir.Value, Node] = {}
+
+    def loop(self, op: ir.Operation) -> Loop:
+        """The loop. Raises NotSupported for operations without kernel code."""
+        inits, results = self._operands_and_results(op)
+        condition, body = (self._region(r) for r in op.regions)
+        return Loop(inits, results, condition, body)
+
+    def _compound(self, op: ir.Operation) -> Compound:
+        if op.name == "stablehlo.while":
+            return self.loop(op)
+        inits, results = self._operands_and_results(op)
+        if op.name == "stablehlo.sort":
+            dimension = op.attributes["dimension"].value
+            return Sort(inits, results, dimension, self._region(op.regions[0]), _wanted(op, dimension))
+        if op.name == "stablehlo.scatter":
+            if len(inits) != 3:
+                raise NotSupported("a scatter of several operands")
+            return Scatter(inits, results, ScatterDims.decode(op.attributes["scatter_dimension_numbers"]), _combination(op))
+        return Branch(inits, results, [self._region(r) for r in op.regions])
+
+    def _operands_and_results(self, op: ir.Operation) -> tuple[list[Node], list[Node]]:
+        results = [Node("result", (), *_type(r)) for r in op.results]
+        self._nodes.update(zip(op.results, results, strict=True))
+        return [self.node(v) for v in op.operands], results
+
+    def _region(self, region: ir.Region) -> Region:
+        first = next_number()
+        block = region.blocks[0]
+        arguments = [Node("argument", (), *_type(a)) for a in block.arguments]
+        self._nodes.update(zip(block.arguments, arguments, strict=True))
+        compounds: list[Compound] = []
+        *ops, terminator = (o.operation for o in block.operations)
+        for op in ops:
+            if op.name in _COMPOUNDS:
+                compounds.append(self._compound(op))
+            elif op.name in BARRIERS:
+                self._nodes.update(zip(op.results, map(self.node, op.operands), strict=True))
+            else:
+                self._nodes[op.results[0]] = self._read(op)
+        results = [self.node(v) for v in terminator.operands]
+        return Region(arguments, results, compounds, range(first, next_number()))
+
+    def elementwise(self, op: ir.Operation) -> Node:
+        """The result of an elementwise operation, or of a reshape of one element.
+
+        Raises:
+          NotSupported: it is another operation, or has no kernel code.
+        """
+        name = op.name.partition(".")[2]
+        if name not in _OF_EACH_ELEMENT and not (name == "reshape" and math.prod(op.results[0].type.shape) == 1):
+            raise NotSupported(op.name)
+        self._nodes[op.results[0]] = self._read(op)
+        return self._nodes[op.results[0]]
+
+    def read(self, op: ir.Operation) -> Node:
+        """The result of an operation. Raises NotSupported if it has no kernel code."""
+        self._nodes[op.results[0]] = self._read(op)
+        return self._nodes[op.results[0]]
+
+    def node(self, value: ir.Value) -> Node:
+        """The node of a value: the result of an operation that was read, a constant, or an input."""
+        if value not in self._nodes:
+            owner = made_by(value)
+            splat = None if owner is None else splat_of(owner)
+            if splat is None:
+                self._nodes[value] = self.inputs[value] = Node("input", (), *_type(value))
+            else:
+                self._nodes[value] = Node("constant", (), *_type(value), {"value": splat})
+        return self._nodes[value]
+
+    def _read(self, op: ir.Operation) -> Node:
+        """The node of an operation's result; composites are expanded, and barriers are skipped."""
+        dialect, _, name = op.name.partition(".")
+        if len(op.results) != 1 or not (dialect in ("stablehlo", "chlo") or op.name in BARRIERS):
+            raise NotSupported(op.name)
+        shape, dtype = _type(op.results[0])
+        operands = tuple(self.node(v) for v in op.operands)
+        if name in FORMULAS:
+            return FORMULAS[name](*operands)
+        if dialect == "chlo" and name not in ELEMENTWISE:
+            return self._expanded(op, operands)
+        if name == "constant":
+            splat = splat_of(op)
+            if splat is None:
+                self.inputs[op.results[0]] = Node("input", (), shape, dtype)
+                return self.inputs[op.results[0]]
+            return Node(name, (), shape, dtype, {"value": splat})
+        if op.name in BARRIERS:
+            return operands[0]
+        if name == "dot_general":
+            return _product(op, operands, shape, dtype)
+        if name == "gather":
+            return _gather(op, operands, shape, dtype)
+        if name == "reduce":
+            return _reduction(op, operands, shape, dtype)
+        if name == "convert" and conversion(operands[0].dtype, dtype) is None:
+            raise NotSupported(f"convert {operands[0].dtype} to {dtype}")
+        if name == "bitcast_convert" and (shape != operands[0].shape or "i1" in (dtype, operands[0].dtype)):
+            raise NotSupported("a bitcast to another width")
+        if name in ("convert", "bitcast_convert"):
+            return Node(name, operands, shape, dtype)
+        if name in ELEMENTWISE:
+            kind = operands[-1].dtype
+            attributes = {}
+            if name == "compare":
+                attributes = {"direction": _word(op.attributes["comparison_direction"])}
+                if "compare_type" in op.attributes and _word(op.attributes["compare_type"]) == "TOTALORDER":
+                    return total_order(operands[0], operands[1], attributes["direction"])
+                if kind == "i1" and attributes["direction"] not in ("EQ", "NE"):
+                    raise NotSupported("an order of booleans")
+            if not ELEMENTWISE[name].supports(kind):
+                raise NotSupported(f"{name} of {kind}")
+            return Node(name, operands, shape, dtype, attributes)
+        if dialect == "stablehlo" and name in _STRUCTURAL:
+            attributes = {a: _attribute(op.attributes[a]) for a in op.attributes}
+            if name == "pad":
+                return _padding(operands, shape, dtype, attributes)
+            return Node(name, operands, shape, dtype, attributes)
+        raise NotSupported(op.name)
+
+    def _expanded(self, op: ir.Operation, operands: Sequence[Node]) -> Node:
+        """The result of a function of CHLO by MLIR's own formula."""
+        block = expansion_of(op)
+        self._nodes.update(zip(block.arguments, operands, strict=True))
+        *formula, end = (o.operation for o in block.operations)
+        for inner in formula:
+            self._nodes[inner.results[0]] = self._read(inner)
+        return self.node(end.operands[0])
+
+
+_COMPOUNDS = tuple(f"stablehlo.{name}" for name in ("while", "if", "case", "sort", "scatter"))
+_OF_EACH_ELEMENT = frozenset({*ELEMENTWISE, *FORMULAS, "convert", "bitcast_convert"})
+
+
+def _type(value: ir.Value) -> tuple[Shape, str]:
+    """The shape and the element type of a value. Raises NotSupported if kernels do not have the type."""
+    known = _shape_and_word(value.type)
+    if known is None:
+        raise NotSupported(f"a value of type {value.type}")
+    return known
+
+
+@functools.lru_cache(maxsize=65536)
+def _shape_and_word(kind: ir.Type) -> tuple[Shape, str] | None:
+    if not isinstance(kind, ir.RankedTensorType) or not kind.has_static_shape or 0 in kind.shape:
+        return None
+    element = str(kind.element_type)
+    return (shape_and_dtype(kind)[0], element) if element in DTYPES else None
+
+
+def splat_of(op: ir.Operation) -> Any:
+    """The number with which a constant (also behind barriers) is filled; None for other operations."""
+    while op.name in BARRIERS and len(op.operands) == 1:
+        owner = made_by(op.operands[0])
+        if owner is None:
+            return None
+        op = owner
+    return constant_splat(op) if op.name == "stablehlo.constant" else None
+
+
+def _word(attribute: ir.Attribute) -> str:
+    return str(attribute).rstrip(">").split()[-1]
+
+
+def _attribute(attribute: ir.Attribute) -> Any:
+    return attribute.value if isinstance(attribute, ir.IntegerAttr) else tuple(attribute)
+
+
+def _product(op: ir.Operation, operands: Sequence[Node], shape: Shape, dtype: str) -> Node:
+    """A product as a sum of products of broadcast factors, over dimensions (batch, rows, columns, contracted).
+
+    For 3x5 and 5x4, ``a @ b`` is ``sum(broadcast(a, (3, 4, 5), dims=[0, 2]) * broadcast(b, (3, 4, 5), dims=[2, 1]))``
+    over the last dimension.
+    """
+    if any(n.dtype != dtype for n in operands) or dtype not in ("f32", "f64"):
+        raise NotSupported("a product of other types")
+    numbers = DotDims.decode(op.attributes["dot_dimension_numbers"])
+    batch = [numbers[f"{side}_batching_dimensions"] for side in ("lhs", "rhs")]
+    contracting = [numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs")]
+    sizes = (*shape, *(operands[0].shape[d] for d in contracting[0]))
+    free = len(batch[0])
+    positions = []  # for each factor, its dimensions among all dimensions of the product
+    for n, b, c in zip(operands, batch, contracting, strict=True):
+        position = {d: i for i, d in enumerate(b)} | {d: len(shape) + i for i, d in enumerate(c)}
+        for d in range(len(n.shape)):
+            if d not in position:
+                position[d], free = free, free + 1
+        positions.append(tuple(position[d] for d in range(len(n.shape))))
+    lane, packed = _vector_dimension(operands, positions, shape, sizes)
+    factors = []
+    for n, p in zip(operands, positions, strict=True):
+        if lane in packed and lane in p and p[-1] != lane:
+            order = (*(d for d in range(len(p)) if p[d] != lane), p.index(lane))
+            n = Node("transpose", (n,), tuple(n.shape[d] for d in order), dtype, {"permutation": order, "in_memory": True})
+            p = tuple(p[d] for d in order)
+        factors.append(Node("broadcast_in_dim", (n,), sizes, dtype, {"broadcast_dimensions": p}))
+    terms = Node("multiply", tuple(factors), sizes, dtype)
+    zero = Node("constant", (), (), dtype, {"value": 0.0})
+    dimensions = tuple(range(len(shape), len(sizes)))
+    return Node("reduce", (terms, zero), shape, dtype, {"dimensions": dimensions, "combine": "add", "lane": lane})
+
+
+def _gather(op: ir.Operation, operands: tuple[Node, ...], shape: Shape, dtype: str) -> Node:
+    """A gather. Attributes: `batch` has the dimensions of the result that choose an index vector, `vector` its dimension in
+    the indices, `sources` for each dimension of the operand the dimension of the result along which it is read (None: a
+    single element) and the component of the index vector with its start (None: 0).
+    """
+    numbers = GatherDims.decode(op.attributes["dimension_numbers"])
+    batch = [d for d in range(len(shape)) if d not in numbers["offset_dims"]]
+    vector = numbers["index_vector_dim"]
+    along: dict[int, int] = {}
+    for d, i in zip(numbers["operand_batching_dims"], numbers["start_indices_batching_dims"], strict=True):
+        along[d] = batch[i - (i > vector)]
+    whole = [d for d in range(len(operands[0].shape)) if d not in (*numbers["collapsed_slice_dims"], *along)]
+    along.update(zip(whole, numbers["offset_dims"], strict=True))
+    starts = {d: k for k, d in enumerate(numbers["start_index_map"])}
+    sources = [(along.get(d), starts.get(d)) for d in range(len(operands[0].shape))]
+    attributes = {"batch": batch, "vector": vector, "sources": sources, "slice_sizes": tuple(op.attributes["slice_sizes"])}
+    return Node("gather", operands, shape, dtype, attributes)
+
+
+def _vector_dimension(
+    operands: Sequence[Node], positions: Sequence[tuple[int, ...]], shape: Shape, sizes: Shape
+) -> tuple[int | None, set[int]]:
+    """The dimension of a product along which vectors are read, and the dimensions along which a factor must be transposed
+    for that.
+
+    It is the last dimension of the result, if the factor that has it can be read along it, or is transposed once before
+    the loop. Otherwise it is the contracted dimension, if both factors can be read along it.
+    """
+    columns = [d for d, n in enumerate(shape) if n > 1]
+    last = [p[-1] if p else None for p in positions]
+    along = last[0] if last[0] == last[1] and last[0] is not None and last[0] >= len(shape) else None
+    if not columns:
+        return along, set()
+    column = columns[-1]
+    owner = next(i for i in (1, 0) if column in positions[i])
+    if last[owner] == column and (along is None or shape[column] >= 4):
+        return column, set()
+    if along is not None and sizes[along] > 1 and not (operands[owner].fixed and shape[column] >= 4):
+        return along, set()
+    return column, {column}
+
+
+def _padding(operands: tuple[Node, ...], shape: Shape, dtype: str, attributes: Mapping[str, Any]) -> Node:
+    """A pad; elements that a negative padding would remove are cut off before."""
+    if any(attributes["interior_padding"]):
+        raise NotSupported("a pad between elements")
+    (x, value), low, high = operands, attributes["edge_padding_low"], attributes["edge_padding_high"]
+    if min((*low, *high), default=0) < 0:
+        starts = tuple(max(-i, 0) for i in low)
+        limits = tuple(n - max(-i, 0) for n, i in zip(x.shape, high, strict=True))
+        part = tuple(b - a for a, b in zip(starts, limits, strict=True))
+        if min(part) <= 0:
+            raise NotSupported("a pad that leaves no element")
+        x = Node("slice", (x,), part, dtype, {"start_indices": starts, "limit_indices": limits, "strides": (1,) * len(part)})
+        edges = {f"edge_padding_{side}": tuple(max(i, 0) for i in sizes) for side, sizes in (("low", low), ("high", high))}
+        attributes = {**attributes, **edges}
+    return Node("pad", (x, value), shape, dtype, attributes)
+
+
+def _wanted(op: ir.Operation, dimension: int) -> int:
+    """The number of elements of a sort that are read, from the first one on."""
+    wanted = 0
+    for result in op.results:
+        for use in result.uses:
+            reader = use.owner.operation
+            if reader.name != "stablehlo.slice" or reader.attributes["start_indices"][dimension]:
+                return shape_and_dtype(result.type)[0][dimension]
+            wanted = max(wanted, reader.attributes["limit_indices"][dimension])
+    return wanted
+
+
+def _combination(op: ir.Operation) -> str:
+    """The operation that combines an element and an update in a scatter; "" if the update replaces the element."""
+    block = op.regions[0].blocks[0]
+    *body, end = (o.operation for o in block.operations)
+    if not body and end.operands[0] == block.arguments[1]:
+        return ""
+    name = body[0].name.removeprefix("stablehlo.") if len(body) == 1 else ""
+    if name not in REDUCERS or {*body[0].operands} != {*block.arguments}:
+        raise NotSupported("a scatter of another kind")
+    return name
+
+
+def _reduction(op: ir.Operation, operands: tuple[Node, ...], shape: Shape, dtype: str) -> Node:
+    body = [o.operation.name.removeprefix("stablehlo.") for o in op.regions[0].blocks[0].operations]
+    if len(operands) != 2 or len(body) != 2 or body[0] not in REDUCERS:
+        raise NotSupported("a reduction of another kind")
+    block = op.regions[0].blocks[0]
+    if {*block.operations[0].operation.operands} != {*block.arguments}:
+        raise NotSupported("a reduction of another kind")
+    if not ELEMENTWISE[body[0]].supports(dtype):
+        raise NotSupported(f"a reduction by {body[0]} of {dtype}")
+    return Node("reduce", operands, shape, dtype, {"dimensions": tuple(op.attributes["dimensions"]), "combine": body[0]})

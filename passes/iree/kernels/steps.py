@@ -1,0 +1,60 @@
+"""The code of a plan: loop nests and compounds, in order."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+
+from nabla_mlir.passes.iree.kernels.code import NestWriter
+from nabla_mlir.passes.iree.kernels.graph import Compound, Node
+from nabla_mlir.passes.iree.kernels.items import Nest, Store, starts_of
+from nabla_mlir.passes.iree.kernels.plan import Planner
+from nabla_mlir.passes.iree.kernels.writer import Buffer
+
+
+class StepWriter(NestWriter):
+    """Writes the steps of a plan."""
+
+    @abstractmethod
+    def compound(self, compound: Compound, outputs: Mapping[int, Buffer]) -> None:
+        """Writes a compound; afterwards the values of its results are known. `outputs` is memory for some of them."""
+
+    @contextmanager
+    def region(self) -> Iterator[None]:
+        """A context for a region that may not run: what it computes is not known afterwards."""
+        before = dict(self.values)
+        yield
+        self.values.clear()
+        self.values.update(before)
+
+    def run(self, compounds: Sequence[Compound], stores: Sequence[Store], wanted: Sequence[Node] = ()) -> None:
+        """Writes the compounds and the stores, and computes the wanted values."""
+        self.steps(Planner(compounds, self.values.__contains__), stores, wanted)
+
+    def steps(
+        self,
+        planner: Planner,
+        stores: Sequence[Store],
+        wanted: Sequence[Node],
+        outputs: Mapping[int, Buffer] = MappingProxyType({}),
+    ) -> None:
+        """Writes a plan for these stores and wanted values; `outputs` is memory for results of its compounds."""
+        for step in planner.plan(stores, [], wanted):
+            self.step(step, outputs)
+
+    def step(self, step: Nest | Compound, outputs: Mapping[int, Buffer] = MappingProxyType({})) -> None:
+        """Writes a nest or a compound."""
+        if isinstance(step, Compound):
+            self.compound(step, outputs)
+        else:
+            self.nest(step)
+
+    def slot(self, source: Node, buffer: Buffer, update: Node | None = None) -> Store:
+        """The store of a value to existing memory; for an update, the store of its new part only."""
+        target = Node("slot", (), source.shape, source.dtype)
+        self.buffers[target] = buffer
+        if update is None:
+            return Store(source, target, source.shape, [0] * len(source.shape))
+        return Store(source, target, update.shape, starts_of(update))
