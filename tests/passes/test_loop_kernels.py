@@ -211,7 +211,8 @@ def cut(x):
     def body(i, state):
         x, y = nm.jax.lax.optimization_barrier(state)
         shifted = nm.jax.lax.pad(x, x[0] * 0, [(2, -2, 0)]) + nm.jax.lax.pad(x, x[1], [(-3, 3, 0)])
-        return jnp.cumsum(shifted) * 0.1, y + shifted
+        spread = nm.jax.lax.pad(x[::2], x[3], [(1, 1, 1)])[: x.size] + nm.jax.lax.pad(x[:7], x[0], [(2, 0, 2)]).sum()
+        return jnp.cumsum(shifted) * 0.1 + spread, y + shifted
 
     return nm.fori_loop(0, 3, body, (x, x * 2))
 

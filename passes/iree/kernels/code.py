@@ -220,7 +220,8 @@ class NestWriter:
     def _store(self, item: Store, positions: Sequence[Index], lanes: int) -> None:
         starts = [Affine((), s) if isinstance(s, int) else self._start(*s) for s in item.starts]
         values = [self.at(item.source, position, lanes) for position in positions]
-        targets = [linear([s + i for s, i in zip(starts, position, strict=True)], item.whole) for position in positions]
+        steps = item.strides or [1] * len(starts)
+        targets = [linear([s + i * n for s, i, n in zip(starts, p, steps, strict=True)], item.whole) for p in positions]
         self.writer.store(self.buffers[item.target], targets, values, lanes)
 
     def _each(self, sizes: Sequence[int], lanes: int, loops: list[Affine], carried: list[Code], body: Body) -> list[Code]:

@@ -191,6 +191,8 @@ def at_lane(index: Index, lane: int) -> Index:
 
 def _padded(node: Node, index: Index, ranges: Mapping[str, Range]) -> tuple[Node, Index]:
     operand, padding = node.operands
+    if any(node.attributes["interior_padding"]):
+        raise NeedsBuffer(node)
     source = tuple(i + -low for i, low in zip(index, node.attributes["edge_padding_low"], strict=True))
     inside = True
     for position, n in zip(source, operand.shape, strict=True):

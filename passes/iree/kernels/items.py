@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from nabla_mlir.passes.iree.kernels.graph import Node, NotSupported, Shape
+from nabla_mlir.passes.iree.kernels.graph import Node, Shape
 from nabla_mlir.passes.iree.kernels.index import ZERO, Affine, Index
 
 # A last dimension up to this size is written out, and vectors run along the dimension before it.
@@ -39,12 +39,16 @@ class Space:
 
 @dataclass(eq=False)
 class Store:
-    """A store of `source` to the memory of `target`, which has shape `whole`, from the indices `starts` on."""
+    """A store of `source` to the memory of `target`, which has shape `whole`, from the indices `starts` on.
+
+    `strides` has the distance between neighbouring elements along each dimension; empty for neighbours in the target.
+    """
 
     source: Node
     target: Node
     whole: Shape
     starts: Sequence[int | Start]
+    strides: Sequence[int] = ()
 
     @property
     def domain(self) -> Shape:
@@ -90,13 +94,12 @@ def items_of(node: Node) -> Iterable[Item]:
             yield Store(operand, node, node.shape, list(here))
             here[node.attributes["dimension"]] += operand.shape[node.attributes["dimension"]]
     elif node.name == "pad":
-        low, high = node.attributes["edge_padding_low"], node.attributes["edge_padding_high"]
-        if min((*low, *high)) < 0:
-            raise NotSupported("a pad that cuts")
+        low = node.attributes["edge_padding_low"]
         operand, padding = node.operands
         everywhere = Node("broadcast_in_dim", (padding,), node.shape, node.dtype, {"broadcast_dimensions": ()})
         yield Store(everywhere, node, node.shape, here)
-        yield Store(operand, node, node.shape, low)
+        interior = node.attributes["interior_padding"]
+        yield Store(operand, node, node.shape, low, [i + 1 for i in interior] if any(interior) else ())
     elif node.name == "dynamic_update_slice":
         operand, update, *_ = node.operands
         yield Store(operand, node, node.shape, here)

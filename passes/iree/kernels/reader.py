@@ -296,10 +296,10 @@ def _vector_dimension(
 
 def _padding(operands: tuple[Node, ...], shape: Shape, dtype: str, attributes: Mapping[str, Any]) -> Node:
     """A pad; elements that a negative padding would remove are cut off before."""
-    if any(attributes["interior_padding"]):
-        raise NotSupported("a pad between elements")
     (x, value), low, high = operands, attributes["edge_padding_low"], attributes["edge_padding_high"]
     if min((*low, *high), default=0) < 0:
+        if any(attributes["interior_padding"]):
+            raise NotSupported("a pad between elements that removes some")
         starts = tuple(max(-i, 0) for i in low)
         limits = tuple(n - max(-i, 0) for n, i in zip(x.shape, high, strict=True))
         part = tuple(b - a for a, b in zip(starts, limits, strict=True))

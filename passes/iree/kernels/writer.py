@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from nabla_mlir.passes.iree.kernels.graph import NotSupported
 from nabla_mlir.passes.iree.kernels.index import ZERO, Affine, Range, symbol
 from nabla_mlir.passes.iree.kernels.scalars import DTYPES
 
@@ -177,7 +178,7 @@ class Writer:
             return self._load(buffer, first, lanes)
         if 2 <= step <= 4:
             base = first + -(first.constant % step)
-            low, high = base.range(self.ranges)
+            low, high = (base + buffer.offset).range(self.ranges)  # a read outside, even of unused lanes, is undefined
             if low >= 0 and high + step * lanes <= buffer.size:
                 whole = self._load(buffer, base, step * lanes)
                 return self.shuffled(whole, [first.constant % step + step * i for i in range(lanes)])
@@ -192,7 +193,7 @@ class Writer:
 
     def _load(self, buffer: Buffer, position: Affine, lanes: int) -> Code:
         stored = DTYPES[buffer.dtype]
-        at = self.index(position + buffer.offset)
+        at = self._inside(buffer, position, lanes)
         kind = f", {vector_type(stored, lanes)}" if lanes else ""
         text = f"{'vector' if lanes else 'memref'}.load {buffer.name}[{at}] : {buffer.type}{kind}"
         name = self.pure(text, [buffer.name, at], buffer.floor)
@@ -200,6 +201,13 @@ class Writer:
             to = f"{vector_type(stored, lanes)} to {vector_type(buffer.dtype, lanes)}"
             name = self.pure(f"arith.trunci {name} : {to}", [name])
         return Code(name, buffer.dtype, lanes)
+
+    def _inside(self, buffer: Buffer, position: Affine, lanes: int) -> str:
+        """The index of an element, or of the first of `lanes` elements, which must be inside: LLVM may assume so."""
+        low, high = (position + buffer.offset).range(self.ranges)
+        if low < 0 or high + max(lanes, 1) > buffer.size:
+            raise NotSupported(f"an index from {low} to {high} in {buffer.size} elements")
+        return self.index(position + buffer.offset)
 
     def shuffled(self, x: Code, order: Sequence[int]) -> Code:
         """Some lanes of a vector."""
@@ -235,7 +243,7 @@ class Writer:
         if x.dtype == "i1":
             to = f"{x.type} to {vector_type(stored, x.lanes)}"
             name = self.pure(f"arith.extui {name} : {to}", [name])
-        at = self.index(position + buffer.offset)
+        at = self._inside(buffer, position, x.lanes)
         kind = f", {vector_type(stored, x.lanes)}" if x.lanes else ""
         self.line(f"{'vector' if x.lanes else 'memref'}.store {name}, {buffer.name}[{at}] : {buffer.type}{kind}")
 
