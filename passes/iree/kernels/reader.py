@@ -12,6 +12,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import BARRIERS, DotDims, GatherDims, ScatterDims, constant_splat
 from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.passes.iree.internals.barriers import PARTS_OF_FILLS, fill_value
 from nabla_mlir.passes.iree.kernels.formulas import FORMULAS, total_order
 from nabla_mlir.passes.iree.kernels.graph import (
     Branch,
@@ -87,7 +88,7 @@ class Reader:
                 compounds.append(self._compound(op))
             elif op.name in BARRIERS:
                 self._nodes.update(zip(op.results, map(self.node, op.operands), strict=True))
-            else:
+            elif op.name not in PARTS_OF_FILLS:
                 self._nodes[op.results[0]] = self._read(op)
         results = [self.node(v) for v in terminator.operands]
         return Region(arguments, results, compounds, range(first, next_number()))
@@ -123,6 +124,8 @@ class Reader:
     def _read(self, op: ir.Operation) -> Node:
         """The node of an operation's result; composites are expanded, and barriers are skipped."""
         dialect, _, name = op.name.partition(".")
+        if (number := fill_value(op)) is not None:
+            return Node("constant", (), *_type(op.results[0]), {"value": number})
         if len(op.results) != 1 or not (dialect in ("stablehlo", "chlo") or op.name in BARRIERS):
             raise NotSupported(op.name)
         shape, dtype = _type(op.results[0])
