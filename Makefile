@@ -31,6 +31,8 @@ ifneq ($(filter --large,$(ARGS)),)
 	$(BIN)/python bench/large.py $(ARGS)
 else ifneq ($(filter --operations,$(ARGS)),)
 	$(BIN)/python bench/operations.py $(filter-out --operations,$(ARGS))
+else ifneq ($(filter --loops,$(ARGS)),)
+	$(BIN)/python bench/loops.py $(filter-out --loops,$(ARGS))
 else
 	$(BIN)/python bench/run.py $(ARGS)
 	$(BIN)/python bench/prepared.py $(ARGS)

@@ -121,6 +121,8 @@ MOVED_ELEMENT: Annotated[float, Measured("ns, of what has a loop of its own: red
 SCATTERED_ELEMENT: Annotated[float, Measured("ns, of what is done one by one")] = 2.0
 # Work that is shared among threads.
 SHARED_WORK: Annotated[float, Chosen("ns", "a fifth of what the pool costs: less work is one workgroup")] = 10_000.0
+# A loop that at most takes this long is not watched for Ctrl-C and time limits: a call in another thread takes 10 to 20 µs.
+CAPPED_LOOP: Annotated[float, Chosen("ns", "nobody interrupts a call that ends in a tenth of a second")] = 1e8
 UNKNOWN_TRIPS: Annotated[int, Chosen("iterations", "of a loop whose values decide: enough to count, not enough to rule")] = 100
 
 # ---------------------------------------------------------------- compiling

@@ -13,7 +13,7 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.convolution import positions
 from nabla_mlir.passes.iree.scheduling.split_convolutions import is_split
 from nabla_mlir.rules.cost import cost_of
-from nabla_mlir.rules.loops import find_counter
+from nabla_mlir.rules.loops import find_counter, most_trips
 from nabla_mlir.runtime.manifest import Estimate
 from nabla_mlir.table.registry import REGISTRY, OpDef
 from nabla_mlir.table.traits import FUNCTION, ONE_BY_ONE, OWN_LOOP, flops_of, is_part, size_of
@@ -25,7 +25,18 @@ def estimate(function: ir.Operation) -> Estimate:
     """The time of one call of a function of plain StableHLO, for `Manifest.best_driver`."""
     shared, serial, dispatches = _total(_body(function.regions[0]))
     loops = [op for op in nested(function) if op.name == "stablehlo.while"]
-    return Estimate(round(shared / 1e3, 1), round(serial / 1e3, 1), round(dispatches), all(map(find_counter, loops)))
+    return Estimate(round(shared / 1e3, 1), round(serial / 1e3, 1), round(dispatches), all(map(_ends, loops)))
+
+
+def _ends(loop: ir.Operation) -> bool:
+    """True if a loop ends by itself: it has a counter, or one among other tests, which ends it soon."""
+    if find_counter(loop) is not None:
+        return True
+    trips = most_trips(loop)
+    if trips is None:
+        return False
+    shared, serial, dispatches = _total(_body(loop.regions[1]))
+    return trips * (shared + serial + 1e3 * thresholds.POOL_DISPATCH * (2 + dispatches)) < thresholds.CAPPED_LOOP
 
 
 def compilation_of(functions: Iterable[ir.Operation]) -> float:

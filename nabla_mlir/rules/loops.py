@@ -56,10 +56,31 @@ def find_counter(op: ir.Operation) -> Counter | None:
     Recognised: ``counter <op> limit`` with any integer type, comparison and operand order, where the body adds or
     subtracts a constant; start and limit are constants.
     """
-    arguments, (predicate,) = ends_of(op.regions[0])
-    test = made_by(predicate)
+    _, (predicate,) = ends_of(op.regions[0])
+    return _counter_in(op, made_by(predicate))
+
+
+def most_trips(op: ir.Operation) -> int | None:
+    """The largest number of trips of a loop: of its counter, or of one in a conjunction of tests; None if there is no counter.
+
+    For example, ``(error > 1e-6) & (i < 50)`` has at most 50 trips if i starts at 0 and grows by 1.
+    """
+    _, work = ends_of(op.regions[0])
+    trips: list[int] = []
+    while work:
+        test = made_by(work.pop())
+        if test is not None and test.name == "stablehlo.and":
+            work += test.operands
+        elif (counter := _counter_in(op, test)) is not None:
+            trips.append(counter.trips)
+    return min(trips, default=None)
+
+
+def _counter_in(op: ir.Operation, test: ir.Operation | None) -> Counter | None:
+    """The counter that a comparison of the loop's condition tests."""
     if test is None or test.name != "stablehlo.compare":
         return None
+    arguments, _ = ends_of(op.regions[0])
     direction = REGISTRY[test.name].read(test)["comparison_direction"]
     left, right = test.operands
     if right in arguments and left not in arguments:

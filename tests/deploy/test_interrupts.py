@@ -128,6 +128,15 @@ def test_only_loops_of_unknown_length_are_called_so() -> None:
     assert estimates(lambda x: nm.fori_loop(0, 5, lambda i, c: c * x, x), 2.0)
     assert not estimates(lambda x: nm.while_loop(lambda c: c < 9, lambda c: c * x, x), 2.0)
 
+    def capped(most: int) -> Any:
+        step = lambda c: (c[0] * c[0], c[1] + 1)  # noqa: E731
+        return lambda x: nm.while_loop(lambda c: (c[0] < 9) & (most > c[1]), step, (x, 0))[0]
+
+    assert estimates(capped(50), 2.0)
+    assert not estimates(capped(2**31 - 1), 2.0), "a loop that may take long"
+    either = lambda c: (c[0] < 9) | (c[1] < 5)  # noqa: E731
+    assert not estimates(lambda x: nm.while_loop(either, lambda c: (c[0] * c[0], c[1] + 1), (x, 0))[0], 2.0)
+
 
 def test_results_errors_and_calls_within_calls() -> None:
     calls = Interrupts("take another.")
