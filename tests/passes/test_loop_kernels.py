@@ -205,6 +205,20 @@ def divided(x, y, u):
     return nm.fori_loop(0, 3, body, (x, y, u))
 
 
+def narrow(x, u, v):
+    """Integers of 8 and 16 bits, which wrap around, and truth values of numbers."""
+
+    def body(i, state):
+        x, u, v = state
+        flags = (x > 3).astype(np.uint8) + u.astype(bool)
+        wide = x.astype(np.int32) * 3 + v.astype(np.int32)
+        x = x * np.int8(5) + (v >> np.int16(2)).astype(np.int8) // np.int8(3)
+        u = jnp.where(u > 200, u - flags, u + np.uint8(77)) ^ (u << np.uint8(1))
+        return x, u, v + wide.astype(np.int16) * (v < 0) + jnp.sum(u).astype(np.int16)
+
+    return nm.fori_loop(0, 5, body, (x, u, v))
+
+
 def cut(x):
     """Pads that remove elements at one end, and barriers of several values."""
 
@@ -339,6 +353,14 @@ CASES = {
         for n in (0, 2)
         for flag in (True, False)
     },
+    "narrow": (
+        narrow,
+        (
+            rng.integers(-128, 128, 37).astype("i1"),
+            rng.integers(0, 256, 37).astype("u1"),
+            rng.integers(-(2**15), 2**15, 37).astype("i2"),
+        ),
+    ),
     "cut": (cut, (real(23),)),
     "all": (repeat(lambda i, s: (s[0] & (s[0].all() | s[0].any(axis=0)),)), (rng.random((3, 21)) > 0.3,)),
 }

@@ -82,6 +82,11 @@ def _is_safe(y: Node) -> bool:
     return y.name == "constant" and y.attributes["value"] not in (0, -1)
 
 
+def is_nonzero(x: Node) -> Node:
+    """True for elements that are not 0, also for NaN."""
+    return Node("compare", (x, _full(0, x)), x.shape, "i1", {"direction": "NE"})
+
+
 def total_order(x: Node, y: Node, direction: str) -> Node:
     """A comparison of floats in total order: -NaN < -inf < ... < -0 < 0 < ... < inf < NaN."""
     return Node("compare", (_ordered(x), _ordered(y)), x.shape, "i1", {"direction": direction})

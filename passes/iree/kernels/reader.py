@@ -13,7 +13,7 @@ from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import BARRIERS, DotDims, GatherDims, ScatterDims, constant_splat
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.iree.internals.barriers import PARTS_OF_FILLS, fill_value
-from nabla_mlir.passes.iree.kernels.formulas import FORMULAS, total_order
+from nabla_mlir.passes.iree.kernels.formulas import FORMULAS, is_nonzero, total_order
 from nabla_mlir.passes.iree.kernels.graph import (
     Branch,
     Compound,
@@ -148,6 +148,8 @@ class Reader:
             return _gather(op, operands, shape, dtype)
         if name == "reduce":
             return _reduction(op, operands, shape, dtype)
+        if name == "convert" and dtype == "i1" != operands[0].dtype:
+            return is_nonzero(operands[0])
         if name == "convert" and conversion(operands[0].dtype, dtype) is None:
             raise NotSupported(f"convert {operands[0].dtype} to {dtype}")
         if name == "bitcast_convert" and (shape != operands[0].shape or "i1" in (dtype, operands[0].dtype)):

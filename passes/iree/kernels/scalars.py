@@ -9,8 +9,9 @@ import numpy as np
 from nabla_mlir.table.registry import REGISTRY
 
 # The type of each dtype in memory. Only booleans have another type in computations.
-DTYPES = {"f32": "f32", "f64": "f64", "i1": "i8", "i32": "i32", "i64": "i64", "ui32": "i32", "ui64": "i64"}
-BYTES = {"f32": 4, "f64": 8, "i1": 1, "i32": 4, "i64": 8, "ui32": 4, "ui64": 8}
+_FLOATS, _INTEGERS = ("f32", "f64"), ("i8", "i16", "i32", "i64")
+DTYPES = {**{t: t for t in (*_FLOATS, *_INTEGERS)}, **{f"u{t}": t for t in _INTEGERS}, "i1": "i8"}
+BYTES = {dtype: int(kind[1:]) // 8 for dtype, kind in DTYPES.items()}
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,8 @@ def conversion(source: str, result: str) -> str | None:
         return "arith.sitofp" if signed else "arith.uitofp"
     if source[0] == "f":
         return "arith.fptosi" if result[0] == "i" else "arith.fptoui"
+    if source == "i1":
+        return "arith.extui"
     if wide == 0:
         return ""
     return ("arith.extsi" if signed else "arith.extui") if wide > 0 else "arith.trunci"
