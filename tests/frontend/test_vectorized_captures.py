@@ -83,10 +83,8 @@ def _compiled_untouched() -> Any:
 @pytest.mark.parametrize("inside", [False, True], ids=["array", "tensor"])
 def test_a_captured_array_that_is_returned_untouched(name: str, inside: bool, execution: str) -> None:
     run, expected = UNTOUCHED[name]
-    if inside and execution == "compile":
-        out = _compiled_untouched()[name]
-    else:
-        out = (nm.jit(run) if inside else run)(p())
+    f = nm.jit(run) if inside else run
+    out = _compiled_untouched()[name] if inside and execution == "compile" else f(p())
     leaves = nm.jax.tree.leaves(out)
     assert [np.shape(x) for x in leaves] == [np.shape(e) for e in expected]
     for x, e in zip(leaves, expected, strict=True):
