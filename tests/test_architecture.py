@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import doctest
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -48,6 +49,7 @@ def module_name(path: Path) -> str:
 
 
 MODULES = [module_name(path) for path in SOURCES]
+_MODULES = frozenset(MODULES)
 
 # ---------------------------------------------------------------- imports point one way
 
@@ -69,8 +71,13 @@ def layer(module: str) -> int:
     return LAYERS[max((name for name in LAYERS if f"{module}.".startswith(f"{name}.")), key=len)]
 
 
-def imports(path: Path) -> Iterator[tuple[str, int]]:
+@functools.cache
+def imports(path: Path) -> list[tuple[str, int]]:
     """The modules of the project that a file imports, also inside functions and under conditions, but not for type checkers only."""
+    return [*_imports(path)]
+
+
+def _imports(path: Path) -> Iterator[tuple[str, int]]:
     tree = ast.parse(path.read_text())
     skipped = {
         id(inner)
@@ -87,7 +94,7 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                yield (inner if inner in MODULES else node.module), node.lineno
+                yield (inner if inner in _MODULES else node.module), node.lineno
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
@@ -131,7 +138,7 @@ def test_what_is_imported_exists(path: Path) -> None:
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
-    graph = {module_name(path): {i for i, _ in imports(path) if i in MODULES} for path in SOURCES}
+    graph = {module_name(path): {i for i, _ in imports(path) if i in _MODULES} for path in SOURCES}
     while graph:  # files that import none of the others are taken away until none is left
         ended = {module for module, imported in graph.items() if not imported - {module}}
         assert ended, f"each of these imports another one of them: {sorted(graph)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,9 +35,13 @@ def banned() -> dict[str, str]:
     return {word: right for left, right in rows for word in left.split(", ")}
 
 
-def names(path: Path) -> Iterator[tuple[str, int]]:
+@functools.cache
+def names(path: Path) -> list[tuple[str, int]]:
     """The names of the module, and of its variables, parameters, functions and classes, with their lines."""
-    yield path.stem, 1
+    return [(path.stem, 1), *_names_within(path)]
+
+
+def _names_within(path: Path) -> Iterator[tuple[str, int]]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.arg):
             yield node.arg, node.lineno

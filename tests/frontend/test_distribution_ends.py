@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import mpmath as mp
@@ -74,37 +75,50 @@ LONG = ("beta", "betabinom", "binom", "chi2", "gamma", "gennorm", "nbinom", "poi
 COMPILED = ("logpdf", "logpmf", "cdf", "logsf")  # of those; the others are made of the same
 
 
+def functions_of(name: str) -> list[str]:
+    return [function for function in NAMES if hasattr(getattr(stats, name), function)]
+
+
+def arguments_of(name: str, shape: tuple[float, ...], ends: tuple[float, ...]) -> tuple[Any, ...]:
+    return (points_of(name, ends), *map(np.float64, shape))
+
+
+@functools.cache
+def compiled(*names: str) -> Any:
+    """The functions of distributions, with parameters that are arguments, as entry points of one program."""
+    traces = {}
+    for name in names:
+        for shape, ends in SHAPES[name]:
+            x, *parameters = arguments_of(name, shape, ends)
+            for function in functions_of(name) if name not in LONG else COMPILED:
+                entry = f"{name}_{function}_{x.size}"
+                if function in functions_of(name) and entry not in traces:
+                    f = getattr(getattr(stats, name), function)
+                    traces[entry] = nm.trace(lambda *xs, f=f: f(*xs), x, *parameters, name=entry)
+    return nm.module(**traces).lower().compile(nm.CPU()).loaded
+
+
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in SHAPES])
 def test_values_are_those_of_scipy(name: str) -> None:
     ours, theirs = getattr(stats, name), getattr(scipy.stats, name)
-    functions: dict[str, Any] = {}
-    calls: list[tuple[str, tuple[Any, ...], np.ndarray]] = []
-    for shapes, ends in SHAPES[name]:
-        x = points_of(name, ends)
-        for function in NAMES:
-            if not hasattr(ours, function):
-                continue
+    module = compiled(name) if name in LONG else compiled(*(n for n in SHAPES if n not in LONG))
+    for shape, ends in SHAPES[name]:
+        arguments = arguments_of(name, shape, ends)
+        x = arguments[0]
+        for function in functions_of(name):
             with np.errstate(all="ignore"):
-                want = getattr(theirs, function)(x, *shapes)
+                want = getattr(theirs, function)(x, *shape)
             if function in DENSITIES:  # SciPy has NaN at some infinities
                 want = np.where(np.isinf(x), -np.inf if function.startswith("log") else 0.0, want)
-            arguments = (x, *map(np.float64, shapes))
             found = np.asarray(getattr(ours, function)(*arguments))
             # SciPy takes some logarithms of numbers that underflow, or that are within a rounding of 1.
             want = np.where(np.isneginf(want) & (found < -700), found, want)
             want = np.where(np.isneginf(found) & (want < -700), found, want)
             atol = 1e-15 if function in ("logcdf", "logsf") else 1e-300
-            np.testing.assert_allclose(found, want, rtol=1e-11, atol=atol, err_msg=f"{function} {shapes} at {x}")
+            np.testing.assert_allclose(found, want, rtol=1e-11, atol=atol, err_msg=f"{function} {shape} at {x}")
             if name not in LONG or function in COMPILED:
-                entry = f"{function}_{x.size}"  # of parameters that are arguments
-                functions[entry] = (getattr(ours, function), arguments)
-                calls.append((entry, arguments, found))
-    traces = {entry: nm.trace(lambda *xs, f=f: f(*xs), *arguments, name=entry) for entry, (f, arguments) in functions.items()}
-    module = nm.module(**traces).lower().compile(nm.CPU()).loaded
-    for entry, arguments, found in calls:
-        np.testing.assert_allclose(
-            np.asarray(module[entry](*arguments)), found, rtol=1e-11, atol=1e-300, err_msg=f"compiled {entry}, {arguments[1:]}"
-        )
+                got = np.asarray(module[f"{name}_{function}_{x.size}"](*arguments))
+                np.testing.assert_allclose(got, found, rtol=1e-11, atol=1e-300, err_msg=f"compiled {function} {shape}")
 
 
 @pytest.mark.parametrize("name", [n for n in SHAPES if hasattr(getattr(stats, n), "ppf")])

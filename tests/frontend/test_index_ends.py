@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -28,12 +29,19 @@ SLICES: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
+@functools.cache
+def _compiled_slices() -> Callable[[Any, Any], dict[str, Any]]:
+    """All of them as one program, which is compiled once for each dtype."""
+    return nm.jit(lambda i, j: {name: f(lax, i, j) for name, f in SLICES.items()})
+
+
 @pytest.mark.parametrize("name", SLICES)
 def test_negative_starts_count_from_the_end(name: str) -> None:
-    f, mine = SLICES[name], nm.jit(lambda i, j: SLICES[name](lax, i, j))
+    f, mine = SLICES[name], _compiled_slices()
     for i, j in STARTS:
         want = np.asarray(f(jax.lax, i, j))
-        for found in (f(lax, i, j), f(lax, np.int32(i), np.array(j)), mine(np.int32(i), np.int32(j)), mine(np.int8(i), np.int8(j))):
+        compiled = [mine(dtype(i), dtype(j))[name] for dtype in (np.int32, np.int8)]
+        for found in (f(lax, i, j), f(lax, np.int32(i), np.array(j)), *compiled):
             np.testing.assert_array_equal(np.asarray(found), want, err_msg=f"{i} {j}")
 
 
@@ -48,28 +56,38 @@ def test_derivatives_and_maps_of_slices_at_negative_starts() -> None:
     np.testing.assert_array_equal(rows, X[starts])
 
 
+MODES = (None, "fill", "clip", "wrap")
+TAKES: list[Callable[[Any, Any, Any, Any], Any]] = [
+    lambda np_, x, i, mode: np_.take(x, i, mode=mode),
+    lambda np_, x, i, mode: np_.take(x, i, axis=1, mode=mode),
+    lambda np_, x, i, mode: np_.take(x, i, axis=0, mode=mode),
+    lambda np_, x, i, mode: np_.take_along_axis(x, np_.resize(i, (4, 3)), 1, mode=mode),
+    lambda np_, x, i, mode: np_.take(x, i[1, 2], axis=-1, mode=mode),
+]
+
+
+def _takes(np_: Any, x: Any, i: Any, mode: str | None) -> list[Any]:
+    # JAX has no mode "wrap" along an axis.
+    return [f(np_, x, i, mode) for f in TAKES if mode != "wrap" or "take_along_axis" not in f.__code__.co_names]
+
+
+@functools.cache
+def _compiled_takes(dtype: Any) -> dict[str, list[Any]]:
+    """Those of all modes, compiled as one program."""
+    return nm.jit(lambda x, i: {str(mode): _takes(nnp, x, i, mode) for mode in MODES})(X.astype(dtype), INDICES)
+
+
 @pytest.mark.parametrize(
     "dtype", [np.float32, *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in (np.int32, np.uint8, bool))]
 )
-@pytest.mark.parametrize("mode", [None, "fill", "clip", "wrap"])
+@pytest.mark.parametrize("mode", MODES)
 def test_take_outside_is_that_of_jax(mode: str | None, dtype: Any) -> None:
     x = X.astype(dtype)
-    cases: list[Callable[[Any, Any, Any], Any]] = [
-        lambda np_, x, i: np_.take(x, i, mode=mode),
-        lambda np_, x, i: np_.take(x, i, axis=1, mode=mode),
-        lambda np_, x, i: np_.take(x, i, axis=0, mode=mode),
-        lambda np_, x, i: np_.take_along_axis(x, i, 1, mode=mode),
-        lambda np_, x, i: np_.take(x, i[1, 2], axis=-1, mode=mode),
-    ]
-    for f in cases:
-        is_along = "take_along_axis" in f.__code__.co_names
-        if is_along and mode == "wrap":
-            continue  # JAX has no such mode there
-        i = np.resize(INDICES, (4, 3)) if is_along else INDICES
-        want = np.asarray(f(jax.numpy, jax.numpy.asarray(x), jax.numpy.asarray(i)))
-        mine = lambda x, i, f=f: f(nnp, x, i)  # noqa: E731
-        for found in (mine(nnp.asarray(x), nnp.asarray(i)), nm.jit(mine)(x, i)):
-            np.testing.assert_array_equal(np.asarray(found), want)
+    wanted = _takes(jax.numpy, jax.numpy.asarray(x), jax.numpy.asarray(INDICES), mode)
+    assert len(wanted) == (4 if mode == "wrap" else 5)
+    for ours in (_takes(nnp, nnp.asarray(x), nnp.asarray(INDICES), mode), _compiled_takes(dtype)[str(mode)]):
+        for found, want in zip(ours, wanted, strict=True):
+            np.testing.assert_array_equal(np.asarray(found), np.asarray(want))
 
 
 def test_known_indices_are_checked_and_promised_ones_are_plain() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from vectorized_oracle import Input, Ours, Theirs, check, check_case, inp, oracle, order_of, ours, value_and_gradients
+from vectorized_oracle import Input, Ours, Theirs, check, check_case, check_cases, inp, oracle, order_of, ours, value_and_gradients
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as jnp
@@ -203,8 +203,7 @@ def test_other_sizes_and_float32(name: str) -> None:
         return [run(*xs[i : i + len(inputs)]) for i in range(0, len(xs), len(inputs))]
 
     found = ours(together, [i for given, _ in members for i in given])
-    for (given, bound), got in zip(members, found, strict=True):
-        check_case(f, given, count, got, bound)
+    check_cases(f, count, [(given, got, bound) for (given, bound), got in zip(members, found, strict=True)])
 
 
 def test_value_and_gradient_and_containers() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ ROWS = np.arange(6.0).reshape(3, 2)
 def execution(request: pytest.FixtureRequest) -> Any:
     before = nm.set_execution(request.param)
     with nm.enable_x64():
-        yield
+        yield request.param
     nm.set_execution(before)
 
 
@@ -72,11 +73,18 @@ def _custom(p: Any) -> Any:
     return f(p)
 
 
+@functools.cache
+def _compiled_untouched() -> Any:
+    """All of them, compiled as one program."""
+    return nm.jit(lambda p: {name: run(p) for name, (run, _) in UNTOUCHED.items()})(p())
+
+
 @pytest.mark.parametrize("name", UNTOUCHED)
 @pytest.mark.parametrize("inside", [False, True], ids=["array", "tensor"])
-def test_a_captured_array_that_is_returned_untouched(name: str, inside: bool) -> None:
+def test_a_captured_array_that_is_returned_untouched(name: str, inside: bool, execution: str) -> None:
     run, expected = UNTOUCHED[name]
-    out = nm.jit(run)(p()) if inside else run(p())
+    f = nm.jit(run) if inside else run
+    out = _compiled_untouched()[name] if inside and execution == "compile" else f(p())
     leaves = nm.jax.tree.leaves(out)
     assert [np.shape(x) for x in leaves] == [np.shape(e) for e in expected]
     for x, e in zip(leaves, expected, strict=True):
@@ -133,20 +141,39 @@ INDICES: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
 }
 
 
+def _weights(name: str) -> np.ndarray:
+    entry = INDICES[name][1][0]
+    return np.arange(1.0, 1 + entry.size).reshape(entry.shape)
+
+
+def _read(name: str, is_captured: bool, y: Any, index: Any) -> tuple[Any, Any, Any]:
+    """The value, the gradient and the tangent of a program."""
+    read, captured = INDICES[name][0], nm.vectorize(I, "p")
+    f = (lambda y: read(y, captured)) if is_captured else read
+    args = (y,) if is_captured else (y, index)
+    loss = lambda *args: (f(*args) * _weights(name)).sum()  # noqa: E731
+    return nm.jit(f)(*args), nm.grad(loss)(*args), nm.jvp(loss, args, (T, *[None] * (len(args) - 1)))[1]
+
+
+@functools.cache
+def _compiled_reads() -> Any:
+    """All of them, compiled as one program: on its own each would take a second."""
+    every = nm.jit(lambda y, index: {(n, c): _read(n, c, y, index) for n in INDICES for c in (True, False)})
+    return every(T, nm.vectorize(I, "p"))
+
+
 @pytest.mark.parametrize("name", INDICES)
 @pytest.mark.parametrize("is_captured", [True, False], ids=["captured", "argument"])
-def test_indices_with_names(name: str, is_captured: bool) -> None:
-    read, expected = INDICES[name]
+def test_indices_with_names(name: str, is_captured: bool, execution: str) -> None:
     index = nm.vectorize(I, "p")
-    f = (lambda y: read(y, index)) if is_captured else read
-    args = (T,) if is_captured else (T, index)
-    assert nm.jit(f)(*args).vectorized_axes == {"p": 3}
-    np.testing.assert_allclose(nm.jit(f)(*args).data, expected)
-    weights = np.arange(1.0, 1 + expected[0].size).reshape(expected[0].shape)
-    loss = lambda *args: (f(*args) * weights).sum()  # noqa: E731
-    slope = np.stack([_slope(lambda y, i=i: (nnp.asarray(read(y, int(i))) * weights).sum()) for i in I])
-    np.testing.assert_allclose(nm.grad(loss)(*args).data, slope, atol=1e-7)
-    np.testing.assert_allclose(nm.jvp(loss, args, (T, *[None] * (len(args) - 1)))[1].data, slope @ T, atol=1e-6)
+    found = _compiled_reads()[name, is_captured] if execution == "compile" else _read(name, is_captured, T, index)
+    value, gradient, tangent = found
+    assert value.vectorized_axes == {"p": 3}
+    np.testing.assert_allclose(value.data, INDICES[name][1])
+    nm.set_execution("interpret")  # the oracle
+    slope = np.stack([_slope(lambda y, i=i: (nnp.asarray(INDICES[name][0](y, int(i))) * _weights(name)).sum()) for i in I])
+    np.testing.assert_allclose(gradient.data, slope, atol=1e-7)
+    np.testing.assert_allclose(tangent.data, slope @ T, atol=1e-6)
 
 
 def _slope(f: Callable[[Any], Any]) -> np.ndarray:

@@ -73,13 +73,17 @@ def order_of(inputs: Sequence[Input]) -> str:
 
 def oracle(f: Callable[..., Any], inputs: Sequence[Input]) -> Any:
     """``f`` at each index of all axes."""
-    mapped = f
-    for name in reversed(order_of(inputs)):
-        places = tuple(0 if name in i.axes else None for i in inputs)
-        mapped = jax.vmap(mapped, places)
+    return mapped(f, inputs)(*(i.array for i in inputs))
+
+
+def mapped(f: Callable[..., Any], inputs: Sequence[Input]) -> Callable[..., Any]:
+    """``f`` for arrays with the axes of the inputs."""
     axes = order_of(inputs)
-    arrays = [np.moveaxis(i.array, range(len(i.axes)), [sorted(i.axes, key=axes.index).index(a) for a in i.axes]) for i in inputs]
-    return mapped(*map(jax.numpy.asarray, arrays))
+    moves = [(range(len(i.axes)), [sorted(i.axes, key=axes.index).index(a) for a in i.axes]) for i in inputs]
+    for name in reversed(axes):
+        places = tuple(0 if name in i.axes else None for i in inputs)
+        f = jax.vmap(f, places)
+    return lambda *arrays: f(*(jax.numpy.moveaxis(jax.numpy.asarray(x), *move) for x, move in zip(arrays, moves, strict=True)))
 
 
 def check(got: Any, want: Any, axes: str, bound: float = 1e-9) -> None:
@@ -128,10 +132,22 @@ def value_and_gradients(f: Any, count: int) -> Callable[..., Any]:
 
 def check_case(f: Any, inputs: Sequence[Input], count: int, found: Any, bound: float = 1e-9) -> None:
     """What `value_and_gradients` found, against the oracle."""
-    axes, (value, gradients) = order_of(inputs), found
-    check(value, oracle(lambda *xs: f(Theirs, *xs), inputs), axes, bound)
-    if count:
-        want = oracle(plain_gradient(f, count), inputs)
-        check(gradients[0], want, axes, bound)
-        for one, other, given in zip(gradients[1], want, inputs, strict=False):
-            check(one, summed(other, axes, given.axes), given.axes, bound)
+    check_cases(f, count, [(inputs, found, bound)])
+
+
+def check_cases(f: Any, count: int, members: Sequence[tuple[Sequence[Input], Any, float]]) -> None:
+    """What `value_and_gradients` found for each of several inputs, against the oracle, which XLA compiles as one program."""
+
+    def both(inputs: Sequence[Input], arrays: Sequence[Any]) -> tuple[Any, Any]:
+        value = mapped(lambda *xs: f(Theirs, *xs), inputs)(*arrays)
+        return value, mapped(plain_gradient(f, count), inputs)(*arrays) if count else None
+
+    given = [[i.array for i in inputs] for inputs, _, _ in members]
+    wanted = jax.jit(lambda given: [both(inputs, xs) for (inputs, _, _), xs in zip(members, given, strict=True)])(given)
+    for (inputs, (value, gradients), bound), (want, slopes) in zip(members, wanted, strict=True):
+        axes = order_of(inputs)
+        check(value, want, axes, bound)
+        if count:
+            check(gradients[0], slopes, axes, bound)
+            for one, other, i in zip(gradients[1], slopes, inputs, strict=False):
+                check(one, summed(other, axes, i.axes), i.axes, bound)
