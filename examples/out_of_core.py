@@ -124,7 +124,7 @@ def timed_solution(title: str, run: Any, client: Any = None) -> tuple[OptimizeRe
     each = 1e3 * H.seconds / (H.updates + H.products)
     print(
         f"  loss {result.fun:.6f}, |gradient| {np.linalg.norm(result.jac):.1e}; {H.updates} points and {H.products} products, "
-        f"{each:.0f} ms each; residuals of {H.kept} batches kept"
+        f"{each:.0f} ms each; residuals of {H.stored_batches} batches kept"
     )
     return result, seconds
 

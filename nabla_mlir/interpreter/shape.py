@@ -35,7 +35,7 @@ def broadcast_in_dim(x: np.ndarray, shape: Shape, broadcast_dimensions: Sequence
 
 @evaluation("stablehlo.slice")
 def slice_(x: np.ndarray, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int]) -> np.ndarray:
-    """A part at regular places."""
+    """A strided slice."""
     return x[tuple(map(slice, start_indices, limit_indices, strides))]
 
 

@@ -35,7 +35,7 @@ logical_or: OpDef = _flat("stablehlo.or", "Bitwise or logical or.", np.bitwise_o
 logical_xor: OpDef = _flat("stablehlo.xor", "Bitwise or logical exclusive or.", np.bitwise_xor, _BITS, commutes=True)
 shift_left: OpDef = _flat("stablehlo.shift_left", "x * 2**n.", np.left_shift, (integers(), integers(0, 5)))
 shift_right_arithmetic: OpDef = _flat(
-    "stablehlo.shift_right_arithmetic", "x / 2**n, the sign kept.", np.right_shift, (integers(), integers(0, 5))
+    "stablehlo.shift_right_arithmetic", "x / 2**n, with the sign of x.", np.right_shift, (integers(), integers(0, 5))
 )
 
 

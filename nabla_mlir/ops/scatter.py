@@ -158,8 +158,8 @@ def _winners(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor
     """True for each update that was written last to its index."""
     number = np.dtype(np.int32)
     own = reshape(iota(shape=(updates.size,), dtype=number, iota_dimension=0), shape=updates.shape)
-    standing = scatter(full(x.shape, -1, number), indices, own, body="set", **params)
-    return compare(own, _read_back(standing, indices, updates, params), comparison_direction="EQ")
+    winners = scatter(full(x.shape, -1, number), indices, own, body="set", **params)
+    return compare(own, _read_back(winners, indices, updates, params), comparison_direction="EQ")
 
 
 def _extremum_tangent(y: Tensor, xs: Sequence[Tensor], t: MaybeZero, t_updates: MaybeZero, params: Params) -> Tensor:

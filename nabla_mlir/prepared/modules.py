@@ -260,7 +260,7 @@ class Methods:
         return state | {f"point_{i}": spec for i, spec in enumerate(points)}
 
     @property
-    def kept(self) -> tuple[str, ...]:
+    def read_names(self) -> tuple[str, ...]:
         """The names of the state that a product reads."""
         return tuple(n for n in self.state if not n.startswith("point"))
 
@@ -292,7 +292,7 @@ class Methods:
 
     def all(self) -> dict[str, Method]:
         """All entry points by their names."""
-        family, reads, form = self.family, self.kept, self._form_of_blocks()
+        family, reads, form = self.family, self.read_names, self._form_of_blocks()
         x_name, *data_names = self.args
         v_name = "v" if "v" not in self.args else "vector"
         methods = [
@@ -345,7 +345,7 @@ class Methods:
 
         args = {x_name: self.x, v_name: self.x, **{n: self.args[n] for n in data_names}}
         return [
-            Method("quadratic", quadratic, {v_name: self.x}, self.kept, doc="vᵀ A v at the point of the last update."),
+            Method("quadratic", quadratic, {v_name: self.x}, self.read_names, doc="vᵀ A v at the point of the last update."),
             Method("apply_at", apply_at, args, doc="The product at any point, without touching the state."),
             Method("value_grad_hvp", all_at, args, doc="By-products and product at any point, in one call."),
         ]

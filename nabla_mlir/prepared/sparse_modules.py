@@ -233,7 +233,7 @@ class _Methods:
                 "matrix",
                 lambda state: self._entries(point, state),
                 {},
-                point.kept,
+                point.read_names,
                 sparsity=self._sparsity(),
                 doc=f"The entries of {name} at the point of the last update.",
             )
@@ -268,6 +268,6 @@ class _Methods:
         if coloring.num_row_colors:
             indices["row_colors"] = coloring.rows
         if coloring.kind != "acyclic":
-            indices["places"] = sources(coloring)[self.form.order]
+            indices["positions"] = sources(coloring)[self.form.order]
         numbers = {name: tuple(np.asarray(positions).tolist()) for name, positions in indices.items()}
         return Sparsity(self.format, coloring.pattern.shape, numbers)

@@ -378,5 +378,5 @@ class _Latest:
         return runner
 
 
-_runners = _Latest(thresholds.KEPT_FUNCTIONS)  # functions, by their code
-_expansions = _Latest(thresholds.KEPT_FUNCTIONS)  # modules without transforms, by those with them
+_runners = _Latest(thresholds.CACHED_FUNCTIONS)  # functions, by their code
+_expansions = _Latest(thresholds.CACHED_FUNCTIONS)  # modules without transforms, by those with them

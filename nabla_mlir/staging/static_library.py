@@ -271,7 +271,7 @@ static inline void *aligned(struct block **arena, char *memory, size_t size) {
 }
 
 /* A global array: where it is now, where it was before the call, and memory of its own. */
-struct memory { char *now, *before, *kept; size_t size, room; };
+struct memory { char *now, *before, *storage; size_t size, room; };
 """
 
 _DISPATCHES = """/* IREE's interface of executable libraries, version 6. */
@@ -352,12 +352,12 @@ static int keep(int status, struct block **arena) {
     struct memory *m = memories[i];
     if (status || m->now == m->before) { m->now = m->before; continue; }
     if (m->room < m->size) {
-      char *room = realloc(m->kept, m->size + 64);
+      char *room = realloc(m->storage, m->size + 64);
       if (!room) { status = NABLA_NO_MEMORY; m->now = m->before; continue; }
-      m->kept = room;
+      m->storage = room;
       m->room = m->size;
     }
-    m->now = memcpy(m->kept + (64 - (uintptr_t)m->kept % 64), m->now, m->size);
+    m->now = memcpy(m->storage + (64 - (uintptr_t)m->storage % 64), m->now, m->size);
   }
   return status;
 }

@@ -99,14 +99,14 @@ def _vmap(
         outs = [as_tensor(leaf) for leaf in out_leaves]
         per_out = pytree.broadcast_prefix(out_axes, box["spec"], "out_axes")
         counts = map(len, axes_of_spec(box["spec"]))
-        box["places"] = [_out_position(axis, out, n) for axis, out, n in zip(per_out, outs, counts, strict=True)]
+        box["positions"] = [_out_position(axis, out, n) for axis, out, n in zip(per_out, outs, counts, strict=True)]
         return outs
 
     with bound_axis(axis_name, size) as bound:
         block, _, _ = trace_region(body, inner_specs, "the function given to vmap")
     in_positions = [[position] for position in positions if position is not None]
     op = batch.VmapOp.build(
-        [tensors[i].value for i in leaders], block, [bound.symbol], [size], in_positions, [[p] for p in box["places"]]
+        [tensors[i].value for i in leaders], block, [bound.symbol], [size], in_positions, [[p] for p in box["positions"]]
     ).op
     return pytree.unflatten(box["spec"], results_of(op))
 

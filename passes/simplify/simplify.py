@@ -135,7 +135,7 @@ def merge_duplicates(block: ir.Block, on_merge: Callable[[ir.Value], None] | Non
     Args:
       on_merge: called with each value before another replaces it.
     """
-    seen: dict[object, ir.Operation | dict[object, list[ir.Operation]]] = {}  # one, or several by what tells them apart
+    seen: dict[object, ir.Operation | dict[object, list[ir.Operation]]] = {}  # one operation, or several by their key
     for op in [o.operation for o in block.operations]:
         for region in op.regions:
             for inner in region.blocks:

@@ -292,7 +292,7 @@ class Trimmed:
 
 def test_functions_that_ran_before_give_their_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scratch, "_recent", type(scratch._recent)())
-    monkeypatch.setattr(thresholds, "KEPT_TRANSIENTS", 100)
+    monkeypatch.setattr(thresholds, "POOLED_TRANSIENTS", 100)
     devices = [Trimmed() for _ in range(4)]
     calls = [scratch.keeping(lambda *_: None, device, size) for device, size in zip(devices, (60, 60, 30, 1000), strict=True)]
 

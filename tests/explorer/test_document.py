@@ -62,7 +62,7 @@ def test_it_is_of_its_schema(hvp, halves):
         jsonschema.validate(data, SCHEMA)
         for state in data["states"]:
             assert len(state["text"]) == len(state["depth"]) == len(state["operation"]) == len(state["same"])
-            assert len(state["origin"]) == len(state["forerunners"]) == len(state["flops"]) == len(state["bytes"])
+            assert len(state["origin"]) == len(state["predecessors"]) == len(state["flops"]) == len(state["bytes"])
             assert max(state["operation"]) < len(state["origin"])
             assert max(state["text"]) < len(data["texts"])
 
@@ -129,7 +129,7 @@ def test_what_is_the_same_reads_the_same_and_keeps_its_order(hvp):
 
 def test_forerunners_are_operations_of_the_state_before(hvp):
     state = lowered_state(hvp)
-    found = hvp["states"][state]["forerunners"]
+    found = hvp["states"][state]["predecessors"]
     count = len(hvp["states"][state - 1]["origin"])
     flat = [n for one in found for n in (one if isinstance(one, list) else [one])]
     assert flat
@@ -188,9 +188,9 @@ def test_what_is_made_again_is_what_the_point_decides():
         stage = nm.hvp_module(programs.loss, programs.PARAMS, *programs.DATA, entry_points=("update", "apply"), **options)
         return explain(stage).data
 
-    assert again()["halves"]["again"] == []
+    assert again()["halves"]["recomputed"] == []
     data = again(max_residual_bytes=2600)
-    (one,) = data["halves"]["again"]
+    (one,) = data["halves"]["recomputed"]
     assert (one["function"], one["nbytes"], one["flops"]) == ("apply", 30 * 8 * 4, 2 * 30 * 8)  # 1 - h * h of what is kept, h
     state = data["states"][data["halves"]["state"]]
     assert "stablehlo.subtract" in texts(data, data["halves"]["state"])[state["operation"].index(one["made_by"])]

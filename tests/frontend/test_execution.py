@@ -138,7 +138,7 @@ def test_the_programs_used_last_are_kept(compiled: list[str]) -> None:
 
 
 def test_loops_over_numbers_keep_few_programs(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thresholds, "KEPT_FUNCTIONS", 5)
+    monkeypatch.setattr(thresholds, "CACHED_FUNCTIONS", 5)
     programs = inspect.getclosurevars(nnp.multiply).nonlocals["programs"]
     programs.clear()
     assert [nnp.multiply(X, s).tolist()[-1] for s in np.linspace(0.5, 4.0, 8).tolist()] == np.linspace(0.5, 4.0, 8).tolist()

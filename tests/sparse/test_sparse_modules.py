@@ -41,7 +41,7 @@ def test_hessians(tmp_path: Path) -> None:
     assert (form.format, form.shape) == ("csc", (6, 6))
     assert (form.indices["starts"], form.indices["indices"]) == (tuple(starts), tuple(indices))
     seeds = np.arange(max(form.indices["column_colors"]) + 1)[:, None] == form.indices["column_colors"]
-    np.testing.assert_allclose((seeds @ dense).reshape(-1)[list(form.indices["places"])], module.hessian(*args), rtol=1e-10)
+    np.testing.assert_allclose((seeds @ dense).reshape(-1)[list(form.indices["positions"])], module.hessian(*args), rtol=1e-10)
     names = ("hessian", "structure")
     lower = nm.sparse_hessian_module(lagrangian, *specs, format="lower", kind="acyclic", entry_points=names).compile()
     places = [np.asarray(p) for p in lower.structure()]
@@ -78,7 +78,7 @@ def test_hessians_at_the_last_point(kind: str) -> None:
     names = ("update", "matrix", "apply", "structure")
     stage = nm.sparse_hessian_module(lagrangian, *specs, format="coo", kind=kind, entry_points=names)
     module = stage.compile()
-    assert ("places" in stage.entries[1].sparsity.indices) == (kind != "acyclic")
+    assert ("positions" in stage.entries[1].sparsity.indices) == (kind != "acyclic")
     for scale in (1.0, 2.0):
         args = (scale * x, 2.0, weights[:5])
         dense = np.asarray(nm.hessian(lagrangian)(*args))

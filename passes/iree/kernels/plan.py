@@ -117,7 +117,7 @@ class Planner:
     def keep(self, node: Node) -> None:
         """Gives `node` its own memory from now on."""
         if self._is_known(node) or node in self._items:
-            raise NotSupported(f"{node.name} at these places")
+            raise NotSupported(f"{node.name} at these indices")
         self._items[node] = list(_items(node))
 
     def source(self, node: Node) -> Loop | list[Item] | None:

@@ -132,7 +132,7 @@ class Writer:
         return str(total)
 
     def clamped(self, start: Code, positions: int) -> Affine:
-        """The index of a dynamic start, clamped to 0 ... places - 1."""
+        """The index of a dynamic start, clamped to 0 ... positions - 1."""
         if positions == 1:
             return ZERO
         zero, last = self.integer(0), self.integer(positions - 1)
