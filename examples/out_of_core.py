@@ -76,7 +76,7 @@ def solve_on(client: Any, folder: Path, rows: int, columns: int, size: int = SIZ
 
 
 def minimum(H: Any) -> OptimizeResult:
-    """Of the loss, by SciPy's trust region, with `path`: seconds and the norm of the gradient in each iteration."""
+    """Minimizes the loss by SciPy's trust region; `path` gets the seconds and the norm of the gradient of each iteration."""
     start, path = time.perf_counter(), [(0.0, float(np.linalg.norm(H.gradient)))]
     note = lambda x: path.append((time.perf_counter() - start, float(np.linalg.norm(H.jac(x)))))  # noqa: E731
     x = np.zeros(H.shape[0])

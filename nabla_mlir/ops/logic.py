@@ -76,7 +76,7 @@ COMPARISONS: dict[str, np.ufunc] = {
 
 compare: OpDef = elementwise(
     "stablehlo.compare",
-    doc="x < y, x == y, ... as truth values.",
+    doc="x < y, x == y, ... as bool.",
     partials=ZERO,
     attributes={"comparison_direction": enum("comparison_direction"), "compare_type": enum("comparison_type")},
     defaults={"compare_type": None},
@@ -111,7 +111,7 @@ def _select_batch(xs: Tensors, mapped: Sequence[bool], size: int) -> list[Tensor
 select: OpDef = structural(
     "stablehlo.select",
     pattern=patterns.choice,
-    doc="x where pred is True, else y; a scalar pred selects one of them as a whole.",
+    doc="x where pred is True, else y; a scalar pred selects all of x or all of y.",
     linear=(1, 2),
     transpose=_select_transpose,
     batch=_select_batch,

@@ -304,7 +304,7 @@ _SHAPES = ((4, 3), (5, 1), (5, 3))
 scatter: OpDef = general(
     "stablehlo.scatter",
     pattern=patterns.scatter,
-    doc="The operand with updates combined in at computed indices; updates out of range are dropped, and the last of several wins.",
+    doc="The operand, into which `body` combines updates at computed indices. Updates out of range are dropped.",
     instructions=ONE_BY_ONE,
     updates=lambda op: range((len(op.operands) - 1) // 2),
     attributes={"scatter_dimension_numbers": ScatterDims, "indices_are_sorted": Bool, "unique_indices": Bool},

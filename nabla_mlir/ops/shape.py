@@ -28,7 +28,7 @@ def inverse(permutation: Sequence[int]) -> Shape:
 
 transpose: OpDef = structural(
     "stablehlo.transpose", pattern=patterns.transpose,
-    doc="Axes permuted: result axis i is operand axis permutation[i].",
+    doc="Permutes the axes: result axis i is operand axis permutation[i].",
     attributes={"permutation": I64Array},
     transpose=lambda cts, i, xs, permutation: transpose(cts[0], permutation=inverse(permutation)),
     batch=lambda xs, mapped, size, permutation: [transpose(xs[0], permutation=(0, *shifted(permutation)))],
