@@ -364,3 +364,14 @@ func.func @signs_of_zeros(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>, t
   %3 = stablehlo.subtract %x, %c : tensor<3xf32>
   return %0, %1, %2, %3 : tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>
 }
+
+// A format with all bits of the dtype rounds nothing; f64 has 11 and 52.
+// CHECK-LABEL: func.func @reduce_nothing
+// CHECK-SAME: (%[[X:.*]]: tensor<3xf64>)
+// CHECK-NEXT: %[[Y:.*]] = stablehlo.reduce_precision %[[X]], format = e8m52
+// CHECK-NEXT: return %[[X]], %[[Y]]
+func.func @reduce_nothing(%x: tensor<3xf64>) -> (tensor<3xf64>, tensor<3xf64>) {
+  %0 = stablehlo.reduce_precision %x, format = e11m52 : tensor<3xf64>
+  %1 = stablehlo.reduce_precision %x, format = e8m52 : tensor<3xf64>
+  return %0, %1 : tensor<3xf64>, tensor<3xf64>
+}
