@@ -13,7 +13,8 @@ from nabla_mlir.base import pytree, thresholds
 from nabla_mlir.base.errors import PatternError, user_frame
 from nabla_mlir.base.typing import PyTree
 from nabla_mlir.prepared.checks import check_entry_points
-from nabla_mlir.prepared.modules import Family, Methods, Prepared, hessian_family, jacobian_family, of_x
+from nabla_mlir.prepared.families import Family, hessian_family, jacobian_family, of_x
+from nabla_mlir.prepared.modules import Methods, Prepared
 from nabla_mlir.prepared.stateful import Method, assemble
 from nabla_mlir.runtime.manifest import Sparsity
 from nabla_mlir.sparse.coloring import Coloring, color

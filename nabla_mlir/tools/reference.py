@@ -27,7 +27,7 @@ from nabla_mlir.table.registry import REGISTRY, OpDef
 from nabla_mlir.table.rules import UNSUPPORTED, Zero
 from nabla_mlir.tools.coverage import MEASURED, TITLES, measurable
 from nabla_mlir.tools.house import picture
-from nabla_mlir.tools.opt import condition_of, options_of
+from nabla_mlir.tools.pass_lists import condition_of, options_of
 
 _GENERATED = "<!-- Written by python -m nabla_mlir.tools.reference; do not edit. -->\n"
 _MAP = "<!-- map: written by python -m nabla_mlir.tools.reference -->"
