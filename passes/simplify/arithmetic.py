@@ -74,6 +74,12 @@ def reduce_nothing(x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor 
     return x if exponent_bits >= own.nexp and mantissa_bits >= own.nmant else None
 
 
+@pattern("stablehlo.real", "chlo.conj")
+def part_of_real(x: Tensor) -> Tensor | None:
+    """real(x) -> x and conj(x) -> x for real x, for the same reason as `reduce_nothing`."""
+    return None if x.dtype.kind == "c" else x
+
+
 @pattern("stablehlo.add")
 def add_same_multiple(a: Tensor, b: Tensor) -> Tensor | None:
     """x * c + x * c -> x * (2 * c) for a constant c."""

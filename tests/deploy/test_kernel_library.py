@@ -30,7 +30,7 @@ STUBBED = "--compile-mode=hal-executable"  # with which the kernels are compiled
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What the compiler was called with, in a process where any kernel is compiled apart."""
+    """The arguments of the compiler, in a process where every kernel is compiled separately."""
     seen: list[list[str]] = []
 
     def run(arguments, stdin, **options):

@@ -1,4 +1,4 @@
-"""What a manifest says of the memory of a call is what the allocator counts."""
+"""The memory of a call that a manifest states is the memory that the allocator counts."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What the explorer says of a program: states, differences, origins, costs, kernels, halves, and its files."""
+"""The document of the explorer: states, differences, origins, costs, kernels, halves, and its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the array API standard asks for, by family; the public suite itself is run by hand (docs/array_api.md)."""
+"""The requirements of the array API standard, by family; the public suite is run by hand (docs/array_api.md)."""
 
 import copy
 import pickle

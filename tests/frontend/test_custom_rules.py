@@ -271,7 +271,7 @@ def test_a_rule_that_has_no_end() -> None:
 
 
 def test_linear_functions_with_a_transpose_of_their_own() -> None:
-    """Which is none of theirs here: what is asked, and nothing else, tells the two apart."""
+    """The transpose is not the true one, so that a missing call of the rule is visible."""
     x = np.array([1, 3], np.float32)
 
     def program(lib: Any) -> Any:

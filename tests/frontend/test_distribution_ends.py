@@ -54,7 +54,7 @@ def points_of(name: str, ends: tuple[float, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_nan_in_any_argument_gives_nan_or_nothing(name: str) -> None:
-    """Of NaN as a parameter, too, no finite number comes out where the function depends on it."""
+    """A NaN as a parameter gives no finite number if the function depends on it."""
     ours = getattr(stats, name)
     shapes, ends = SHAPES[name][0]
     arguments = [float(ends[0]) if ours.is_discrete else ends[name == "pareto"] + 0.5, *shapes]

@@ -32,7 +32,7 @@ def _softmax(x: np.ndarray) -> np.ndarray:
 
 
 def _narrow(f: Function) -> Function:
-    """What a function gives in f32, in bfloat16."""
+    """The results of a function in f32, converted to bfloat16."""
     return lambda *xs: f(*(x.astype(np.float32) for x in xs)).astype(BF16)
 
 

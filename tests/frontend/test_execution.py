@@ -1,4 +1,4 @@
-"""What runs functions outside jit: NumPy until compiling pays, the same values before and after, forced either way."""
+"""Functions outside jit run by NumPy until compiling pays; the values before and after are the same, and each form can be forced."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ X = np.linspace(-1, 1, 5)
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What is compiled while the test runs, from no program known."""
+    """The programs that are compiled while the test runs; no program is known before."""
     names: list[str] = []
     compile_checked = execution.compile_checked
 

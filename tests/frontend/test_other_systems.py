@@ -1,4 +1,4 @@
-"""What a public system gets wrong or leaves out (cases.md, section 1): right in every mode, alone and under maps."""
+"""Cases that a public system computes wrongly or lacks (cases.md, section 1): right in every mode, alone and under maps."""
 
 from __future__ import annotations
 

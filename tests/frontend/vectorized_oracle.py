@@ -127,7 +127,7 @@ def value_and_gradients(f: Any, count: int) -> Callable[..., Any]:
 
 
 def check_case(f: Any, inputs: Sequence[Input], count: int, found: Any, bound: float = 1e-9) -> None:
-    """What `value_and_gradients` found, against the oracle."""
+    """Compares the results of `value_and_gradients` with the oracle."""
     axes, (value, gradients) = order_of(inputs), found
     check(value, oracle(lambda *xs: f(Theirs, *xs), inputs), axes, bound)
     if count:

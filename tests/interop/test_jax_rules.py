@@ -1,4 +1,4 @@
-"""What JAX differentiates by a rule keeps its rule when it is imported: values, gradients and second derivatives against JAX."""
+"""A function that JAX differentiates by a rule keeps the rule when it is imported: values, gradients and second derivatives against JAX."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ scaled.defvjp(lambda k, x: (x**2, x), lambda k, x, ct: (k * ct * x,))
 
 @jax.custom_jvp
 def mixed(p: Any, n: Any) -> Any:
-    """Of a tree and an integer."""
+    """A function of a tree and an integer."""
     return {"y": p["x"] * n, "n": n + 1}
 
 

@@ -61,7 +61,7 @@ class ViT(nn.Module):
 
 
 class Attention(nn.Module):
-    """Of each word to those before it."""
+    """Attention of each word to the words before it."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()

@@ -58,7 +58,7 @@ def test_refusals_give_a_reason() -> None:
 
 
 def test_the_list_is_that_of_the_dialects() -> None:
-    """What the bindings know: an operation that a new version adds has to be put in its place."""
+    """The operations that the bindings know: an operation of a new version needs a record, or a reason."""
     from jaxlib.mlir.dialects import _chlo_ops_gen, _stablehlo_ops_gen
 
     dialects = [vars(module).values() for module in (_chlo_ops_gen, _stablehlo_ops_gen)]

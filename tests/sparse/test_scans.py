@@ -1,4 +1,4 @@
-"""Patterns of loops whose turns differ in their places: the truth, in the time of what they read and write."""
+"""Patterns of loops whose iterations differ in their indices: exact, in the time of their reads and writes."""
 
 from __future__ import annotations
 

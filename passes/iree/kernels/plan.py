@@ -274,7 +274,12 @@ def _roots(item: Item) -> list[tuple[Node, Index]]:
 def _visit(
     roots: Sequence[tuple[Node, Index]], planner: Planner, own: set[Node]
 ) -> tuple[dict[Node, set[Index]], dict[Node, set[Index]]]:
-    """All nodes that are computed for some elements, and the nodes that must exist before; `own` nodes are computed here."""
+    """Follows `roots` back to their operands.
+
+    Returns:
+      The indices at which each visited node is computed in this loop nest; and the indices at which it reads nodes that
+      an earlier loop nest has to compute. The nodes in `own` belong to this loop nest.
+    """
     ranges: dict[str, Range] = {LANE: (0, 0)}
     seen: dict[Node, set[Index]] = {}
     needs: dict[Node, set[Index]] = {}

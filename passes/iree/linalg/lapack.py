@@ -174,7 +174,7 @@ def _rotation(app: Val, aqq: Val, apq: Val) -> tuple[Val, Val]:
 
 
 def _rotate(x: Val, c: Val, s: Val, dim: int) -> Val:
-    """The pairs of columns of `x` (for dim 1, conjugated rows), rotated."""
+    """The columns of `x` (for dim 1, its conjugated rows) after rotations of the pairs (i, n / 2 + i) by cosines c and sines s."""
     p, q = _halves(x, dim)
     other = 0
     c, s = (spread(v, p.shape, other, dim) for v in (c, s))

@@ -375,3 +375,13 @@ func.func @reduce_nothing(%x: tensor<3xf64>) -> (tensor<3xf64>, tensor<3xf64>) {
   %1 = stablehlo.reduce_precision %x, format = e8m52 : tensor<3xf64>
   return %0, %1 : tensor<3xf64>, tensor<3xf64>
 }
+
+// The real part and the conjugate of a real number are the number.
+// CHECK-LABEL: func.func @part_of_real
+// CHECK-SAME: (%[[X:.*]]: tensor<3xf64>)
+// CHECK-NEXT: return %[[X]], %[[X]]
+func.func @part_of_real(%x: tensor<3xf64>) -> (tensor<3xf64>, tensor<3xf64>) {
+  %0 = stablehlo.real %x : (tensor<3xf64>) -> tensor<3xf64>
+  %1 = chlo.conj %x : tensor<3xf64> -> tensor<3xf64>
+  return %0, %1 : tensor<3xf64>, tensor<3xf64>
+}
