@@ -24,12 +24,10 @@ test bench: export PYTHONPYCACHEPREFIX ?= $(abspath $(VENV))/bytecode
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
-# The processes of pytest are measured, too. The report is printed even if a test fails; build/coverage/html shows the lines.
+# A later -m in ARGS replaces this one. build/coverage/index.html shows the lines of each file.
 coverage: $(VENV)/.test $(VENV)/.coverage
-	rm -rf build/coverage && mkdir -p build/coverage
-	$(BIN)/python -m coverage run -m pytest -n auto --dist worksteal -m 'not slow and not vulkan and not gpu' $(ARGS); \
-	status=$$?; $(BIN)/python -m coverage combine -q && $(BIN)/python -m coverage html -q -d build/coverage/html && \
-	$(BIN)/python -m coverage report --sort=cover && exit $$status
+	$(BIN)/python -m pytest -n auto --dist worksteal -m 'not slow and not vulkan and not gpu' \
+	  --cov=nabla_mlir --cov-report=term --cov-report=html:build/coverage $(ARGS)
 
 packages: $(VENV)/.test
 	PYTHON=$(BIN)/python bash .ci/packages $(ARGS)

@@ -118,6 +118,7 @@ remat = checkpoint
 
 
 def _emit(call: Callable[[], Any], policies: Policy, prevent_cse: bool) -> Any:
+    """Emits `ad.checkpoint` with the operations of a call in its region, and returns the value of the call."""
     box: dict[str, Any] = {}
 
     def body() -> list[Any]:

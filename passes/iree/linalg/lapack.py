@@ -238,6 +238,7 @@ def _ordered(values: Val, vectors: Val, descending: bool) -> tuple[Val, Val]:
 
 
 def _syevd(op: ir.Operation, a: Val) -> list[Val]:
+    """Eigenvectors and eigenvalues of Hermitian matrices, of which one triangle is read."""
     n = a.shape[2]
     lower = _letter(op, "uplo") == "L"
     triangle = np.tril(np.ones((n, n), bool), -1) if lower else np.triu(np.ones((n, n), bool), 1)
@@ -264,6 +265,7 @@ def _svd(a: Val) -> tuple[Val, Val, Val]:
     worst = b.full(math.inf, (), a.dtype.type(0).real.dtype)
 
     def one_round(worst: Val, a: Val, v: Val) -> list[Val]:
+        """Makes the pairs of columns of this round orthogonal, and exchanges the pairs; `worst` is the largest cosine so far."""
         p, q = _halves(a, 2)
         pp, qq = b.reduce_sum(squared(p), [1]), b.reduce_sum(squared(q), [1])
         pq = b.reduce_sum(conj(p) * q, [1])
