@@ -208,8 +208,8 @@ def _others(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
     _, back = sort.apply([order, position], by_position)
     factors = along_axis(reshape(updates, shape=(count,)), order, 0)
     before = _products_before(factors, targets)
-    behind = reverse(_products_before(*(reverse(v, dimensions=(0,)) for v in (factors, targets))), dimensions=(0,))
-    return reshape(along_axis(before * behind, back, 0), shape=updates.shape)
+    after_each = reverse(_products_before(*(reverse(v, dimensions=(0,)) for v in (factors, targets))), dimensions=(0,))
+    return reshape(along_axis(before * after_each, back, 0), shape=updates.shape)
 
 
 def _products_before(factors: Tensor, targets: Tensor) -> Tensor:

@@ -229,7 +229,7 @@ iota: OpDef = nondifferentiable(
 )  # fmt: skip
 
 
-# ---------------------------------------------------------------- slices whose place is computed
+# ---------------------------------------------------------------- slices at computed start indices
 
 
 def _dynamic_slice_transpose(cts: Tensors, i: int, xs: Tensors, slice_sizes: Shape) -> Tensor:

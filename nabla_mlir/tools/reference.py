@@ -278,7 +278,7 @@ def _linear_word(record: OpDef) -> str:
 
 
 def operations_page(root: Path) -> str:
-    """The table of what works for each operation of StableHLO and CHLO, from the records and from measurements."""
+    """The table of supported features of each operation of StableHLO and CHLO, from the records and from measurements."""
     coverage = json.loads((root / MEASURED).read_text())
     lines = [
         "# Operations",

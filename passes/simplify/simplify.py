@@ -49,7 +49,7 @@ class _Sweep:
     def __init__(self, needed: set[ir.Value] | None):
         self.wanted = needed
         self.touched: set[ir.Value] = set()
-        # Patterns emit aside: what they made is moved into place only if they fit.
+        # Patterns emit into a separate block. Their operations move to this block only if the pattern applies.
         self.aside = aside(detached=True)
         self.scratch = ir.Block.create_at_start(self.aside.regions[0])
 
