@@ -56,9 +56,9 @@ def scene(cameras: int, points: int, seed: int = 0) -> Scene:
     """Cameras around a cloud of points; each point is seen by four of them."""
     rng = np.random.default_rng(seed)
     axes = rng.normal(size=(cameras, 3)) * 0.3 + 0.1
-    places = np.column_stack([rng.normal(size=(cameras, 2)), -10 + rng.normal(size=cameras)])
+    positions = np.column_stack([rng.normal(size=(cameras, 2)), -10 + rng.normal(size=cameras)])
     lenses = np.column_stack([rng.uniform(400, 600, cameras), rng.normal(size=(cameras, 2)) * 0.01])
-    truth, cloud = np.column_stack([axes, places, lenses]), rng.normal(size=(points, 3))
+    truth, cloud = np.column_stack([axes, positions, lenses]), rng.normal(size=(points, 3))
     camera, point = rng.integers(0, cameras, 4 * points), np.repeat(np.arange(points), 4)
     seen = np.asarray(projected(truth[camera], cloud[point])) + 0.1 * rng.normal(size=(4 * points, 2))
     return Scene(truth, cloud, camera, point, seen)

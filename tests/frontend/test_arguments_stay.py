@@ -175,11 +175,11 @@ def test_state() -> None:
         np.testing.assert_array_equal(hessian @ np.asarray(v), first)
     before = bits([w, x, v])
     value, gradient = hessian.update(v)
-    kept = bits([value, gradient])
+    stored = bits([value, gradient])
     hessian.update(w)
     np.testing.assert_array_equal(hessian @ np.asarray(v), first)
     assert bits([w, x, v]) == before
-    assert bits([value, gradient]) == kept
+    assert bits([value, gradient]) == stored
 
 
 # ---------------------------------------------------------------- copies are exact

@@ -34,8 +34,8 @@ def fixed_point_root(lib: Any, while_loop: Any, xp: Any) -> Callable[..., Any]:
         a, x, ct = packed
         return ct + lib.vjp(lambda x: f(a, x), x)[1](u)[0]
 
-    def backward(f: Any, kept: Any, ct: Any) -> Any:
-        a, x = kept
+    def backward(f: Any, stored: Any, ct: Any) -> Any:
+        a, x = stored
         adjoint = fixed_point(functools.partial(step, f), (a, x, ct), ct)
         return lib.vjp(lambda a: f(a, x), a)[1](adjoint)[0], xp.zeros_like(x)
 
@@ -59,7 +59,8 @@ def test_a_loop_stores_what_a_reverse_rule_keeps() -> None:
     def network(lib: Any, scan: Any, xp: Any) -> Callable[..., Any]:
         f = lib.custom_vjp(lambda x, w: xp.sin(x) * w)
         f.defvjp(
-            lambda x, w: (xp.sin(x) * w, (xp.floor(3 * x) + x, w)), lambda kept, ct: (ct * kept[0] * kept[1] * 1.3, ct * kept[0])
+            lambda x, w: (xp.sin(x) * w, (xp.floor(3 * x) + x, w)),
+            lambda stored, ct: (ct * stored[0] * stored[1] * 1.3, ct * stored[0]),
         )
         return lambda x, w: (scan(lambda c, t: (f(c, w) + t * c, c), x, xp.arange(4.0))[1] ** 2).sum()
 

@@ -138,7 +138,7 @@ def test_logarithms_of_probabilities_near_one(name: str, dtype: Any) -> None:
     with mp.workdps(120):
         exact = lambda z: mp.log(-mp.expm1(-rate(z)))  # noqa: E731
         values, slopes = ([float(g(mp.mpf(float(z)))) for z in x] for g in (exact, lambda z: mp.diff(exact, z)))
-    kept = np.abs(values) > np.finfo(dtype).tiny
+    stored = np.abs(values) > np.finfo(dtype).tiny
     bound = 400 * np.finfo(dtype).eps  # exp(-exp(4)) is sensitive
-    np.testing.assert_allclose(np.asarray(nm.jit(f)(x))[kept], np.array(values)[kept], rtol=bound)
-    np.testing.assert_allclose(np.asarray(nm.vmap(nm.grad(f))(x))[kept], np.array(slopes)[kept], rtol=bound)
+    np.testing.assert_allclose(np.asarray(nm.jit(f)(x))[stored], np.array(values)[stored], rtol=bound)
+    np.testing.assert_allclose(np.asarray(nm.vmap(nm.grad(f))(x))[stored], np.array(slopes)[stored], rtol=bound)

@@ -401,9 +401,9 @@ def test_residuals_that_are_arguments_count_and_data_are_let_go(where: str) -> N
             seen.extend(map(weakref.ref, batch))
             yield batch
 
-    for bound, kept in ((10**9, 5), (2 * size, 1), (2 * size - 1, 0)):
+    for bound, stored in ((10**9, 5), (2 * size, 1), (2 * size - 1, 0)):
         H = nm.SumOperator(module, W, read, max_residual_bytes=bound, threads=1)
-        assert (H.engine.work.state_bytes, H.stored_batches) == (size, kept)
+        assert (H.engine.work.state_bytes, H.stored_batches) == (size, stored)
         H @ W
         assert not any(reference() is not None for reference in seen)
         seen.clear()

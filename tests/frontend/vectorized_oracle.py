@@ -75,8 +75,8 @@ def oracle(f: Callable[..., Any], inputs: Sequence[Input]) -> Any:
     """``f`` at each index of all axes."""
     mapped = f
     for name in reversed(order_of(inputs)):
-        places = tuple(0 if name in i.axes else None for i in inputs)
-        mapped = jax.vmap(mapped, places)
+        positions = tuple(0 if name in i.axes else None for i in inputs)
+        mapped = jax.vmap(mapped, positions)
     axes = order_of(inputs)
     arrays = [np.moveaxis(i.array, range(len(i.axes)), [sorted(i.axes, key=axes.index).index(a) for a in i.axes]) for i in inputs]
     return mapped(*map(jax.numpy.asarray, arrays))
@@ -106,8 +106,8 @@ def plain_gradient(f: Any, count: int) -> Any:
 def summed(union: Any, axes: str, own: str) -> Any:
     """The gradient of the parameter kind from that of the union kind: summed over the axes that are not its own."""
     total = np.sum(union, axis=tuple(i for i, a in enumerate(axes) if a not in own))
-    kept = [a for a in axes if a in own]
-    return np.moveaxis(total, range(len(kept)), [own.index(a) for a in kept])
+    stored = [a for a in axes if a in own]
+    return np.moveaxis(total, range(len(stored)), [own.index(a) for a in stored])
 
 
 KINDS = ("union", "parameter")

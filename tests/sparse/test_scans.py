@@ -50,8 +50,8 @@ def strided(x: Any) -> Any:
 
 
 def table(x: Any) -> Any:
-    places = nnp.asarray(PLACES)
-    return nm.fori_loop(0, N, lambda i, u: u.at[places[i]].add(x[i] * x[(i + 1) % N]), 0.0 * x)
+    positions = nnp.asarray(PLACES)
+    return nm.fori_loop(0, N, lambda i, u: u.at[positions[i]].add(x[i] * x[(i + 1) % N]), 0.0 * x)
 
 
 def mixed(x: Any) -> Any:
