@@ -48,22 +48,20 @@ def _numeric_binary(name: str, record: Any, doc: str, *, bools: bool = True) -> 
 sin: Function = _inexact_unary("sin", ew.sine, "The sine of x, an angle in radians.")
 cos: Function = _inexact_unary("cos", ew.cosine, "The cosine of x, an angle in radians.")
 tan: Function = _inexact_unary("tan", ew.tan, "The tangent of x, an angle in radians.")
-arcsin: Function = _inexact_unary("arcsin", ew.asin, "The angle in [-pi/2, pi/2] whose sine is x; NaN for abs(x) > 1.")
+arcsin: Function = _inexact_unary("arcsin", ew.asin, "The angle in [-pi/2, pi/2] with the sine x.")
 asin = arcsin
-arccos: Function = _inexact_unary("arccos", ew.acos, "The angle in [0, pi] whose cosine is x; NaN for abs(x) > 1.")
+arccos: Function = _inexact_unary("arccos", ew.acos, "The angle in [0, pi] with the cosine x.")
 acos = arccos
 arctan: Function = _inexact_unary("arctan", ew.atan, "The angle in [-pi/2, pi/2] whose tangent is x.")
 atan = arctan
 sinh: Function = _inexact_unary("sinh", ew.sinh, "The hyperbolic sine, (exp(x) - exp(-x)) / 2.")
 cosh: Function = _inexact_unary("cosh", ew.cosh, "The hyperbolic cosine, (exp(x) + exp(-x)) / 2.")
-tanh: Function = _inexact_unary(
-    "tanh", lambda x: complex_tanh(x) if is_complex(x.dtype) else ew.tanh(x), "The hyperbolic tangent, sinh(x) / cosh(x)."
-)
+tanh: Function = _inexact_unary("tanh", lambda x: complex_tanh(x) if is_complex(x.dtype) else ew.tanh(x), "The hyperbolic tangent.")
 arcsinh: Function = _inexact_unary("arcsinh", ew.asinh, "The number whose hyperbolic sine is x.")
 asinh = arcsinh
-arccosh: Function = _inexact_unary("arccosh", ew.acosh, "The number >= 0 whose hyperbolic cosine is x; NaN for x < 1.")
+arccosh: Function = _inexact_unary("arccosh", ew.acosh, "The number >= 0 with the hyperbolic cosine x.")
 acosh = arccosh
-arctanh: Function = _inexact_unary("arctanh", ew.atanh, "The number whose hyperbolic tangent is x; NaN for abs(x) > 1.")
+arctanh: Function = _inexact_unary("arctanh", ew.atanh, "The number with the hyperbolic tangent x.")
 atanh = arctanh
 exp: Function = _inexact_unary("exp", ew.exponential, "The exponential e**x.")
 expm1: Function = _inexact_unary(
@@ -90,13 +88,9 @@ def _logarithm(base: int) -> Function:
 
 log2: Function = _logarithm(2)
 log10: Function = _logarithm(10)
-deg2rad: Function = library(
-    described("deg2rad", "The angle x, given in degrees, in radians: x * pi / 180.")(lambda x: inexact(x) * (math.pi / 180))
-)
+deg2rad: Function = library(described("deg2rad", "Degrees to radians, x * pi / 180.")(lambda x: inexact(x) * (math.pi / 180)))
 radians = deg2rad
-rad2deg: Function = library(
-    described("rad2deg", "The angle x, given in radians, in degrees: x * 180 / pi.")(lambda x: inexact(x) * (180 / math.pi))
-)
+rad2deg: Function = library(described("rad2deg", "Radians to degrees, x * 180 / pi.")(lambda x: inexact(x) * (180 / math.pi)))
 degrees = rad2deg
 
 add: Function = _numeric_binary("add", ew.add, "x + y; for bool, the logical or.")

@@ -51,10 +51,12 @@ def diagonal_of(x: Tensor) -> Tensor:
 
 
 def as_dtype(x: Tensor, dtype: np.dtype) -> Tensor:
+    """The tensor converted to a dtype; itself if it has this dtype."""
     return x if x.dtype == dtype else convert(x, dtype=dtype)
 
 
 def real_part(x: Tensor) -> Tensor:
+    """The real part; a real tensor itself."""
     return real(x) if is_complex(x.dtype) else x
 
 

@@ -274,12 +274,7 @@ def _roots(item: Item) -> list[tuple[Node, Index]]:
 def _visit(
     roots: Sequence[tuple[Node, Index]], planner: Planner, own: set[Node]
 ) -> tuple[dict[Node, set[Index]], dict[Node, set[Index]]]:
-    """Follows `roots` back to their operands.
-
-    Returns:
-      The indices at which each visited node is computed in this loop nest; and the indices at which it reads nodes that
-      an earlier loop nest has to compute. The nodes in `own` belong to this loop nest.
-    """
+    """Follows `roots` back: the indices at which this loop nest computes each node, and those of nodes that it reads from memory."""
     ranges: dict[str, Range] = {LANE: (0, 0)}
     seen: dict[Node, set[Index]] = {}
     needs: dict[Node, set[Index]] = {}
