@@ -274,7 +274,7 @@ def _roots(item: Item) -> list[tuple[Node, Index]]:
 def _visit(
     roots: Sequence[tuple[Node, Index]], planner: Planner, own: set[Node]
 ) -> tuple[dict[Node, set[Index]], dict[Node, set[Index]]]:
-    """Follows `roots` back: the indices at which this loop nest computes each node, and those of nodes that it reads from memory."""
+    """Follows `roots` back: the indices at which this loop nest computes nodes, and those of nodes that it reads from memory."""
     ranges: dict[str, Range] = {LANE: (0, 0)}
     seen: dict[Node, set[Index]] = {}
     needs: dict[Node, set[Index]] = {}
