@@ -1,5 +1,6 @@
 # Each command does its own set-up: a virtual environment with this package in it, made once.
 #   make demo | test | bench | fuzz | docs        PYTHON=python3.12 chooses the interpreter, ARGS="..." goes to the command
+#   make coverage                                 lines of the package that the first stage of the tests runs; ARGS goes to pytest
 #   make packages                                 what some tests need beyond that; without it they are skipped
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # In a terminal pip and Sphinx show what they do; in a file they would fill pages.
 QUIET := $(shell test -t 2 || echo --quiet)
 
-.PHONY: demo test packages bench fuzz docs clean
+.PHONY: demo test coverage packages bench fuzz docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python demo/digits.py $(ARGS)
@@ -22,6 +23,11 @@ test bench: export PYTHONDONTWRITEBYTECODE :=
 test bench: export PYTHONPYCACHEPREFIX ?= $(abspath $(VENV))/bytecode
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+
+# A later -m in ARGS replaces this one. build/coverage/index.html shows the lines of each file.
+coverage: $(VENV)/.test $(VENV)/.coverage
+	$(BIN)/python -m pytest -n auto --dist worksteal -m 'not slow and not vulkan and not gpu' \
+	  --cov=nabla_mlir --cov-report=term --cov-report=html:build/coverage $(ARGS)
 
 packages: $(VENV)/.test
 	PYTHON=$(BIN)/python bash .ci/packages $(ARGS)

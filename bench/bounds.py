@@ -23,7 +23,7 @@ _NO_KERNEL = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
 
 
 @dataclass(frozen=True)
-class Place:
+class RooflinePoint:
     """The bounds of one workload: the seconds that the machine needs, and the kernels and copies of a call and of XLA."""
 
     bound: float
@@ -34,10 +34,10 @@ class Place:
     xla_bytes: int
 
 
-def place_of(path: Path, flops: int, xla: tuple[int, int], machine: Machine) -> Place:
+def roofline_point(path: Path, flops: int, xla: tuple[int, int], machine: Machine) -> RooflinePoint:
     """The bounds of the `hvp` of an artifact; arguments and results are moved once."""
     timing = timing_of(runtime.load(path), Artifact(path), "hvp", flops)
-    return Place(machine.bound(timing.bytes, flops), timing.kernels, timing.copies, timing.bytes, *xla)
+    return RooflinePoint(machine.bound(timing.bytes, flops), timing.kernels, timing.copies, timing.bytes, *xla)
 
 
 def xla_figures(compiled: Any) -> tuple[int, int]:
@@ -48,7 +48,7 @@ def xla_figures(compiled: Any) -> tuple[int, int]:
     return sum(name not in _NO_KERNEL for name in names), int(costs.get("bytes accessed", 0))
 
 
-def report(titles: Sequence[str], places: Sequence[Place], times: Sequence[tuple[float, float]], machine: Machine) -> None:
+def report(titles: Sequence[str], points: Sequence[RooflinePoint], times: Sequence[tuple[float, float]], machine: Machine) -> None:
     """Prints the table; `times` are those of nabla_mlir and JAX."""
     heading = f"Where the time of the hvp goes ({machine.bandwidth / 1e9:.0f} GB/s, {machine.peak / 1e9:.0f} GFLOP/s in f32)"
     table = Table(title=heading, title_justify="left")
@@ -64,24 +64,24 @@ def report(titles: Sequence[str], places: Sequence[Place], times: Sequence[tuple
         "moved by XLA",
     ):
         table.add_column(column, justify="right" if table.columns else "left")
-    for title, place, (ours, theirs) in zip(titles, places, times, strict=True):
+    for title, point, (ours, theirs) in zip(titles, points, times, strict=True):
         table.add_row(
             title,
-            f"{place.bound * 1e6:,.1f}",
-            f"{ours / place.bound:.1f}",
-            f"{theirs / place.bound:.1f}",
-            f"{place.kernels:,.0f}",
-            f"{place.copies:,.0f}",
-            f"{place.xla_kernels:,}",
-            f"{place.bytes:,}",
-            f"{place.xla_bytes:,}",
+            f"{point.bound * 1e6:,.1f}",
+            f"{ours / point.bound:.1f}",
+            f"{theirs / point.bound:.1f}",
+            f"{point.kernels:,.0f}",
+            f"{point.copies:,.0f}",
+            f"{point.xla_kernels:,}",
+            f"{point.bytes:,}",
+            f"{point.xla_bytes:,}",
         )
     console.print(table)
 
 
-def draw(titles: Sequence[str], places: Sequence[Place], times: Sequence[tuple[float, float]], path: Path) -> None:
+def draw(titles: Sequence[str], points: Sequence[RooflinePoint], times: Sequence[tuple[float, float]], path: Path) -> None:
     """Draws a row for each workload: the bound, the time of nabla_mlir, and the time of JAX."""
-    columns = [np.array([place.bound for place in places]), *np.array(times).T]
+    columns = [np.array([point.bound for point in points]), *np.array(times).T]
     shapes = (("|", "black", "what the machine needs"), ("o", "tab:blue", "ours"), ("D", "tab:orange", "jax.jit"))
     label = "µs of one Hessian-vector product (less is better)"
     with drawing(titles, 0.32 * len(titles) + 1.4, label, path) as axes:

@@ -95,11 +95,11 @@ class Jax:
         arguments = arguments_of(self.name)
         jax.config.update("jax_enable_x64", any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(arguments)))
         jax.config.update("jax_default_matmul_precision", "highest")
-        there = jax.tree.map(jax.device_put, arguments)
+        on_device = jax.tree.map(jax.device_put, arguments)
         start = time.perf_counter()
-        compiled = jax.jit(jax_functions(KNOWN[self.name])["hvp"]).lower(*there).compile()
+        compiled = jax.jit(jax_functions(KNOWN[self.name])["hvp"]).lower(*on_device).compile()
         seconds = time.perf_counter() - start
-        self.call: Callable[[], Any] = lambda: jax.block_until_ready(compiled(*there))
+        self.call: Callable[[], Any] = lambda: jax.block_until_ready(compiled(*on_device))
         np.save(_numbers(self.folder, self.name), flat(self.call()))
         return {"compile": seconds, "memory": compiled.memory_analysis().temp_size_in_bytes}
 
@@ -237,7 +237,7 @@ def run(folder: Path, names: list[str], path: Path) -> int:
         path.write_text(json.dumps(results, indent=1) + "\n")  # the results so far are saved, even if the run ends early
     for side in sides.values():
         side.process.kill()
-    table = Table("", "ms", "JAX", "ratio", "MB", "JAX", "difference", "again", title="Hessian-vector products on the GPU")
+    table = Table("", "ms", "JAX", "ratio", "MB", "JAX", "difference", "second run", title="Hessian-vector products on the GPU")
     for name, found in results.items():
         ours, theirs = found["nabla"].get("time"), found["jax"].get("time")
         ratio = f"{ours / theirs:.2f}" if ours and theirs else ""

@@ -55,7 +55,7 @@ def _definite(a: np.ndarray) -> np.ndarray:
     return a @ np.swapaxes(a, -1, -2) + a.shape[-1] * np.eye(a.shape[-1], dtype=a.dtype)
 
 
-PLACES, ROWS = rng.integers(0, 10**6, 10**6).astype(np.int32), rng.integers(0, 10_000, 100_000).astype(np.int32)
+POSITIONS, ROWS = rng.integers(0, 10**6, 10**6).astype(np.int32), rng.integers(0, 10_000, 100_000).astype(np.int32)
 CASES = (
     Case("eigenvalues 200", lambda xp, a: xp.linalg.eigvalsh(a), [(200, 200)], _symmetric),
     Case("eigenvalues 500", lambda xp, a: xp.linalg.eigvalsh(a), [(500, 500)], _symmetric),
@@ -73,9 +73,9 @@ CASES = (
     Case("sort 10^6", lambda xp, a: xp.sort(a), [(10**6,)]),
     Case("order of rows", lambda xp, a: xp.argsort(a, axis=-1), [(1000, 1000)]),
     Case("median of rows", lambda xp, a: xp.median(a, axis=-1), [(1000, 1001)]),
-    Case("gather 10^6", lambda xp, a: a[PLACES], [(10**6,)]),
+    Case("gather 10^6", lambda xp, a: a[POSITIONS], [(10**6,)]),
     Case("gather of rows", lambda xp, a: a[ROWS], [(10_000, 64)]),
-    Case("sums at indices", lambda xp, a: xp.zeros((10**6,), np.float32).at[PLACES].add(a), [(10**6,)]),
+    Case("sums at indices", lambda xp, a: xp.zeros((10**6,), np.float32).at[POSITIONS].add(a), [(10**6,)]),
     Case("sums of rows at indices", lambda xp, a: xp.zeros((10_000, 64), np.float32).at[ROWS].add(a), [(100_000, 64)]),
     Case("squares over columns", lambda xp, a: (a * a).sum(0), [(10_000, 1000)]),
     Case("squares over rows", lambda xp, a: (a * a).sum(1), [(10_000, 1000)]),
@@ -98,13 +98,13 @@ def measure(case: Case, quick: bool) -> Result:
     if case.prepare is not None:
         arguments[0] = case.prepare(arguments[0])
     ours, theirs = nm.jit(lambda *xs: case.operation(nnp, *xs)), jax.jit(lambda *xs: case.operation(jnp, *xs))
-    put, there = [nnp.asarray(x) for x in arguments], [jnp.asarray(x) for x in arguments]
+    ours_in, theirs_in = [nnp.asarray(x) for x in arguments], [jnp.asarray(x) for x in arguments]
     start = time.perf_counter()
-    value = np.asarray(ours(*put), np.float64)
+    value = np.asarray(ours(*ours_in), np.float64)
     middle = time.perf_counter()
-    true = np.asarray(jax.block_until_ready(theirs(*there)), np.float64)
+    true = np.asarray(jax.block_until_ready(theirs(*theirs_in)), np.float64)
     end = time.perf_counter()
-    calls = {"ours": lambda: ours(*put), "jax": lambda: jax.block_until_ready(theirs(*there))}
+    calls = {"ours": lambda: ours(*ours_in), "jax": lambda: jax.block_until_ready(theirs(*theirs_in))}
     seconds = interleaved(calls, quick)
     difference = float(np.abs(value - true).max() / np.abs(true).max())
     return Result(case.title, seconds["ours"], seconds["jax"], middle - start, end - middle, difference)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bounds import Place, place_of
+from bounds import RooflinePoint, roofline_point
 from bounds import draw as draw_bounds
 from bounds import report as report_bounds
 from frameworks import FUNCTIONS, build_jax, build_nabla, reference
@@ -43,7 +43,7 @@ class Result:
     cold: dict[str, float]
     artifact: int
     barriers: int
-    place: Place
+    point: RooflinePoint
     peers: Peers
     notes: list[str] = field(default_factory=list)
 
@@ -71,9 +71,9 @@ def main() -> int:
             f"JAX {result.times['hvp']['jax'] * 1e6:,.0f} µs, ratio {result.ratio('hvp'):.2f}"
         )
     report(results)
-    titles, places = [r.title for r in results], [r.place for r in results]
+    titles, points = [r.title for r in results], [r.point for r in results]
     seconds = [(r.ours("hvp"), r.times["hvp"]["jax"]) for r in results]
-    report_bounds(titles, places, seconds, machine)
+    report_bounds(titles, points, seconds, machine)
     report_peers(titles, [{name: r.ours(name) for name in FUNCTIONS} for r in results], [r.peers for r in results])
     means = {name: geometric_mean([r.ratio(name) for r in results]) for name in FUNCTIONS}
     content = {"geometric_means": means, "results": [asdict(r) for r in results]}
@@ -81,7 +81,7 @@ def main() -> int:
     ratios = {name: [r.ratio(name) for r in results] for name in FUNCTIONS}
     label = f"time / time of jax.jit on {cores()} cores (less is better)"
     draw(titles, ratios, label, options.out / "results.png")
-    draw_bounds(titles, places, seconds, options.out / "bounds.png")
+    draw_bounds(titles, points, seconds, options.out / "bounds.png")
     for note in wrong:
         console.print(f"[bold red]WRONG[/bold red] {note}")
     return 1 if wrong else 0
@@ -107,7 +107,7 @@ def run(workload: Workload, out: Path, quick: bool, machine: Machine) -> Result:
     compile = {"nabla": ours.seconds, "jax": theirs.seconds}
     sizes = {"nabla": ours.size, "jax": theirs.size}
     flops = ours.size.flops if ours.size else 0
-    place = place_of(path, flops, theirs.xla, machine)
+    point = roofline_point(path, flops, theirs.xla, machine)
     peers = measure_peers(workload, truth, flops, out, quick)
     return Result(
         workload.name,
@@ -120,7 +120,7 @@ def run(workload: Workload, out: Path, quick: bool, machine: Machine) -> Result:
         cold,
         path.stat().st_size,
         ours.barriers,
-        place,
+        point,
         peers,
         notes,
     )

@@ -160,9 +160,9 @@ def on_dask(workers: int, source: Any, shards: list[Any], rounds: int = 15, is_q
             function()
             return np.array([time.process_time(), sum(client.run(time.process_time).values())]) - before
 
-        here, there = processors(lambda: [H @ w for _ in range(rounds)]) / rounds / workers
+        here, remote = processors(lambda: [H @ w for _ in range(rounds)]) / rounds / workers
         idle = processors(lambda: time.sleep(2)).sum() / 2 / (workers + 1)
-    return Measured(*both, here, there, idle)
+    return Measured(*both, here, remote, idle)
 
 
 def ms(seconds: float) -> str:

@@ -61,7 +61,7 @@ def gpt(fw: Any) -> Function:
     """A language model with causal attention; the last layer shares the weights of the word embedding."""
 
     def loss(params: Any, words: Any, targets: Any, mask: Any) -> Any:
-        x = params["words"][words] + params["places"]
+        x = params["words"][words] + params["positions"]
         for layer in params["layers"]:
             x = _block(fw, layer, x, mask)
         return -_likelihood(fw, _normalized(fw, x, params["last"]) @ params["words"].T, targets)
@@ -73,7 +73,7 @@ def gpt_inputs(layers: int, width: int, tokens: int, batch: int, words: int) -> 
     def inputs() -> tuple[Any, ...]:
         params = {
             "words": normal(words, width, scale=0.05),
-            "places": normal(tokens, width, scale=0.05),
+            "positions": normal(tokens, width, scale=0.05),
             "layers": [_block_inputs(width, max(width // 64, 1), i) for i in range(layers)],
             "last": _scales(width),
         }
@@ -145,7 +145,7 @@ def vit(fw: Any) -> Function:
     def loss(params: Any, images: Any, labels: Any) -> Any:
         n, size, _, channels = images.shape
         patches = images.reshape(n, size // 4, 4, size // 4, 4, channels).transpose(0, 1, 3, 2, 4, 5)
-        x = patches.reshape(n, -1, 16 * channels) @ params["in"]["w"] + params["in"]["b"] + params["places"]
+        x = patches.reshape(n, -1, 16 * channels) @ params["in"]["w"] + params["in"]["b"] + params["positions"]
         for layer in params["layers"]:
             x = _block(fw, layer, x, 0.0)
         scores = fw.np.mean(_normalized(fw, x, params["last"]), axis=1) @ params["out"]["w"] + params["out"]["b"]
@@ -157,7 +157,7 @@ def vit(fw: Any) -> Function:
 def _vit_inputs() -> tuple[Any, ...]:
     params = {
         "in": dense(48, 192),
-        "places": normal(64, 192, scale=0.1),
+        "positions": normal(64, 192, scale=0.1),
         "layers": [_block_inputs(192, 3, i) for i in range(6)],
         "last": _scales(192),
         "out": dense(192, 10),

@@ -1,4 +1,4 @@
-"""What the demo shows: a spinner and coloured marks on a terminal, plain lines elsewhere."""
+"""The output of the demo: a spinner and coloured marks on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class _Derivative(Differentiated):
 
     @property
     def seeds(self) -> list[ir.Value]:
-        """The operands behind the primals: tangents or cotangents."""
+        """The operands after the primals: tangents or cotangents."""
         return list(self.op.operands)[len(self.block.arguments) :]
 
     def _verify(self, seeds: list[ir.Type], seed_word: str, derivatives: list[ir.Type]) -> None:

@@ -99,7 +99,7 @@ class VmapOp(RegionOp):
             rank = len(shape_and_dtype(body)[0]) + len(own)
             self.require(
                 len(positions) == len(sizes) and len(set(own)) == len(own) and all(0 <= p < rank for p in own),
-                f"distinct places below {rank} for the {len(sizes)} axes of {word} {i}, got {list(positions)}",
+                f"distinct positions below {rank} for the {len(sizes)} axes of {word} {i}, got {list(positions)}",
             )
             expected = with_axes(body, positions, sizes)
             if out != expected:

@@ -15,7 +15,7 @@ import nabla_mlir.numpy as nnp
 
 @dataclass(frozen=True)
 class Scene:
-    """What is seen: `seen` holds a row of two numbers for each observation, of `point` by `camera`.
+    """The observations: `seen` has a row of two numbers for each, with the index of its point and of its camera.
 
     A camera is nine numbers: a rotation (axis times angle), a translation, a focal length, and two numbers that distort
     what is far from the middle of its picture (Snavely's model, as in the data sets "Bundle Adjustment in the Large").
@@ -28,7 +28,7 @@ class Scene:
     seen: np.ndarray
 
     def residuals(self, x: Any) -> Any:
-        """What is seen less what should be, for a vector of all cameras and then all points."""
+        """The observed minus the predicted positions, for a vector of all cameras and then all points."""
         count = self.cameras.size
         return (projected(x[:count].reshape(-1, 9)[self.camera], x[count:].reshape(-1, 3)[self.point]) - self.seen).reshape(-1)
 
@@ -40,7 +40,7 @@ class Scene:
 
 
 def projected(camera: Any, point: Any) -> Any:
-    """Where cameras see points, one of each a row; Rodrigues' formula turns them."""
+    """The positions at which cameras see points, one pair in each row; the rotation uses Rodrigues' formula."""
     axis, place, focal, bend = camera[:, :3], camera[:, 3:6], camera[:, 6:7], camera[:, 7:]
     angle = nnp.sqrt(nnp.sum(axis * axis, axis=1, keepdims=True))
     unit = axis / angle
@@ -56,9 +56,9 @@ def scene(cameras: int, points: int, seed: int = 0) -> Scene:
     """Cameras around a cloud of points; each point is seen by four of them."""
     rng = np.random.default_rng(seed)
     axes = rng.normal(size=(cameras, 3)) * 0.3 + 0.1
-    places = np.column_stack([rng.normal(size=(cameras, 2)), -10 + rng.normal(size=cameras)])
+    positions = np.column_stack([rng.normal(size=(cameras, 2)), -10 + rng.normal(size=cameras)])
     lenses = np.column_stack([rng.uniform(400, 600, cameras), rng.normal(size=(cameras, 2)) * 0.01])
-    truth, cloud = np.column_stack([axes, places, lenses]), rng.normal(size=(points, 3))
+    truth, cloud = np.column_stack([axes, positions, lenses]), rng.normal(size=(points, 3))
     camera, point = rng.integers(0, cameras, 4 * points), np.repeat(np.arange(points), 4)
     seen = np.asarray(projected(truth[camera], cloud[point])) + 0.1 * rng.normal(size=(4 * points, 2))
     return Scene(truth, cloud, camera, point, seen)

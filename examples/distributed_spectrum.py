@@ -36,7 +36,7 @@ def operator(parts: list[Any], client: Any = None, **options: Any) -> Any:
 
 
 def spectrum(H: Any, steps: int = 20, probes: int = 16) -> Any:
-    """What the last of the running estimates says."""
+    """The last of the running estimates of the spectrum."""
     *_, last = nm.stochastic_lanczos(H, steps=steps, probes=probes)
     return last
 

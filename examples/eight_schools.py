@@ -13,7 +13,7 @@ ERRORS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
 
 
 def log_likelihood(mu: Any, tau: Any, eta: Any) -> Any:
-    """Of what was seen in schools whose effects are mu + tau eta."""
+    """The log likelihood of the observed effects, if those of the schools are mu + tau * eta."""
     return -0.5 * (((EFFECTS - mu - tau * eta) / ERRORS) ** 2).sum()
 
 

@@ -76,7 +76,7 @@ def solve_on(client: Any, folder: Path, rows: int, columns: int, size: int = SIZ
 
 
 def minimum(H: Any) -> OptimizeResult:
-    """Of the loss, by SciPy's trust region, with `path`: seconds and the norm of the gradient in each iteration."""
+    """Minimizes the loss by SciPy's trust region; `path` gets the seconds and the norm of the gradient of each iteration."""
     start, path = time.perf_counter(), [(0.0, float(np.linalg.norm(H.gradient)))]
     note = lambda x: path.append((time.perf_counter() - start, float(np.linalg.norm(H.jac(x)))))  # noqa: E731
     x = np.zeros(H.shape[0])
@@ -124,7 +124,7 @@ def timed_solution(title: str, run: Any, client: Any = None) -> tuple[OptimizeRe
     each = 1e3 * H.seconds / (H.updates + H.products)
     print(
         f"  loss {result.fun:.6f}, |gradient| {np.linalg.norm(result.jac):.1e}; {H.updates} points and {H.products} products, "
-        f"{each:.0f} ms each; residuals of {H.kept} batches kept"
+        f"{each:.0f} ms each; residuals of {H.stored_batches} batches kept"
     )
     return result, seconds
 

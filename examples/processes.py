@@ -1,4 +1,4 @@
-"""What the recipes of sums over data say of a run: its time, the memory held, and the efficiency on processes of Dask."""
+"""The figures that the recipes of sums over data print for a run: time, memory, and the efficiency on processes of Dask."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class InlineCallsPass(Pass):
     """Replace each call by the body of the called function, and drop private functions.
 
     A composite is a call of its decomposition, and `ApproxTopK` is a sort whose region calls its comparator. MLIR's own
-    inliner treats any operation of an unregistered dialect with one region as a symbol table, and crashes on ours.
+    inliner treats any operation of an unregistered dialect with one region as a symbol table, and crashes on those of `ad`.
 
     Example: tests/filecheck/passes/inline_calls.mlir
     """

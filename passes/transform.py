@@ -250,7 +250,7 @@ def _vmap(item: TransformPass, body: ir.Block) -> Transformed:
     item.require(len(positions) == len(arguments), f"a place for each of {len(arguments)} arguments, got {list(positions)}")
     for position, type in zip(positions, arguments, strict=True):
         rank = len(shape_and_dtype(type)[0])
-        item.require(NOT_CARRIED <= position <= rank, f"places from -1 to {rank} for {type}, got {position}")
+        item.require(NOT_CARRIED <= position <= rank, f"positions from -1 to {rank} for {type}, got {position}")
 
     def make(values: Values) -> Values:
         in_axes, out_axes = [[p] for p in positions], [[0]] * len(results)

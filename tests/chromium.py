@@ -31,7 +31,7 @@ def launched():
 
 
 def complaints(page):
-    """What axe-core finds on a page: the rule and the elements that break it."""
+    """The faults that axe-core finds on a page: the rule, and the elements that break it."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     found = axe.Axe().run(page).response["violations"]
     return [(rule["id"], [node["target"] for node in rule["nodes"]][:3]) for rule in found]

@@ -1,4 +1,4 @@
-"""What a StableHLO program costs, counted in its IR: operations, elements written, floating-point operations."""
+"""The cost of a StableHLO program, counted in its IR: operations, elements written, floating-point operations."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _flops(op: ir.Operation) -> int:
 
 
 def jax_module(f: Any, *args: Any) -> ir.Module:
-    """What JAX emits for a function, its calls inlined and what nothing reads erased, as compilers do at once."""
+    """The StableHLO that JAX emits for a function, with inlined calls and without dead code, as after the first passes of a compiler."""
     module = parse(jax.jit(f).lower(*args).as_text())
     Pipeline.parse("nabla-inline-calls,nabla-dce,cse").run(module)
     return module

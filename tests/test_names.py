@@ -14,18 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 SOURCES = sorted(p for folder in ("nabla_mlir", "dialects", "passes") for p in (ROOT / folder).rglob("*.py"))
 
-# Names that users see: attributes of public classes, functions of NumPy, and fields of thresholds.
-PUBLIC = {
-    "kept": "SumOperator.kept and its counterparts in interop",
-    "place": "numpy.place, and an attribute of the difference that a check reports",
-    "again": "the call of a jitted function that is already compiled, and a field of the plan of recomputations",
-    "KEPT_FUNCTIONS": "a threshold",
-    "KEPT_TRANSIENTS": "a threshold",
-    "KERNELS_APART": "a threshold",
-    "PATTERN_APART": "a threshold",
-    "PATTERN_TURNS": "a threshold",
-    "SAVE_AGAIN": "the help of an error",
-}
+# Names that users see: attributes of public classes, and functions of NumPy.
+PUBLIC = {"place": "numpy.place, and an attribute of the difference that a check reports"}
 
 
 def banned() -> dict[str, str]:

@@ -19,7 +19,7 @@ _SCALARS = {bool: 0, int: 1, float: 2, complex: 3}
 
 
 def rank_of(dtype: np.dtype) -> int:
-    """Truth values, integers, real and complex floating point, in this order; -1 for what is no number."""
+    """The rank of a dtype: 0 for bool, then integers, real and complex floating point; -1 if it is no number."""
     return _RANKS.get(dtype.kind, -1) if dtype.fields is None else -1
 
 

@@ -329,7 +329,7 @@ _STANDARD_LIBRARY = os.path.join(os.path.dirname(os.path.realpath(os.__file__)),
 def _internal_folders() -> tuple[str, ...]:
     package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     root = os.path.dirname(package)
-    # dialects/ and passes/ stand beside the package in a checkout and inside it in a wheel.
+    # dialects/ and passes/ are next to the package in a checkout, and inside it in a wheel.
     return tuple(os.path.join(p, "") for p in (package, os.path.join(root, "dialects"), os.path.join(root, "passes")))
 
 

@@ -40,8 +40,8 @@ after_fork(_free_all)
 class cached_property(Generic[T]):  # noqa: N801  # as functools names it
     """An attribute that is computed at first use; of two threads that do so at once, the first one's value counts.
 
-    That of functools holds one lock for all instances of a class until Python 3.12: one thread that compiles kept all others
-    from their first call, and those of a fork for ever.
+    Until Python 3.12, the property of functools holds one lock for all instances of a class: a thread that compiles would block
+    the first call of all others, and of a fork for ever.
 
     Example:
       >>> class Circle:

@@ -1,4 +1,4 @@
-"""Modules that are found by a name: connections to other systems, and what is built on top of those that ask for it.
+"""Modules that are found by a name: connections to other systems, and rooms above the code that asks for them.
 
 A package offers one by an entry point, which its pyproject.toml declares:
 

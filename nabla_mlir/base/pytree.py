@@ -19,7 +19,7 @@ TreeSpec = optree.PyTreeSpec
 
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
-    """The leaves of a pytree and its structure; None is an empty container, and what `is_leaf` says a leaf.
+    """The leaves of a pytree and its structure; None is an empty container, and a value for which `is_leaf` is true is a leaf.
 
     Arrays of other systems become NumPy's, on the same memory.
     """
@@ -60,12 +60,12 @@ def maker(tree: Any) -> tuple[Callable[[Any, Any], Any], Any]:
 
 
 def paths(spec: TreeSpec) -> list[str]:
-    """The place of each leaf as text, such as ``['w'][0]``."""
+    """The path of each leaf as text, such as ``['w'][0]``."""
     return ["".join(_step(entry) for entry in accessor) for accessor in spec.accessors()]
 
 
 def names(spec: TreeSpec) -> list[str]:
-    """The name of each leaf, such as ``w.0``: the keys on the way to it, with dots between; of a bare leaf it is empty."""
+    """The name of each leaf, such as ``w.0``: the keys of its path, with dots between them; "" for a tree that is one leaf."""
     return [".".join(map(_key, accessor)) for accessor in spec.accessors()]
 
 
@@ -186,7 +186,7 @@ def advice_for(leaf: Any) -> str:
 
 
 def is_array(x: Any) -> bool:
-    """True for what holds numbers: tensors, device arrays, NumPy arrays and scalars."""
+    """True for values that hold numbers: tensors, device arrays, NumPy arrays and scalars."""
     return (
         isinstance(x, (np.ndarray, np.generic))
         or hasattr(x, "__nabla_tensor__")

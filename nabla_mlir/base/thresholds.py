@@ -1,9 +1,8 @@
 """The numbers at which one strategy becomes better than another, each with its unit and its source.
 
-They stand here because they are nobody's mathematics: with another machine, or another IREE, they may be others. What is
-`Measured` was timed once, on `MACHINE`, and `python bench/measure.py NAME` times it again, beside what stands here. What
-is `Chosen` bounds something that is not a matter of speed alone. Read them as `thresholds.NAME` where they are needed, so
-that a measurement can change them.
+These numbers depend on the machine and on the version of IREE, not on mathematics. A `Measured` number was timed on
+`MACHINE`; `python bench/measure.py NAME` times it on this machine and prints both. A `Chosen` number bounds memory, work
+or accuracy, or was estimated. Code reads them as `thresholds.NAME`, so that a measurement can change them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MACHINE_AVX2 = "2 virtual cores of an AMD EPYC (Zen 3) with AVX2 and 512 KiB of 
 
 @dataclass(frozen=True)
 class Measured:
-    """How a number was found: by time, in a unit. What it says stands in the comment above it."""
+    """The source of a number that was timed: its unit, and the machine. The comment above the number says what it means."""
 
     unit: str
     machine: str = MACHINE
@@ -27,7 +26,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A number that no clock gives: its unit, and why it is what it is."""
+    """The source of a number that was not timed by `bench/measure.py`: its unit, and the reason for its value."""
 
     unit: str
     why: str
@@ -35,241 +34,250 @@ class Chosen:
 
 # ---------------------------------------------------------------- runtime
 
-# A search in a sorted vector of so many compares each pair, in one operation; in a longer one it halves the vector.
+# A search in a sorted vector of up to this length compares all pairs in one operation; longer vectors are halved.
 COMPARED_PAIRWISE: Annotated[int, Chosen("elements", "six halvings are thirty operations, and memory is bounded")] = 64
-# From here on a copy that NumPy makes, and that is then lent to IREE, is faster than one that IREE makes.
+# From this size on, NumPy copies an argument faster than IREE does; IREE then reads NumPy's copy.
 DIRECT_COPY: Annotated[int, Measured("bytes")] = 1 << 20
-# Up to here a copy for NumPy takes less than a view of memory that is not NumPy's.
+# Up to this size, copying a result for NumPy is faster than making a view of IREE's memory.
 COPIED_READ: Annotated[int, Chosen("bytes", "a view takes 6 µs, a copy 1.5 and one for each 10 kB")] = 1 << 14
-# From here on it is faster to lend the caller's memory for a result than to copy from a buffer.
+# From this size on, it is faster if IREE writes a result to memory of the caller than if it is copied from a buffer.
 LENT_RESULT: Annotated[int, Measured("bytes")] = 1 << 16
-# What the thread pool costs in a call, where it wakes the cores of a virtual machine once, and for each dispatch. These are
-# the numbers with which the choice of a driver is right most often: over the 36 functions of bench/ --quick that were timed
-# with both drivers, the chosen one takes 1.02 of the better one's time, at worst 1.20; with 5 and 15 1.09 and 1.93.
+# The cost of the thread pool for each call, in which it wakes the cores of a virtual machine once, and for each dispatch. With
+# these numbers the choice of a driver is right most often: over the 36 functions of bench/ --quick, which were timed with both
+# drivers, the chosen driver takes 1.02 of the better one's time, and 1.20 at worst; with 5 and 15 µs, 1.09 and 1.93.
 POOL_CALL: Annotated[float, Measured("µs", "2 virtual cores of an AMD EPYC with AVX2; IREE 3.13; 2026-11-23")] = 55.0
 POOL_DISPATCH: Annotated[float, Measured("µs", "2 virtual cores of an AMD EPYC with AVX2; IREE 3.13; 2026-11-23")] = 8.0
-# Calls after which a timeline forgets those that have ended.
-OPEN_CALLS: Annotated[int, Chosen("calls", "any number bounds the list; this one is looked through in a microsecond")] = 16
+# After so many calls, a timeline removes the calls that have ended from its list.
+OPEN_CALLS: Annotated[int, Chosen("calls", "any number bounds the list; a list of 16 is searched in a microsecond")] = 16
 
 # ---------------------------------------------------------------- staging and transforms
 
 # A captured array up to this size is part of the code; a larger one is an argument.
 CAPTURED: Annotated[int, Chosen("elements", "small enough to be read in printed IR")] = 16
-# Up to here linspace is a table, exact as NumPy's; longer ones are computed.
+# Up to this length, linspace is a constant with the numbers of NumPy; a longer one is computed.
 LINSPACE_TABLE: Annotated[int, Chosen("elements", "a table is part of the artifact: 32 KiB in f64")] = 4096
 
-# A line of the user gets a warning if it traces a function so often and so long, or makes so many operations in one trace.
+# The user gets a warning about a line that traces a function this often and for this long, or makes this many operations in one
+# trace.
 REPEATED_TRACES: Annotated[int, Chosen("traces", "a few are a session at the prompt")] = 100
 TRACING_SECONDS: Annotated[float, Chosen("s", "a user waits, and jit would take less")] = 2.0
 OPERATIONS_OF_A_LINE: Annotated[int, Chosen("operations", "one call of random.beta makes 2,400, and its gradient more")] = 10_000
 
-# Outside `jit` a program is interpreted until that has taken as long as compiling it, and a compiled one is checked where that
-# takes a small part of it: what compiling takes at least, in all and for each operation.
+# Outside `jit`, a program is interpreted until this has taken as long as a compilation would. A compiled program is checked if
+# the check takes a small part of the compilation. The estimated time of a compilation: for the module, and for each operation.
 COMPILED_MODULE: Annotated[float, Chosen("µs", "sin(x) x of 64 numbers takes 0.45 s")] = 450_000.0
 COMPILED_OPERATION: Annotated[float, Chosen("µs of processors", "20 programs of bench/ take 1 to 11 ms for each")] = 3_000.0
-# What the interpreter takes for an operation besides its elements, and to read it before its first run.
+# The time of the interpreter for an operation without its elements, and for reading an operation before its first run.
 STEP: Annotated[float, Chosen("µs", "operations on small arrays take 3 to 10")] = 4.0
 READ_OPERATION: Annotated[float, Chosen("µs", "20 to 45")] = 30.0
-# For each element, or each operation on numbers. Timed with 10⁵ numbers in f32 and f64, products of 200 x 200.
+# The time for each element, or each operation on numbers. Timed with 10⁵ numbers in f32 and f64, and products of 200 x 200.
 INTERPRETED_ELEMENT: Annotated[float, Chosen("ns", "0.2 to 3")] = 1.0
 INTERPRETED_FUNCTION: Annotated[float, Chosen("ns", "exp and log 0.5 to 1, sin 0.6 and 8.4, logistic 2 and 14")] = 5.0
-INTERPRETED_SPECIAL: Annotated[float, Chosen("ns", "of SciPy: erf 3.5, digamma 9, lgamma 13, erfinv 17")] = 15.0
+INTERPRETED_SPECIAL: Annotated[float, Chosen("ns", "SciPy's erf 3.5, digamma 9, lgamma 13, erfinv 17")] = 15.0
 DRAWN_ELEMENT: Annotated[float, Chosen("ns of an argument for a check, drawn, copied and given to the code", "20 to 30")] = 25.0
 INTERPRETED_PICKED: Annotated[float, Chosen("ns of a gathered element", "x[i] of 10⁵ takes 17")] = 20.0
 INTERPRETED_ONE_BY_ONE: Annotated[float, Chosen("ns", "scatters 35, sorts 80")] = 60.0
 INTERPRETED_FLOP: Annotated[float, Chosen("ns", "0.02 in f32, 0.05 in f64, on one core")] = 0.05
 INTERPRETED_CONVOLUTION: Annotated[float, Chosen("ns for each operation on numbers", "0.18 and 0.21")] = 0.2
 INTERPRETED_ROW: Annotated[float, Chosen("µs of a row of a matrix that is factored", "10 to 50")] = 20.0
-# What a perturbed run takes besides: for each operation and each element of a result.
+# The additional time of a perturbed run: for each operation, and for each element of a result.
 PERTURBED_STEP: Annotated[float, Chosen("µs", "5 to 30")] = 12.0
 PERTURBED_ELEMENT: Annotated[float, Chosen("ns", "4.3 in f32, 6.5 in f64")] = 5.0
-# Of functions called outside `jit` so many are kept, compiled or read, and of each function of ours so many forms.
-KEPT_FUNCTIONS: Annotated[int, Chosen("functions", "a compiled one takes about a megabyte")] = 512
+# The number of functions called outside `jit` whose compiled or interpreted form is cached, and of forms of each transformed
+# function.
+CACHED_FUNCTIONS: Annotated[int, Chosen("functions", "a compiled one takes about a megabyte")] = 512
 
 # ---------------------------------------------------------------- reverse mode
 
-# What a map over unit vectors may compute at once (Jacobians, Hessians and their diagonals); more is done in blocks. The
-# result comes on top.
+# The memory that a map over unit vectors may use at once, for Jacobians, Hessians and their diagonals; larger maps run in
+# blocks. The memory of the result is additional.
 UNIT_VECTOR_MEMORY: Annotated[int, Chosen("bytes", "a small part of any machine's memory, and blocks that keep it busy")] = 1 << 30
-# Iterations that a loop whose length its values decide keeps at a time: a shorter one runs forward twice, the extra work of
-# a longer one grows with the square of their ratio.
-LOOP_CHUNK: Annotated[int, Chosen("iterations", "memory against work: the length that is kept without being asked")] = 512
-# No more of them are kept than fit into so much, unless the user says how much: each loop around another multiplies them.
+# The number of iterations that reverse mode stores at a time for a loop whose length depends on its values. A shorter loop runs
+# forward twice; the extra work of a longer one grows with the square of the ratio of both lengths.
+LOOP_CHUNK: Annotated[int, Chosen("iterations", "memory against work: the default number of stored iterations")] = 512
+# The memory of the stored iterations, unless the user states another limit: nested loops multiply the stored iterations.
 LOOP_MEMORY: Annotated[int, Chosen("bytes", "a small part of any machine's memory")] = 1 << 30
 
 # ---------------------------------------------------------------- prepared products
 
-# Vectors that `apply_block` takes at once.
+# The number of vectors that `apply_block` multiplies at once.
 BLOCK: Annotated[int, Chosen("vectors", "one vector register of f32 with AVX-512")] = 16
-# Below this size of a result an operation costs more than its work, so that a block of vectors is one batch.
+# For results below this size, the fixed cost of an operation exceeds its work, so a block of vectors is computed as one batch.
 SMALL_RESULT: Annotated[int, Measured("bytes")] = 1 << 16
-# A block of vectors one after the other is written out up to here: a loop costs less to compile, and IREE may refuse our
-# schedule in it.
+# A block of vectors that are multiplied one after the other is unrolled up to so many operations. A loop compiles faster, but
+# IREE may refuse the schedule of nabla_mlir in it.
 WRITTEN_OUT: Annotated[int, Chosen("operations", "they compile in about ten seconds")] = 6000
 
-# What a sum over batches keeps of them between products.
+# The memory of the residuals that a sum over batches stores between products.
 RESIDUALS: Annotated[int, Chosen("bytes", "an eighth of a small machine's memory")] = 1 << 30
 
 # ---------------------------------------------------------------- estimates of calls
 
-# Of one core; other CPUs differ by a factor that all of these share.
+# The times of one core. On other CPUs all of these numbers differ by about the same factor.
 FLOP: Annotated[float, Measured("ns")] = 0.005
 BYTE: Annotated[float, Measured("ns, read or written by a product")] = 0.02
 ELEMENT: Annotated[float, Measured("ns, of an operation that fuses with its neighbours")] = 0.02
 FUNCTION_ELEMENT: Annotated[float, Measured("ns, of a division, a root, a transcendental function")] = 0.4
-MOVED_ELEMENT: Annotated[float, Measured("ns, of what has a loop of its own: reductions, transposes, concatenations")] = 0.2
-SCATTERED_ELEMENT: Annotated[float, Measured("ns, of what is done one by one")] = 2.0
-# Work that is shared among threads.
-SHARED_WORK: Annotated[float, Chosen("ns", "a fifth of what the pool costs: less work is one workgroup")] = 10_000.0
+MOVED_ELEMENT: Annotated[float, Measured("ns, of an operation with its own loop: reductions, transposes, concatenations")] = 0.2
+SCATTERED_ELEMENT: Annotated[float, Measured("ns, of an operation that handles elements one by one")] = 2.0
+# From this amount of work on, an operation is shared among threads.
+SHARED_WORK: Annotated[float, Chosen("ns", "a fifth of the cost of the pool: less work is one workgroup")] = 10_000.0
 # A loop that at most takes this long is not watched for Ctrl-C and time limits: a call in another thread takes 10 to 20 µs.
 CAPPED_LOOP: Annotated[float, Chosen("ns", "nobody interrupts a call that ends in a tenth of a second")] = 1e8
-UNKNOWN_TRIPS: Annotated[int, Chosen("iterations", "of a loop whose values decide: enough to count, not enough to rule")] = 100
+UNKNOWN_TRIPS: Annotated[int, Chosen("assumed iterations of a loop of unknown length", "it counts, but does not dominate")] = 100
 
 # ---------------------------------------------------------------- compiling
 
-# A module of so many lines is compiled in steps without verification after each pass, which costs a process; behind one of
-# the steps its kernels are divided.
+# A module with so many lines is compiled in several steps, without verification after each pass. Each step is a process; after
+# one of them, the kernels are divided into libraries.
 VERIFIED_ONCE: Annotated[int, Chosen("lines of MLIR", "a third is saved with 200, a tenth with 80, less than nothing with 6")] = 150
-# The kernels of a long module are so many libraries, of which code is made side by side, if they have so many operations.
+# The kernels of a long module become so many libraries, which are compiled in parallel, if the kernels have so many operations.
 LIBRARIES: Annotated[
     int, Chosen("libraries", "with two cores the last step takes 0.78 of the time of one with 2, 0.93 with 3, 0.9 with 4")
 ] = 2
 DIVIDED_KERNELS: Annotated[int, Chosen("operations", "5 % of the time is saved with 570, 12 % with 2,000")] = 500
-# Kernels that our passes write are compiled beside the rest of the module, in a process of their own, if they have so many.
-KERNELS_APART: Annotated[int, Chosen("operations", "2 % of the time is lost with 310, 10 % saved with 3,000")] = 1000
+# Kernels that passes of nabla_mlir write are compiled in a separate process, in parallel to the module, if they have so many
+# operations.
+SEPARATE_KERNELS: Annotated[int, Chosen("operations", "2 % of the time is lost with 310, 10 % saved with 3,000")] = 1000
 
 # ---------------------------------------------------------------- passes over plain StableHLO
 
-# What a loop may store for products that are taken out of it.
-STACKED: Annotated[int, Chosen("bytes", "memory: more of it costs more than the dispatches of the loop are worth")] = 1 << 26
-# A product over fewer elements costs less than the row that is written and read instead.
+# The memory that a loop may use to store the factors of products that are moved out of it.
+STACKED: Annotated[int, Chosen("bytes", "memory: more memory costs more than the saved dispatches of the loop")] = 1 << 26
+# A product over fewer elements stays in its loop: it costs less than the row that would be written and read instead.
 HOISTED_PRODUCT: Annotated[int, Chosen("elements summed over", "half a vector register of f32")] = 8
-# Sweeps of simplification; patterns that undo each other would never end.
+# The largest number of sweeps of simplification. Without a limit, two patterns that undo each other would run forever.
 SWEEPS: Annotated[int, Chosen("sweeps", "ordinary programs take two to four")] = 16
 
 # ---------------------------------------------------------------- products on a CPU
 
-# A workgroup has at least so many multiplications, so that its fixed cost does not show, and a dispatch has at most so many
-# workgroups.
+# A workgroup has at least so many multiplications, so that its fixed cost is small. A dispatch has at most so many workgroups.
 WORKGROUP_WORK: Annotated[int, Measured("multiplications")] = 1 << 16
 WORKGROUPS: Annotated[int, Measured("workgroups")] = 64
-# A product of fewer multiplications takes as long either way, and so does one of fewer rows or columns.
+# Products with fewer multiplications, rows or columns take the same time with and without tiles.
 TILED_PRODUCT: Annotated[int, Measured("multiplications")] = 1 << 11
 TILED_ROWS: Annotated[int, Measured("rows or columns")] = 4
-# What a workgroup reads again and again of the first factor.
+# The number of elements of the first factor that a workgroup reads repeatedly.
 CACHED_FACTOR: Annotated[int, Measured("elements")] = 1 << 17
-# A product of so many multiplications, and of such sizes (a vector at least), is worth packing its factors; with AVX-512,
-# where there are tiles of our own for smaller ones, from more on.
+# Packing the factors pays for a product with so many multiplications and so many rows, columns and terms. With AVX-512 the
+# limit is higher, because nabla_mlir has tiles for smaller products there.
 PACKED_PRODUCT: Annotated[int, Measured("multiplications", MACHINE_AVX2)] = 1 << 20
 PACKED_PRODUCT_AVX512: Annotated[
-    int, Chosen("multiplications", "from here on tiles were measured to be far off for some shapes; the kernel was not")
+    int, Chosen("multiplications", "for larger products tiles were measured to be slow for some shapes; the kernel was not")
 ] = 1 << 25
 PACKED_SIDE: Annotated[int, Measured("rows, columns or terms", MACHINE_AVX2)] = 24
-# Of a packed product: terms that are summed at a time, rows that a core's own cache holds of them, workgroups that there are
-# at most, and the multiplications that are worth one.
+# A packed product sums so many terms at a time, for so many rows, which fit the cache of a core. It has at most so many
+# workgroups, each with at least so many multiplications.
 PACKED_TERMS: Annotated[int, Measured("terms", MACHINE_AVX2)] = 256
 PACKED_ROWS: Annotated[int, Measured("rows", MACHINE_AVX2)] = 144
 PACKED_GROUPS: Annotated[int, Measured("workgroups", MACHINE_AVX2)] = 8
 PACKED_GROUP_WORK: Annotated[int, Measured("multiplications", MACHINE_AVX2)] = 1 << 20
-# A result from this size on has memory of its own.
-PLACED_RESULT: Annotated[int, Chosen("bytes", "one page; smaller ones are no loss in a pool of slabs")] = 4096
-# unless the program computes so much in all; it then takes far longer than the microsecond that each placed result costs.
-PLACED_PROGRAM: Annotated[int, Chosen("bytes", "a slab has 64 MiB: as many small results can be held in one")] = 1 << 20
-# From here on what a program computes on the way is in a buffer that its next call finds again.
-PLACED_TRANSIENTS: Annotated[int, Chosen("bytes", "a pool of threads keeps as much by itself")] = 64 << 20
-# What functions that ran before may keep of such buffers, all of them together.
-KEPT_TRANSIENTS: Annotated[int, Chosen("bytes", "a hundredth of the memory of a machine")] = 256 << 20
+# A result from this size on has separate memory.
+PLACED_RESULT: Annotated[int, Chosen("bytes", "one page; smaller results waste little of a pool of slabs")] = 4096
+# If a program computes so many bytes in all, smaller results have separate memory, too. It then takes far longer than the
+# microsecond that a separate result costs.
+PLACED_PROGRAM: Annotated[int, Chosen("bytes", "a slab has 64 MiB, so one slab holds as many small results")] = 1 << 20
+# If the intermediate values of a program need so much memory, they are in a buffer that the next call uses, too.
+PLACED_TRANSIENTS: Annotated[int, Chosen("bytes", "a pool of threads pools as much by itself")] = 64 << 20
+# The memory of such buffers that all functions may hold together after they have run.
+POOLED_TRANSIENTS: Annotated[int, Chosen("bytes", "a hundredth of the memory of a machine")] = 256 << 20
 
 # ---------------------------------------------------------------- kernels on a CPU
 
-# Matrices of more rows are factored by a kernel; the plain form of others is one dispatch, and can be part of a loop's.
+# Matrices with more rows are factored by a kernel. The plain form of smaller ones is one dispatch, and can be part of a loop's
+# dispatch.
 KERNEL_ROWS: Annotated[int, Measured("rows")] = 32
-# A QR factorisation of more rows and columns is a kernel; the plain form of small ones shares a dispatch with what is around it.
+# A QR factorisation with more rows and columns is a kernel. The plain form of a small one shares a dispatch with its neighbours.
 REFLECTED_ROWS: Annotated[int, Chosen("rows", "8x8 took 0.7 of the kernel's time in that form, 30x30 in stacks of 200 2.4")] = 16
-# So many numbers that are added at places of indices are worth a kernel.
+# A scatter that adds so many numbers is a kernel.
 SCATTER_AS_KERNEL: Annotated[int, Chosen("numbers", "a dispatch takes microseconds; small ones may be part of a loop")] = 1 << 14
-RUNNING_AS_KERNEL: Annotated[int, Chosen("numbers", "a dispatch takes microseconds; small ones fuse with what is around")] = 1 << 12
-RUNNING_AXIS: Annotated[int, Chosen("elements of an axis", "of fewer the shifts are few, and fuse")] = 16
-# Rows of so many elements, and so many elements in all, are sorted by a kernel.
-SORT_AS_KERNEL: Annotated[int, Chosen("elements", "a digit has 256 values to count, shorter rows are compared faster")] = 64
+# A running sum over so many numbers, along an axis of so many elements, is a kernel.
+RUNNING_AS_KERNEL: Annotated[int, Chosen("numbers", "a dispatch takes microseconds; small ones fuse with neighbours")] = 1 << 12
+RUNNING_AXIS: Annotated[int, Chosen("elements of an axis", "shorter axes need few shifts, which fuse")] = 16
+# Rows of so many elements are sorted by a kernel, if the array has so many elements in all.
+SORT_AS_KERNEL: Annotated[int, Chosen("elements", "a digit has 256 values to count; comparisons are faster for shorter rows")] = 64
 SORTED_BY_KERNEL: Annotated[int, Chosen("elements", "a dispatch takes microseconds; small ones may be part of a loop")] = 1 << 12
-# Fourier transforms of so many elements in all are made by a kernel, in one step where a vector of them is not larger.
+# Fourier transforms of so many elements in all are computed by a kernel, in one step if a vector of transforms has at most so
+# many bytes.
 TRANSFORM_AS_KERNEL: Annotated[int, Chosen("elements", "a dispatch takes microseconds, small transforms share one")] = 1 << 11
-TRANSFORM_MEMORY: Annotated[int, Chosen("bytes", "a core's own cache holds two, what is read and what is written")] = 1 << 17
-# Rows that are factored before the matrix below them is changed.
+TRANSFORM_MEMORY: Annotated[int, Chosen("bytes", "the cache of a core holds two of them: the input and the output")] = 1 << 17
+# The number of rows that are factored before the matrix below them is updated.
 CHOLESKY_PANEL: Annotated[int, Measured("rows")] = 64
-# Columns that are factored before the matrix to their right is changed: a multiple of any tile's width.
+# The number of columns that are factored before the matrix to their right is updated: a multiple of the width of every tile.
 LU_PANEL: Annotated[int, Measured("columns")] = 32
-# At most so many vectors of a short dimension are written one after the other, without a loop.
+# A dimension of at most so many vectors is unrolled.
 UNROLLED: Annotated[int, Measured("vectors")] = 4
-# Of a product, so many rows are summed at once, each as many vectors long as registers allow.
+# The number of rows of a product that are summed at once; registers limit the length of each.
 SUMMED_ROWS: Annotated[int, Measured("rows")] = 8
-# A kernel saves about a microsecond for each dispatch that an iteration would be, and runs on one core: `tanh(h @ w + x)` is
-# faster as a kernel up to here, and equally fast after; the Hessian-vector products of recurrent networks take half the time
-# of theirs below, and half as much again at 3,000,000.
+# A loop as one kernel saves about a microsecond for each dispatch of an iteration, and runs on one core. Up to this limit,
+# `tanh(h @ w + x)` is faster as a kernel; above it, both forms take the same time. The Hessian-vector products of recurrent
+# networks take half the time as kernels below the limit, and 1.5 times the time at 3,000,000.
 KERNEL_WORK: Annotated[int, Measured("operations in an iteration")] = 2_000_000
 KERNEL_LINES: Annotated[int, Chosen("lines", "longer code takes the compiler seconds")] = 20_000
-# A longer chain of elementwise operations is one operation.
+# A chain of elementwise operations becomes one operation if IREE would write so many copies of its operations, or if it is this
+# long.
 CHAIN_COPIES: Annotated[int, Chosen("operations that IREE may write for it", "ordinary programs stay below 400")] = 1_000
-LONG_CHAIN: Annotated[int, Chosen("operations", "the longest functions; a dispatch costs little beside them")] = 128
-# A shorter one too if IREE would write so many values that only its own operations read.
-SPILLING_CHAIN: Annotated[int, Chosen("operations", "what IREE makes of fewer, others are part of")] = 40
-CHAIN_SPILLS: Annotated[int, Chosen("values", "of fewer, most are in the dispatch that reads them")] = 8
+LONG_CHAIN: Annotated[int, Chosen("operations", "only the longest functions; a dispatch costs little next to them")] = 128
+# A chain of so many operations becomes one, too, if IREE would write so many values to memory that only the chain reads.
+SPILLING_CHAIN: Annotated[int, Chosen("operations", "IREE fuses shorter chains with their neighbours")] = 40
+CHAIN_SPILLS: Annotated[int, Chosen("values", "fewer values are mostly in the dispatch that reads them")] = 8
 CHAIN_OPERATIONS: Annotated[int, Chosen("operations in one dispatch", "the compiler takes three seconds for so many")] = 10_000
 
 # ---------------------------------------------------------------- checks
 
-# A compiled program is checked where two runs of the interpreter, one of them perturbed, take at most this part of the time that
-# compiling it does.
+# A compiled program is checked if two runs of the interpreter, one of them perturbed, take at most this part of the time of its
+# compilation.
 CHECKING_SHARE: Annotated[float, Chosen("of the compilation", "a user who compiles does not notice it")] = 0.1
 
-# Arguments that a call gives away are copied for its check, up to so many bytes of them.
+# Donated arguments of up to so many bytes are copied for the check of a call.
 CHECKED_DONATION: Annotated[int, Chosen("bytes", "interpreting a program of more takes longer than a check may")] = 1 << 24
 
 # ---------------------------------------------------------------- choices
 
-# A branch of so many operations, with results of so many elements, is computed whether it is chosen or not.
+# All branches of a choice are computed, without a branch on the host, if they have at most so many operations and results of at
+# most so many elements.
 BRANCH_OPERATIONS: Annotated[int, Chosen("operations of all branches", "the host waits longer for the predicate")] = 16
 BRANCH_ELEMENTS: Annotated[int, Chosen("elements of a result", "the host chooses a larger one without a copy")] = 1 << 14
 
 # ---------------------------------------------------------------- rewrites for a CPU
 
-# To turn a right factor with so many times the rows of the left takes longer than the product: 16x512 times the transposed
-# 20000x512 takes 4.4 ms, and 1.8 with the factors swapped; 64x512 15.3 and 5.3. Then IREE's own tiles are faster up to so many
-# rows.
+# If the right factor has this many times the rows of the left one, transposing it takes longer than the product: 16x512 times
+# the transpose of 20000x512 takes 4.4 ms, and 1.8 ms with swapped factors; for 64x512, 15.3 and 5.3 ms. After the swap, the
+# tiles of IREE are faster up to so many rows.
 SWAPPED_FACTORS: Annotated[int, Measured("columns for each row")] = 8
 SWAPPED_ROWS: Annotated[int, Measured("rows")] = 24
-# What a dispatch of its own is worth. With rows one by one, 2000 logistic functions take 17 µs, else 2.
+# The work from which an operation has a separate dispatch. 2000 logistic functions take 17 µs row by row, and 2 µs otherwise.
 OWN_DISPATCH: Annotated[int, Measured("instructions")] = 10_000
-# Sums of fewer terms take as long as such or as products.
+# Sums of fewer terms take the same time as sums and as products.
 SUM_AS_PRODUCT: Annotated[int, Measured("terms")] = 1 << 12
-# IREE takes a sum over everything on one core, and one term after the other if it is not by rows.
+# IREE computes a sum of all elements on one core, and adds one term after the other unless the sum is by rows.
 SUM_BY_ROWS: Annotated[int, Measured("terms")] = 1 << 13
-# From here on a sum is taken in two levels.
+# From this number of terms on, a sum is computed in two levels.
 SUM_IN_PARTS: Annotated[int, Chosen("terms", "accuracy: 10⁶ squares in f32, one after the other, are 8e-4 off")] = 1 << 13
-# From here on a product is computed in parts of its inner axis.
+# From this number of terms on, a product is computed in parts of its inner axis.
 PRODUCT_IN_PARTS: Annotated[int, Chosen("terms", "accuracy: 10⁵ equal terms in f32, one after the other, are 7e-4 off")] = 1 << 15
-# On a GPU a sum of so many terms is taken in two levels, where there are fewer results than it has threads.
+# On a GPU, a sum of so many terms is computed in two levels if it has fewer results than the GPU has threads.
 PARALLEL_TERMS: Annotated[int, Chosen("terms", "H100: 65,536 terms of one sum take 60 to 100 µs in one group of threads")] = 1 << 12
 PARALLEL_RESULTS: Annotated[int, Chosen("results", "an H100 runs 2,048 threads on each of 132 processors")] = 1 << 15
 PARALLEL_PART: Annotated[int, Chosen("terms", "the threads of one group, which take the sum of the parts")] = 32
-# A product has blocks of 64 x 64 results; in parts it has so many results, and at most so many parts.
+# A product has blocks of 64 x 64 results. If it has fewer results than this, it is computed in parts, at most so many.
 PARALLEL_PRODUCT: Annotated[int, Chosen("results", "H100: 4 blocks take 555 µs for what 256 share")] = 1 << 20
-PARALLEL_PARTS: Annotated[int, Chosen("parts", "the sum of the parts is one thread's, or one group's")] = 512
-# What an update of a scatter, and each element of it, take one thread of a GPU; and how many choices all threads make in a ns.
+PARALLEL_PARTS: Annotated[int, Chosen("parts", "one thread or one group adds the parts")] = 512
+# The time of one thread of a GPU for an update of a scatter, and for each of its elements; and the number of selections that all
+# threads make in a ns.
 SERIAL_UPDATE: Annotated[int, Chosen("ns", "H100, 100,000 updates of 3 and of 11 elements")] = 100
 SERIAL_ELEMENT: Annotated[int, Chosen("ns", "H100, 50,000 updates of 64 elements")] = 30
-PARALLEL_CHOICES: Annotated[int, Chosen("choices", "H100, where what they read is in its caches")] = 1000
-# A smaller array is not worth a search for a better order of its axes.
+PARALLEL_CHOICES: Annotated[int, Chosen("selections", "H100, with the operands in its caches")] = 1000
+# A better order of axes is searched for arrays from this size on.
 ORDERED_ARRAY: Annotated[int, Chosen("elements", "16 KiB of f32 are in the first cache")] = 1 << 12
-NARROW_AXIS: Annotated[int, Chosen("elements of a last axis", "with eight, vectors of it are as fast")] = 6
-# A short stack is a choice by index; parts whose inner elements are more are copied well.
-CHOSEN_PARTS: Annotated[int, Chosen("parts", "each is a selection for every element")] = 4
-COPIED_PART: Annotated[int, Chosen("elements that stand together", "a copy of so many is one vector")] = 16
+NARROW_AXIS: Annotated[int, Chosen("elements of a last axis", "vectors along an axis of eight are as fast")] = 6
+# A concatenation of at most so many parts is a selection by index. Parts with more contiguous elements are copied instead.
+CHOSEN_PARTS: Annotated[int, Chosen("parts", "each part is a selection for every element")] = 4
+COPIED_PART: Annotated[int, Chosen("contiguous elements", "a copy of so many is one vector")] = 16
 PIECES: Annotated[int, Chosen("different slices in a block", "more would be more code than it is worth")] = 64
-# How often slices are looked for anew.
+# The number of rounds in which slices are searched.
 PIECE_ROUNDS: Annotated[int, Chosen("rounds", "a step and its derivative; more would compute all for more offsets")] = 2
-# A product of so many multiplications is worth one of its own, where another order of axes is the alternative.
+# A product with so many multiplications is computed separately, if the alternative is another order of axes.
 SEPARATE_PRODUCT: Annotated[int, Measured("multiplications", MACHINE_AVX2)] = 1 << 18
 SEPARATE_PRODUCTS: Annotated[int, Chosen("products one after the other", "more would be more code than it is worth")] = 64
 SPLIT_POSITIONS: Annotated[int, Chosen("positions of a result", "more would be more code than it is worth")] = 64
@@ -278,43 +286,45 @@ PATCHES: Annotated[int, Chosen("elements", "memory: 64 MiB of f32")] = 1 << 24
 
 # ---------------------------------------------------------------- transforms
 
-# A transform up to this length is one product with a matrix; one of a prime length up to the second, too.
+# A transform of up to this length is one product with a matrix; for prime lengths, the second limit applies.
 DENSE_TRANSFORM: Annotated[int, Measured("elements")] = 64
 DENSE_PRIME_TRANSFORM: Annotated[int, Measured("elements")] = 256
 CONSTANT_ROOTS: Annotated[int, Chosen("roots of unity", "more would make the artifact large: they are computed")] = 1 << 16
 
 # ---------------------------------------------------------------- sparsity
 
-PATTERN_BOXES: Annotated[int, Chosen("boxes", "a pattern of more is no stencil: rows say it as well")] = 256
-PATTERN_APART: Annotated[int, Chosen("boxes", "fewer are moved in less time than is spent on making one of several")] = 32
-PATTERN_WRITTEN: Annotated[int, Chosen("entries", "written down as they are: in the time of a look for fewer boxes")] = 50_000
+PATTERN_BOXES: Annotated[int, Chosen("boxes", "a pattern with more boxes is no stencil, and is stored as rows")] = 256
+PATTERN_LOOSE: Annotated[int, Chosen("boxes", "up to so many are moved faster than they are merged")] = 32
+PATTERN_WRITTEN: Annotated[int, Chosen("entries", "stored one by one: a search for fewer boxes would take as long")] = 50_000
 PATTERN_PIECES: Annotated[int, Chosen("runs of constant indices", "a box or more for each")] = 16
 PATTERN_ENTRIES: Annotated[int, Chosen("entries", "memory: 8 bytes for each, a few times over while they are sorted")] = 1 << 27
 PATTERN_STEPS: Annotated[int, Chosen("operations of loops that are followed iteration by iteration", "a few seconds of Python")] = (
     100_000
 )
 PATTERN_MOVES: Annotated[
-    int, Chosen("elements that the turns of a loop read and write, and runs of columns that they join", "a few seconds of Python")
+    int, Chosen("elements that iterations read and write, and runs of columns that they join", "a few seconds of Python")
 ] = 1 << 24
-PATTERN_TERMS: Annotated[int, Chosen("terms of a product", "sorted in half a second; of more, bits are joined")] = 1 << 22
-PATTERN_TURNS: Annotated[int, Chosen("turns of a loop", "then four times as many, and so on: powers of one are tried")] = 16
-PATTERN_ROUNDS: Annotated[int, Chosen("rounds of a fixed point", "then whole axes, later all columns, are assumed")] = 4
+PATTERN_TERMS: Annotated[int, Chosen("terms of a product", "sorted in half a second; for more terms, bits are joined")] = 1 << 22
+PATTERN_ITERATIONS: Annotated[
+    int, Chosen("iterations of a loop", "after so many, and after 4, 16, ... times as many, powers are tried")
+] = 16
+PATTERN_ROUNDS: Annotated[int, Chosen("rounds of a fixed point", "after them whole axes are assumed, and later all columns")] = 4
 
-LATTICE_DIFFERENCES: Annotated[int, Chosen("entries of a row", "a stencil of more is none")] = 64
-LATTICE_FIELDS: Annotated[int, Chosen("fields behind each other", "more are an axis of a grid")] = 64
+LATTICE_DIFFERENCES: Annotated[int, Chosen("entries of a row", "a row with more entries is no stencil")] = 64
+LATTICE_FIELDS: Annotated[int, Chosen("concatenated fields", "more of them are an axis of a grid")] = 64
 LATTICE_FORMS: Annotated[int, Chosen("linear forms of one modulus", "memory and milliseconds")] = 1 << 15
-LATTICE_TRIALS: Annotated[int, Chosen("forms whose trees are looked at", "each takes as long as a greedy coloring")] = 6
+LATTICE_TRIALS: Annotated[int, Chosen("forms whose trees are checked", "each takes as long as a greedy coloring")] = 6
 LATTICE_ENOUGH: Annotated[
-    float, Chosen("times the bound", "of 176 column colorings of stencils no greedy one had fewer where the lattice had up to this")
+    float, Chosen("times the bound", "for 176 stencils, no greedy coloring was better than a lattice within this bound")
 ] = 1.5
-LATTICE_ALONE: Annotated[int, Chosen("edges", "of fewer, all greedy colorings take a few milliseconds: they are made too")] = 10_000
+LATTICE_ALONE: Annotated[int, Chosen("edges", "with fewer, greedy colorings take milliseconds, and are tried too")] = 10_000
 PULLBACK_COST: Annotated[float, Chosen("pushes forward", "a pullback does what two of them do, and stores residuals")] = 2.0
-# Solvers get a matrix of `scipy.sparse` up to this part of its entries, and a dense one, or products, beyond it.
+# Solvers get a matrix of `scipy.sparse` if at most this part of its entries is nonzero, and a dense matrix or products otherwise.
 SPARSE_FRACTION: Annotated[
-    float, Chosen("of all entries", "a factorisation of a fuller one fills up, and indices take more memory than entries")
+    float, Chosen("of all entries", "the factors of a fuller matrix are dense, and indices take more memory than entries")
 ] = 0.25
 DENSE_HESSIAN: Annotated[
-    int, Chosen("entries that one map over all columns computes", "64 columns: of more than that, some at a time take less memory")
+    int, Chosen("entries that one map over all columns computes", "64 columns; blocks of columns take less memory for more")
 ] = 4096
 COLORING_WORK: Annotated[int, Chosen("edges that orders and colorings visit", "a second or two of Python")] = 12_000_000
 
@@ -341,33 +351,37 @@ def numbers() -> tuple[float, ...]:
     return tuple(value for value in globals().values() if isinstance(value, (int, float)))
 
 
-# An elementwise value from this size on is made again for late readers, at so many instructions for each byte that this saves.
-RECOMPUTED: Annotated[int, Chosen("bytes", "what fits a core's cache is not worth another loop")] = 1 << 20
+# An elementwise value from this size on is recomputed for late readers, if this costs at most so many instructions for each
+# saved byte.
+RECOMPUTED: Annotated[int, Chosen("bytes", "a value that fits the cache of a core is not worth another loop")] = 1 << 20
 RECOMPUTED_WORK: Annotated[int, Chosen("instructions a byte", "a byte that is written and read takes as long")] = 8
-RECOMPUTED_AT_ONCE: Annotated[int, Chosen("values", "for the time of the search; activations consist of some tens")] = 256
-# A program within a limit of memory forgets no value smaller than this part of the limit, does at most so many steps again for
-# each of its own, and is compiled so many times, in which it is given so much of what it had.
-FORGOTTEN: Annotated[int, Chosen("of the limit, the inverse", "smaller ones free too little to be worth the search")] = 1000
-REMATERIALIZED: Annotated[int, Chosen("steps for each", "a program that takes that much longer is not what was asked for")] = 4
-LIMIT_ATTEMPTS: Annotated[int, Chosen("compilations", "each is given less by what the one before had too many")] = 6
-LIMIT_LARGEST: Annotated[float, Chosen("of the last", "so that six reach a sixth of the first")] = 0.7
-LIMIT_SMALLEST: Annotated[float, Chosen("of the last", "so that each is another program")] = 0.95
-# Sums of so many elements that are computed from values this much smaller are one kernel, of at most so many workgroups.
-FUSED_SUMS: Annotated[int, Chosen("elements", "what fits a core's cache is not worth a kernel")] = 1 << 18
-FUSED_SUMS_READ: Annotated[int, Chosen("elements for one", "what is read is small beside what is computed")] = 8
+RECOMPUTED_AT_ONCE: Annotated[int, Chosen("values", "the search takes time; activations consist of some tens of values")] = 256
+# The plan for a limit of memory drops no value smaller than the limit divided by FORGOTTEN, and recomputes at most so many steps
+# for each step of the program.
+FORGOTTEN: Annotated[int, Chosen("parts of the limit", "smaller values free too little to be worth the search")] = 1000
+REMATERIALIZED: Annotated[int, Chosen("recomputed steps for each step", "a program that slow is useless")] = 4
+# A program with a limit of memory is compiled at most so many times. Each attempt plans with a smaller limit: between
+# LIMIT_LARGEST and LIMIT_SMALLEST times the limit of the previous attempt.
+LIMIT_ATTEMPTS: Annotated[int, Chosen("compilations", "each reduces the limit by the excess of the one before")] = 6
+LIMIT_LARGEST: Annotated[float, Chosen("of the last", "six attempts reach a sixth of the first limit")] = 0.7
+LIMIT_SMALLEST: Annotated[float, Chosen("of the last", "each attempt gives another program")] = 0.95
+# Sums of so many elements are one kernel if the values from which the elements are computed are this many times fewer. The
+# kernel has at most so many workgroups.
+FUSED_SUMS: Annotated[int, Chosen("elements", "values that fit the cache of a core are not worth a kernel")] = 1 << 18
+FUSED_SUMS_READ: Annotated[int, Chosen("elements for each element that is read", "reading is cheap next to computing")] = 8
 FUSED_SUMS_GROUPS: Annotated[int, Chosen("workgroups", "some for each core; each has partial sums")] = 16
-FUSED_SUMS_SHARED: Annotated[int, Chosen("elements", "for fewer a second dispatch, which adds up the parts, costs as much")] = (
+FUSED_SUMS_SHARED: Annotated[int, Chosen("elements", "with fewer, the second dispatch, which adds the parts, costs as much")] = (
     1 << 16
 )
-# On a GPU sums of so many numbers are kernels, unless the array that they are added to is this many times larger.
+# On a GPU, a scatter that adds so many numbers is a kernel, unless its array is this many times larger.
 GPU_SCATTER: Annotated[int, Chosen("numbers", "three kernels take as long as one thread for so many")] = 1 << 8
 GPU_SCATTER_REST: Annotated[int, Chosen("times", "the kernels read and write the whole array")] = 64
-# On a GPU a sum of so many numbers is a kernel if its numbers are not neighbours, or if it has fewer results than these.
+# On a GPU, a sum of so many numbers is a kernel if its numbers are not contiguous, or if it has fewer results than this.
 GPU_SUM: Annotated[int, Chosen("numbers", "two kernels take as long as a few threads for so many")] = 1 << 14
 GPU_SUM_RESULTS: Annotated[int, Chosen("results", "with more of them IREE uses enough threads")] = 1 << 12
-# An iteration of a loop on a GPU has so many steps, if these have no more operations together.
+# A loop on a GPU is unrolled by so many steps, if these have at most so many operations together.
 UNROLLED_STEPS: Annotated[int, Chosen("steps", "a wait of the host takes as long as some ten kernels")] = 8
 UNROLLED_OPERATIONS: Annotated[int, Chosen("operations", "each costs compile time")] = 800
-# Reductions of so many elements are kernels, where IREE is slow; of fewer terms it keeps the results in registers, and is not.
-KERNEL_TERMS: Annotated[int, Chosen("terms of a result", "fewer rows than these IREE adds up in registers")] = 32
-SUM_AS_KERNEL: Annotated[int, Chosen("elements", "fewer IREE computes as fast, with what reads them")] = 1 << 15
+# Reductions with so many terms for each result, and so many elements, are kernels: IREE is slow for them.
+KERNEL_TERMS: Annotated[int, Chosen("terms of a result", "IREE adds fewer terms in registers, and is fast")] = 32
+SUM_AS_KERNEL: Annotated[int, Chosen("elements", "IREE computes smaller ones as fast, fused with their readers")] = 1 << 15

@@ -1,1 +1,1 @@
-"""The way from lowered modules to machine code: IREE's compiler, its cache, artifacts, static libraries and tuning."""
+"""Compilation of lowered modules to machine code: IREE's compiler, its cache, artifacts, static libraries and tuning."""

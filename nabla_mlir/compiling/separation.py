@@ -15,12 +15,12 @@ from nabla_mlir.table.traits import CONSTANT, runs_regions
 
 
 def separate_operations(module: ir.Module) -> None:
-    """Puts each result in functions, loops and branches behind a barrier, in place; no kernel then has two operations."""
+    """Passes each result in functions, loops and branches through a barrier, in place; no kernel then has two operations."""
     _hold(r for op in nested(module.operation) if op.parent is not None and runs_regions(op.parent.operation) for r in op.results)
 
 
 def separate_control(module: ir.Module) -> None:
-    """Puts the operands, captures and results of loops and branches behind barriers, in place.
+    """Passes the operands, captures and results of loops and branches through barriers, in place.
 
     IREE 3.13 may put work before and after a branch into one part of the program ("circular dependency"). It does not
     if the values that cross the branch come from barriers.

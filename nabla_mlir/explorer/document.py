@@ -14,7 +14,7 @@ from nabla_mlir.explorer.marks import Origin
 from nabla_mlir.explorer.recording import OperationState, Recorder, Row, State
 from nabla_mlir.explorer.records import records_of
 
-VERSION = 1
+VERSION = 2
 _AROUND = 3  # the number of lines shown before the first and after the last source line of an operation
 
 
@@ -78,7 +78,7 @@ class Document:
             "operation": [line.operation for line in state.lines],
             "same": same,
             "origin": [self._origins.of(op.origin) for op in ops],
-            "forerunners": [op.forerunners[0] if len(op.forerunners) == 1 else list(op.forerunners) for op in ops],
+            "predecessors": [op.predecessors[0] if len(op.predecessors) == 1 else list(op.predecessors) for op in ops],
             "flops": [op.flops for op in ops],
             "bytes": [op.bytes for op in ops],
             "state_bytes": state.state_bytes,
@@ -115,7 +115,7 @@ def unchanged(last: State, state: State) -> list[int]:
 
 
 def _forerunners(line: Line, operations: Sequence[OperationState]) -> Iterable[int]:
-    return (-1,) if line.operation < 0 else operations[line.operation].forerunners
+    return (-1,) if line.operation < 0 else operations[line.operation].predecessors
 
 
 def longest_increasing(numbers: Sequence[int]) -> list[int]:

@@ -36,7 +36,7 @@ def halves_of(recorder: Recorder) -> dict[str, Any] | None:
         "state": len(recorder.states) - 1,
         "functions": [_function(name, f, {op.name for n, op in accesses if n == name}) for name, f in functions.items()],
         "residuals": sorted(residuals, key=lambda r: -r["nbytes"]),
-        "again": [part for name, f in functions.items() for part in _recomputed(name, f, recorder)],
+        "recomputed": [part for name, f in functions.items() for part in _recomputed(name, f, recorder)],
     }
 
 

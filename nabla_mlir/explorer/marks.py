@@ -51,7 +51,7 @@ def unmark(ops: Sequence[ir.Operation]) -> None:
         op.location = _bare(op.location)
 
 
-def forerunners(location: ir.Location) -> tuple[int, ...]:
+def predecessors(location: ir.Location) -> tuple[int, ...]:
     """The outermost numbers in a location: one, or several if the location is fused."""
     return tuple(dict.fromkeys(_outermost(location)))
 

@@ -39,7 +39,7 @@ class OperationState:
     """
 
     name: str
-    forerunners: tuple[int, ...]
+    predecessors: tuple[int, ...]
     origin: Origin
     flops: int
     bytes: int
@@ -121,7 +121,7 @@ class Recorder:
 
     def number_of(self, op: ir.Operation) -> int:
         """The number of an operation in the last state; -1 if the state does not contain it."""
-        return self.position_of(next(iter(marks.forerunners(op.location)), -1))
+        return self.position_of(next(iter(marks.predecessors(op.location)), -1))
 
     def position_of(self, mark: int) -> int:
         """The number of the operation of the last state with `mark` in its location; -1 for none."""
@@ -171,11 +171,11 @@ class Recorder:
     def _origin(self, op: ir.Operation, last: State) -> tuple[tuple[int, ...], Origin]:
         """The predecessors of an operation, and its origin. An unchanged operation has the origin of its predecessor."""
         location = op.location
-        positions = [n - self._first for n in marks.forerunners(location)]
-        forerunners = tuple(n for n in positions if 0 <= n < len(last.operations))
-        if forerunners and marks.is_same_position(location):
-            return forerunners, last.operations[forerunners[0]].origin
-        return forerunners, marks.origin_of(location)
+        positions = [n - self._first for n in marks.predecessors(location)]
+        predecessors = tuple(n for n in positions if 0 <= n < len(last.operations))
+        if predecessors and marks.is_same_position(location):
+            return predecessors, last.operations[predecessors[0]].origin
+        return predecessors, marks.origin_of(location)
 
     def _cost(self, op: ir.Operation, shape: str | None, times: int) -> tuple[int, int]:
         """The FLOPs and bytes of an operation; zero if it is a part of another operation and so has no line (`shape` is None)."""

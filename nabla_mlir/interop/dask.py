@@ -60,7 +60,7 @@ class DaskEngine:
     work: Work
     shards: list[Any]
     client: Any
-    kept: int
+    stored_batches: int
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class DaskEngine:
             total = sum(limits.values())
             residual_bytes = int(max(_FULL * total - len(shards) * work.data_bytes, _SHARE * total))
         size = math.inf if work.state_bytes is None else 2 * work.state_bytes
-        self.kept = len(shards) if residual_bytes is None or not size else min(len(shards), int(residual_bytes // size))
+        self.stored_batches = len(shards) if residual_bytes is None or not size else min(len(shards), int(residual_bytes // size))
         room = _SHARE * min((limit / threads.get(worker, 1) for worker, limit in limits.items()), default=math.inf)
         count = max(sum(threads.values()), math.ceil(len(shards) * (work.data_bytes + (work.state_bytes or 0)) / room))
         count = min(count, len(shards))
@@ -102,7 +102,7 @@ class DaskEngine:
         recipes = [(self._content, i, point, shard, check, digests[i]) for i, shard in enumerate(self.shards)]
         self._sources = self._recipes  # frees the old residuals; if the update fails, products recompute them
         # The shards with stored residuals are spread evenly over the workers.
-        numbers = [i for i in range(count) if (i + 1) * self.kept // count > i * self.kept // count]
+        numbers = [i for i in range(count) if (i + 1) * self.stored_batches // count > i * self.stored_batches // count]
         name = f"_piece-{uuid.uuid4().hex}"
         futures = _mapped(self.client, _piece, [recipes[i] for i in numbers], key=[key_of(name, i) for i in numbers])
         pieces = dict(zip(numbers, futures, strict=True))
@@ -114,7 +114,7 @@ class DaskEngine:
     def product(self, matrix: np.ndarray) -> np.ndarray:
         """The sum of the shards' products with a matrix, by messages if it is quick and all residuals are stored."""
         self._check_client()
-        if self._is_quick and self.kept == len(self.shards) and self._is_small(matrix):
+        if self._is_quick and self.stored_batches == len(self.shards) and self._is_small(matrix):
             rows = answers(self.client, self._name, self._groups, matrix, self._patience)
             wanted = [tuple(self._digests[i] for i in group if self._digests) for group in self._groups]
             if rows is not None and [digests for _, digests in rows] == wanted:

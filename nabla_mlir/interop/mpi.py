@@ -32,9 +32,9 @@ class MPIEngine(AtOnce):
         self.local, self.comm = local, comm
 
     @property
-    def kept(self) -> int:
+    def stored_batches(self) -> int:
         """The number of batches of this rank with residuals in memory."""
-        return self.local.kept
+        return self.local.stored_batches
 
     def update(self, x: np.ndarray, check: bool) -> Part:
         """Moves all batches to a point, and returns the sum of their parts."""

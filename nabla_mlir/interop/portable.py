@@ -1,4 +1,4 @@
-"""Modules from what others write: MLIR text, bytecode, and portable artifacts (VHLO)."""
+"""Modules from the files of other systems: MLIR text, bytecode, and portable artifacts (VHLO)."""
 
 from __future__ import annotations
 

@@ -190,6 +190,7 @@ class _Reader:
             return _Plain(op.name, evaluate, parameters, *types[0], of_elements)
 
         def run(frame: Frame, xs: Arrays) -> Arrays:
+            """Evaluates the operation with its regions as functions; checks the shapes and converts to the dtypes of its types."""
             bodies = {name: lambda *ys, f=f: f(frame, list(ys)) for name, f in regions.items()}
             found = evaluate(*xs, **parameters, **bodies)
             outs = found if isinstance(found, list) else [found]

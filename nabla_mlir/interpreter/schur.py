@@ -52,11 +52,11 @@ def sytrd(a: np.ndarray, **parameters: Any) -> list[np.ndarray]:
     half = np.tril(x, -1)
     diagonal = x.real * np.eye(x.shape[-1], dtype=x.real.dtype)
     packed, taus, info = gehrd(half + np.conj(half.swapaxes(-1, -2)) + diagonal)
-    on, beside = (np.diagonal(packed, k, axis1=-2, axis2=-1).real.copy() for k in (0, -1))
+    on, off_diagonal = (np.diagonal(packed, k, axis1=-2, axis2=-1).real.copy() for k in (0, -1))
     packed = np.tril(packed) + np.triu(x, 1)
     if is_lower:
-        return [packed, on, beside, taus, info]
-    return [packed[..., ::-1, ::-1].copy(), *(v[..., ::-1].copy() for v in (on, beside, taus)), info]
+        return [packed, on, off_diagonal, taus, info]
+    return [packed[..., ::-1, ::-1].copy(), *(v[..., ::-1].copy() for v in (on, off_diagonal, taus)), info]
 
 
 def _schur(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -104,7 +104,7 @@ def _shift(t: np.ndarray, z: np.ndarray, first: int, last: int, is_stuck: bool) 
 
 
 def _reduce(t: np.ndarray, z: np.ndarray) -> None:
-    """To Hessenberg's form, in place; Z is multiplied by what does it."""
+    """Reduces to Hessenberg's form, in place, and multiplies Z by the transformation."""
     for j in range(len(t) - 2):
         if t[j + 2 :, j].any():
             v, tau, beta = _reflection(t[j + 1 :, j])

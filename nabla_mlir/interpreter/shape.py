@@ -35,25 +35,25 @@ def broadcast_in_dim(x: np.ndarray, shape: Shape, broadcast_dimensions: Sequence
 
 @evaluation("stablehlo.slice")
 def slice_(x: np.ndarray, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int]) -> np.ndarray:
-    """A part at regular places."""
+    """A strided slice."""
     return x[tuple(map(slice, start_indices, limit_indices, strides))]
 
 
 @evaluation("stablehlo.concatenate")
 def concatenate(*xs: np.ndarray, dimension: int) -> np.ndarray:
-    """One behind the other."""
+    """The operands, joined along an axis."""
     return np.concatenate(xs, axis=dimension)
 
 
 @evaluation("stablehlo.reverse")
 def reverse(x: np.ndarray, dimensions: Sequence[int]) -> np.ndarray:
-    """Backwards along some axes."""
+    """The elements in reverse order along some axes."""
     return np.flip(x, tuple(dimensions))
 
 
 @evaluation("stablehlo.iota")
 def iota(shape: Shape, dtype: np.dtype, iota_dimension: int) -> np.ndarray:
-    """The place along an axis."""
+    """The index along an axis."""
     sizes = [n if d == iota_dimension else 1 for d, n in enumerate(shape)]
     return np.broadcast_to(np.arange(shape[iota_dimension]).astype(dtype).reshape(sizes), shape)
 
@@ -91,13 +91,13 @@ def bitcast_convert(x: np.ndarray, shape: Shape, dtype: np.dtype) -> np.ndarray:
 
 @evaluation("stablehlo.dynamic_slice")
 def dynamic_slice(x: np.ndarray, *starts: np.ndarray, slice_sizes: Sequence[int]) -> np.ndarray:
-    """A block from a place that is moved so that it lies inside."""
+    """A block at a start index, which is clamped so that the block is inside the array."""
     return x[_inside(x.shape, starts, slice_sizes)]
 
 
 @evaluation("stablehlo.dynamic_update_slice")
 def dynamic_update_slice(x: np.ndarray, update: np.ndarray, *starts: np.ndarray) -> np.ndarray:
-    """The operand with a block at a place that is moved so that it lies inside."""
+    """The operand with a block written at a start index, which is clamped so that the block is inside the array."""
     out = x.copy()
     out[_inside(x.shape, starts, update.shape)] = update
     return out

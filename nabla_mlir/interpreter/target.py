@@ -1,4 +1,4 @@
-"""The interpreter in the place of a target: `lowered.compile(nm.Interpreter())` is called as what was compiled."""
+"""The interpreter as a target: `lowered.compile(nm.Interpreter())` gives a module that is called like a compiled one."""
 
 from __future__ import annotations
 

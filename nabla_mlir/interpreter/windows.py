@@ -26,7 +26,7 @@ def reduce_window(
     padding: Sequence[Shape],
     body: Body,
 ) -> list[np.ndarray]:
-    """The elements of each window, and one to begin with, combined; so is what the padding consists of."""
+    """Combines the elements of each window, starting from an initial value, which also fills the padding."""
     count = len(operands) // 2
     low, high = ([p[i] for p in padding] for i in (0, 1))
     gaps = [d - 1 for d in base_dilations]
@@ -54,7 +54,7 @@ def select_and_scatter(
     select: Body,
     scatter: Body,
 ) -> np.ndarray:
-    """Each element of the source combined with the place that is chosen in its window: the first that all others lose to."""
+    """Combines each element of the source into one element of its window: the first that `select` prefers to all others."""
     out = np.full(x.shape, init, x.dtype)
     for position in np.ndindex(source.shape):
         starts = [i * s - low for i, s, (low, _) in zip(position, window_strides, padding, strict=True)]

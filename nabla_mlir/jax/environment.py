@@ -246,6 +246,7 @@ class Config:
             )
 
     def _watch(self, is_on: bool) -> None:
+        """Enters or leaves `nm.debug_nans()`, so that `jax_debug_nans` has this value."""
         if is_on == self.jax_debug_nans:
             return
         if is_on:

@@ -21,7 +21,7 @@ from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
 def not_above(x: Tensor, bound: Any) -> Tensor:
-    """Where x <= bound, a number or an array that broadcasts; false where it is NaN."""
+    """True where x <= bound, and False where x is NaN; `bound` is a number or an array that broadcasts."""
     return x <= bound
 
 
@@ -126,7 +126,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Tensor:
 
 
 def _negative_part(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Where x <= 0, and x there, so that an exponential of it cannot overflow."""
+    """True where x <= 0; and x there, but 0 elsewhere, so that its exponential cannot overflow."""
     negative = not_above(x, 0)
     return negative, lg.select(negative, x, full_like(x, 0))
 

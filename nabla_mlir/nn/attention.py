@@ -97,7 +97,7 @@ _LOWEST = -0.7  # of the largest number: logits that are left out, so that a row
 
 
 def _seen(t: int, s: int, is_causal: bool, window: Any) -> np.ndarray | None:
-    """Which elements see which, by their places."""
+    """True for each pair of a query and a key that it may see, from their positions."""
     rows, columns = np.arange(t)[:, None], np.arange(s)
     seen = np.ones((t, s), bool)
     if is_causal:
@@ -109,7 +109,7 @@ def _seen(t: int, s: int, is_causal: bool, window: Any) -> np.ndarray | None:
 
 
 def _within(lengths: Any, n: int, shape: tuple[int, ...]) -> Tensor | None:
-    """Which of n places lie below a length, one for each of the batch."""
+    """True for each of n positions below a length, for each element of the batch."""
     if lengths is None:
         return None
     positions = np.arange(n).reshape((1, *shape[1:]))

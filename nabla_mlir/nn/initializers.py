@@ -256,8 +256,8 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
         shape, dtype = shape_of("delta_orthogonal", shape), float_dtype("delta_orthogonal", dtype, complex=True)
         if len(shape) not in (3, 4, 5) or shape[-1] < shape[-2]:
             raise ShapeError(
-                "delta_orthogonal requires a shape of three to five axes whose last is not the shorter one of the "
-                f"last two, got {shape}.",
+                "delta_orthogonal requires a shape of three to five axes, the last one at least as long as the one before, "
+                f"got {shape}.",
                 where=user_frame(),
             )
         matrix = orthogonal(scale, column_axis, dtype)(key, shape[-2:])

@@ -13,8 +13,8 @@ from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.numpy.operands import convert, inexact
+from nabla_mlir.ops import blocks, lapack
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.ops import lapack
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.autodiff import stop_gradient
@@ -164,10 +164,10 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     a = a * convert(scale, a.dtype)
     packed, taus = lapack.routine(f"lapack_{kind}geqrf_ffi", [a], [(a.shape, a.dtype), ((*stack, k), a.dtype)])
     rows = m if mode == "complete" else k
-    r = _one_triangle(lapack.block(packed, (0, rows), (0, n)), upper=True) * convert(1.0 / scale, a.dtype)
+    r = _one_triangle(blocks.block(packed, (0, rows), (0, n)), upper=True) * convert(1.0 / scale, a.dtype)
     if mode == "r":
         return r
-    reflectors = lapack.padded(lapack.block(packed, (0, m), (0, k)), m, rows)
+    reflectors = blocks.padded(blocks.block(packed, (0, m), (0, k)), m, rows)
     maker = f"lapack_{kind}{'ungqr' if is_complex(a.dtype) else 'orgqr'}_ffi"
     (q,) = lapack.routine(maker, [reflectors, taus], [(reflectors.shape, a.dtype)])
     return QRResult(q, r)

@@ -86,7 +86,7 @@ def _one(name: str, x: Tensor, kind: str, n: Any, axis: int, norm: str | None) -
 
 
 def _many(name: str, x: Tensor, kind: str, s: Any, axes: Axis, norm: str | None) -> Tensor:
-    """The transform along several axes; `s` and `axes` are those of the user."""
+    """The transform along several axes; `s` and `axes` are the arguments of the user: lengths and axes, or None."""
     if axes is None and s is not None:
         axes = tuple(range(x.ndim - len(s), x.ndim))
     positions = axes_of(name, axes, x.ndim)

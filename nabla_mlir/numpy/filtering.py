@@ -116,10 +116,12 @@ def _window(name: str, doc: str) -> Callable[..., Any]:
     return library(f)
 
 
-bartlett: Callable[..., Any] = _window("bartlett", "Bartlett's window of M samples: a triangle.")
-blackman: Callable[..., Any] = _window("blackman", "Blackman's window of M samples.")
-hamming: Callable[..., Any] = _window("hamming", "Hamming's window of M samples.")
-hanning: Callable[..., Any] = _window("hanning", "Hann's window of M samples.")
+bartlett: Callable[..., Any] = _window("bartlett", "The window of Bartlett with M samples: a triangle that ends at 0.")
+blackman: Callable[..., Any] = _window(
+    "blackman", "The window of Blackman with M samples: 0.42 - 0.5 cos(t) + 0.08 cos(2t), t = 2 pi n / (M - 1)."
+)
+hamming: Callable[..., Any] = _window("hamming", "The window of Hamming with M samples: 0.54 - 0.46 cos(2 pi n / (M - 1)).")
+hanning: Callable[..., Any] = _window("hanning", "The window of Hann with M samples: 0.5 - 0.5 cos(2 pi n / (M - 1)).")
 
 
 @library

@@ -14,7 +14,7 @@ from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.numpy import factorizations as fa
 from nabla_mlir.numpy.operands import inexact, tensor
-from nabla_mlir.ops import lapack
+from nabla_mlir.ops import blocks, lapack
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.tensor import Tensor
@@ -46,8 +46,8 @@ def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True) -> t
     results = [(a.shape, a.dtype), ((*stack, n), np.dtype(np.int32)), ((*stack, k), a.dtype)]
     packed, positions, taus = lapack.routine(f"lapack_{kind}geqp3_ffi", [a, order], results)
     rows = m if full_matrices else k
-    r = la.tril(lapack.block(packed, (0, rows), (0, n)), lower=False)
-    reflectors = lapack.padded(lapack.block(packed, (0, m), (0, k)), m, rows)
+    r = la.tril(blocks.block(packed, (0, rows), (0, n)), lower=False)
+    reflectors = blocks.padded(blocks.block(packed, (0, m), (0, k)), m, rows)
     return householder_product(reflectors, taus), r, positions - 1
 
 
@@ -124,6 +124,6 @@ def ormqr(a: ArrayLike, taus: Any, c: Any, *, left: bool = True, transpose: bool
     """
     x, factors, other = inexact(a), inexact(taus), inexact(c)
     m = x.shape[-2]
-    q = householder_product(lapack.padded(lapack.block(x, (0, m), (0, factors.shape[-1])), m, m), factors)
+    q = householder_product(blocks.padded(blocks.block(x, (0, m), (0, factors.shape[-1])), m, m), factors)
     q = la.adjoint(q) if transpose else q
     return la.matmul(q, other) if left else la.matmul(other, q)

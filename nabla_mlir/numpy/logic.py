@@ -42,7 +42,7 @@ greater_equal: Function = _comparison("greater_equal", "GE", ">=")
 
 
 def _logical(name: str, record: Any, word: str) -> Function:
-    @described(name, f"x {word} y, as truth values: every number but 0 is true.")
+    @described(name, f"The logical {word} of x and y; every number except 0 counts as True.")
     def f(x: Any, y: Any) -> Tensor:
         return record(*meet(name, convert(tensor(x), bool), convert(tensor(y), bool)))
 
@@ -62,7 +62,7 @@ def logical_not(x: ArrayLike) -> Tensor:
 
 
 def _bitwise(name: str, record: Any, word: str) -> Function:
-    @described(name, f"The bits of x {word} those of y.")
+    @described(name, f"The bitwise {word} of x and y.")
     def f(x: Any, y: Any) -> Tensor:
         x, y = meet(name, x, y)
         return record(require_integer(name, x, bools=True), y)
@@ -77,7 +77,7 @@ bitwise_xor: Function = _bitwise("bitwise_xor", lg.logical_xor, "exclusive or")
 
 @library
 def bitwise_invert(x: ArrayLike) -> Tensor:
-    """The complement of the bits of x; for truth values the logical not."""
+    """The complement of the bits of x; for bool, the logical not."""
     return lg.logical_not(require_integer("bitwise_invert", tensor(x), bools=True))
 
 

@@ -103,7 +103,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
 
     Args:
       x: an array.
-      condlist: truth values, an array for each condition.
+      condlist: a boolean array for each condition.
       funclist: functions of `x`, or numbers: one for each condition, and optionally one for the other elements.
       *args, **kw: further arguments of the functions.
 

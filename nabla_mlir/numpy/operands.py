@@ -58,6 +58,7 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None,
 
 
 def _concrete(x: Any, leaves: Sequence[Any], dtype: np.dtype | None, copy: bool | None) -> Array:
+    """`asarray` of a value without tensors: the array itself, its shared memory, or a copy, as `copy` says."""
     is_same = isinstance(x, (Array, np.ndarray)) and (dtype is None or dtype == x.dtype)  # in NumPy, float64 == None is True
     if type(x) is Array and is_same:
         return x.copy() if copy else x

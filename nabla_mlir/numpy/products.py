@@ -93,7 +93,7 @@ def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_eleme
         raise ShapeError(
             f"matmul requires equal inner lengths, got {a.shape} and {b.shape}.",
             where=user_frame(),
-            help="transpose one of them (x.T, x.mT) if its axes are the other way round.",
+            help="transpose one of them (x.T, x.mT) if its axes are in the other order.",
         )
     batch_a, batch_b = a.shape[:-2], b.shape[:-2]
     rank = len(broadcast_shapes("matmul", [batch_a, batch_b]))

@@ -53,7 +53,7 @@ def _repeat_to(x: Any, repeats: Any, axis: Static[int | None], length: Static[in
 
 @library
 def _repeat(x: Any, repeats: Static[Any], axis: Static[int | None]) -> Tensor:
-    """Repeats elements with known numbers."""
+    """Repeats each element a number of times that is known while tracing."""
     x = tensor(x)
     if axis is None:
         x, axis = reshaped(x, (x.size,)), 0

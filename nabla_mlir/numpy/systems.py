@@ -16,8 +16,8 @@ from nabla_mlir.numpy.creation import diagonal as diagonal_of
 from nabla_mlir.numpy.factorizations import lu, matrices, square, svd
 from nabla_mlir.numpy.operands import convert, inexact, tensor
 from nabla_mlir.numpy.products import matmul
+from nabla_mlir.ops import blocks, lapack
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.ops import lapack
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
@@ -391,8 +391,8 @@ def _by_formula(a: Tensor) -> Tensor:
         return full(stack, 1, a.dtype)
     total = None
     for j in range(n):
-        entry = reshaped(lapack.block(a, (0, 1), (j, j + 1)), stack)
-        others = [lapack.block(a, (1, n), (k, k + 1)) for k in range(n) if k != j]
+        entry = reshaped(blocks.block(a, (0, 1), (j, j + 1)), stack)
+        others = [blocks.block(a, (1, n), (k, k + 1)) for k in range(n) if k != j]
         rest = _by_formula(sh.concatenate(*others, dimension=a.ndim - 1)) if others else full_like(entry, 1)
         term = entry * rest
         total = term if total is None else total - term if j % 2 else total + term

@@ -45,35 +45,35 @@ def _numeric_binary(name: str, record: Any, doc: str, *, bools: bool = True) -> 
     return library(f)
 
 
-sin: Function = _inexact_unary("sin", ew.sine, "The sine.")
-cos: Function = _inexact_unary("cos", ew.cosine, "The cosine.")
-tan: Function = _inexact_unary("tan", ew.tan, "The tangent.")
-arcsin: Function = _inexact_unary("arcsin", ew.asin, "The inverse sine.")
+sin: Function = _inexact_unary("sin", ew.sine, "The sine of x, an angle in radians.")
+cos: Function = _inexact_unary("cos", ew.cosine, "The cosine of x, an angle in radians.")
+tan: Function = _inexact_unary("tan", ew.tan, "The tangent of x, an angle in radians.")
+arcsin: Function = _inexact_unary("arcsin", ew.asin, "The angle in [-pi/2, pi/2] with the sine x.")
 asin = arcsin
-arccos: Function = _inexact_unary("arccos", ew.acos, "The inverse cosine.")
+arccos: Function = _inexact_unary("arccos", ew.acos, "The angle in [0, pi] with the cosine x.")
 acos = arccos
-arctan: Function = _inexact_unary("arctan", ew.atan, "The inverse tangent.")
+arctan: Function = _inexact_unary("arctan", ew.atan, "The angle in [-pi/2, pi/2] whose tangent is x.")
 atan = arctan
-sinh: Function = _inexact_unary("sinh", ew.sinh, "The hyperbolic sine.")
-cosh: Function = _inexact_unary("cosh", ew.cosh, "The hyperbolic cosine.")
+sinh: Function = _inexact_unary("sinh", ew.sinh, "The hyperbolic sine, (exp(x) - exp(-x)) / 2.")
+cosh: Function = _inexact_unary("cosh", ew.cosh, "The hyperbolic cosine, (exp(x) + exp(-x)) / 2.")
 tanh: Function = _inexact_unary("tanh", lambda x: complex_tanh(x) if is_complex(x.dtype) else ew.tanh(x), "The hyperbolic tangent.")
-arcsinh: Function = _inexact_unary("arcsinh", ew.asinh, "The inverse hyperbolic sine.")
+arcsinh: Function = _inexact_unary("arcsinh", ew.asinh, "The number whose hyperbolic sine is x.")
 asinh = arcsinh
-arccosh: Function = _inexact_unary("arccosh", ew.acosh, "The inverse hyperbolic cosine.")
+arccosh: Function = _inexact_unary("arccosh", ew.acosh, "The number >= 0 with the hyperbolic cosine x.")
 acosh = arccosh
-arctanh: Function = _inexact_unary("arctanh", ew.atanh, "The inverse hyperbolic tangent.")
+arctanh: Function = _inexact_unary("arctanh", ew.atanh, "The number with the hyperbolic tangent x.")
 atanh = arctanh
-exp: Function = _inexact_unary("exp", ew.exponential, "e to the power x.")
+exp: Function = _inexact_unary("exp", ew.exponential, "The exponential e**x.")
 expm1: Function = _inexact_unary(
     "expm1", lambda x: complex_expm1(x) if is_complex(x.dtype) else ew.exponential_minus_one(x), "exp(x) - 1, accurate near 0."
 )
-log: Function = _inexact_unary("log", ew.log, "The natural logarithm.")
+log: Function = _inexact_unary("log", ew.log, "The natural logarithm; NaN for negative real numbers.")
 log1p: Function = _inexact_unary("log1p", ew.log_plus_one, "log(1 + x), accurate near 0.")
 sqrt: Function = _inexact_unary("sqrt", ew.sqrt, "The square root; NaN for negative numbers.")
-rsqrt: Function = _inexact_unary("rsqrt", ew.rsqrt, "1 / sqrt(x).")
+rsqrt: Function = _inexact_unary("rsqrt", ew.rsqrt, "The inverse square root 1 / sqrt(x).")
 cbrt: Function = _inexact_unary("cbrt", ew.cbrt, "The real cube root.")
 exp2: Function = _inexact_unary(
-    "exp2", lambda x: ew.exponential(x * math.log(2)) if is_complex(x.dtype) else ew.power(full_like(x, 2), x), "2 to the power x."
+    "exp2", lambda x: ew.exponential(x * math.log(2)) if is_complex(x.dtype) else ew.power(full_like(x, 2), x), "The power 2**x."
 )
 
 
@@ -88,15 +88,15 @@ def _logarithm(base: int) -> Function:
 
 log2: Function = _logarithm(2)
 log10: Function = _logarithm(10)
-deg2rad: Function = library(described("deg2rad", "Degrees to radians.")(lambda x: inexact(x) * (math.pi / 180)))
+deg2rad: Function = library(described("deg2rad", "Degrees to radians, x * pi / 180.")(lambda x: inexact(x) * (math.pi / 180)))
 radians = deg2rad
-rad2deg: Function = library(described("rad2deg", "Radians to degrees.")(lambda x: inexact(x) * (180 / math.pi)))
+rad2deg: Function = library(described("rad2deg", "Radians to degrees, x * 180 / pi.")(lambda x: inexact(x) * (180 / math.pi)))
 degrees = rad2deg
 
-add: Function = _numeric_binary("add", ew.add, "x + y; of truth values: or.")
-subtract: Function = _numeric_binary("subtract", ew.subtract, "x - y.", bools=False)
-multiply: Function = _numeric_binary("multiply", ew.multiply, "x * y; of truth values: and.")
-_TIES = "NaN if either is. Ties share the derivative; complex numbers as for `max`."
+add: Function = _numeric_binary("add", ew.add, "x + y; for bool, the logical or.")
+subtract: Function = _numeric_binary("subtract", ew.subtract, "x - y; bool is refused.", bools=False)
+multiply: Function = _numeric_binary("multiply", ew.multiply, "x * y; for bool, the logical and.")
+_TIES = "NaN if one of them is NaN. Equal operands get half of the derivative each. Complex numbers are compared as in `max`."
 maximum: Function = _numeric_binary("maximum", lambda x, y: further(x, y, "max"), f"The larger of x and y; {_TIES}")
 minimum: Function = _numeric_binary("minimum", lambda x, y: further(x, y, "min"), f"The smaller of x and y; {_TIES}")
 
@@ -118,7 +118,7 @@ def negative(x: ArrayLike) -> Tensor:
 
 @library
 def positive(x: ArrayLike) -> Tensor:
-    """+x: the value itself."""
+    """+x, which is x."""
     return tensor(x)
 
 
@@ -235,7 +235,7 @@ def float_power(x: ArrayLike, y: ArrayLike) -> Tensor:
 
 
 def _other_number(name: str, record: Any, direction: str) -> Function:
-    @described(name, f"As {name.replace('f', '')}imum of x and y, but a NaN gives way to a number.")
+    @described(name, f"The {'larger' if name == 'fmax' else 'smaller'} of x and y; if one of them is NaN, the other one.")
     def f(x: Any, y: Any) -> Tensor:
         x, y = meet(name, x, y)
         if not is_inexact(x.dtype):
@@ -325,7 +325,7 @@ def _less(x: Tensor, y: Tensor) -> Tensor:
 
 # ---------------------------------------------------------------- rounding
 def _rounding(name: str, record: Any, doc: str) -> Function:
-    @described(name, f"{doc} Integers stay as they are.")
+    @described(name, f"{doc} Integers are returned unchanged.")
     def f(x: Any) -> Tensor:
         x = require_real(name, tensor(x))
         return record(x) if is_float(x.dtype) else x

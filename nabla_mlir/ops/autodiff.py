@@ -8,7 +8,7 @@ from nabla_mlir.table.samples import Case
 
 stop_gradient: OpDef = nondifferentiable(
     "ad.stop_gradient",
-    doc="The value itself, whose tangent is zero.",
+    doc="x, with the derivative zero.",
     moves=True,
     free=True,
     view=True,

@@ -26,7 +26,7 @@ def _barrier_batch(xs: Tensors, mapped: Sequence[bool], size: int) -> list[Tenso
 optimization_barrier: OpDef = general(
     "stablehlo.optimization_barrier",
     pattern=patterns.identity,
-    doc="The operands themselves; no operation is moved across.",
+    doc="The operands, unchanged; the compiler moves no operation across it.",
     multi=True,
     linear="all",
     result=lambda *xs: [(x.shape, x.dtype) for x in xs],

@@ -39,7 +39,7 @@ is_neg_inf: OpDef = elementwise(
 )
 next_after: OpDef = elementwise(
     "chlo.next_after",
-    doc="The float next to x in the direction of y; differentiated as x.",
+    doc="The next float after x in the direction of y. Its derivative is that of x.",
     partials=[lambda t, z, x, y: t, ZERO],
     numpy=np.nextafter,
     sample=(reals(), reals()),

@@ -242,6 +242,7 @@ def _numpy(**params: Any) -> Any:
     """The definition of a convolution in NumPy, one element of the result at a time."""
 
     def run(lhs: Any, rhs: Any) -> Any:
+        """The convolution by NumPy: both operands are widened and split into groups; each group is one product of windows."""
         left, right, own_axes = positions(params["dimension_numbers"])
         x, w = lhs.transpose(left), rhs.transpose(right)  # n i *spatial, o i *window
         for axis, (low, high) in enumerate(params["padding"], 2):

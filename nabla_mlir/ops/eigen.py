@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.ops.blocks import diagonal_of, in_columns, in_rows, rotation
 from nabla_mlir.ops.elementwise import absolute, conj, convert, imag, make_complex, real
-from nabla_mlir.ops.lapack import cubic, diagonal_of, in_columns, in_rows, option, register_routine, rotation, routine, solver
+from nabla_mlir.ops.lapack import cubic, option, register_routine, routine, solver
 from nabla_mlir.ops.linalg import adjoint, matmul
 from nabla_mlir.ops.logic import compare, select
 from nabla_mlir.ops.reduction import reduce

@@ -88,7 +88,7 @@ def diagonal(x: Tensor, axis1: int, axis2: int, offset: int = 0) -> Tensor:
     length = max(0, min(m, n - offset) if offset >= 0 else min(m + offset, n))
     if not length or not math.prod(lead):
         return full((*lead, length), 0, x.dtype)
-    # In row-major order, neighbours on the diagonal are n + 1 elements apart.
+    # In row-major order, neighbours on the diagonal have a distance of n + 1 elements.
     start = offset if offset >= 0 else -offset * n
     return sliced(reshaped(x, (*lead, m * n)), len(lead), start, start + (length - 1) * (n + 1) + 1, n + 1)
 

@@ -138,11 +138,11 @@ def _wins(sign_of: str) -> Any:
 
 
 maximum: OpDef = elementwise(
-    "stablehlo.maximum", doc="The larger of x and y; NaN if either is. Equal operands share the derivative.",
+    "stablehlo.maximum", doc="The larger of x and y; NaN if one of them is NaN. Equal operands get half of the derivative each.",
     partials=_wins("GE"), numpy=np.maximum, singular=((0.0, 0.0),), sample=(reals(), reals()), commutes=True, instructions=3,
 )  # fmt: skip
 minimum: OpDef = elementwise(
-    "stablehlo.minimum", doc="The smaller of x and y; NaN if either is. Equal operands share the derivative.",
+    "stablehlo.minimum", doc="The smaller of x and y; NaN if one of them is NaN. Equal operands get half of the derivative each.",
     partials=_wins("LE"), numpy=np.minimum, singular=((0.0, 0.0),), sample=(reals(), reals()), commutes=True, instructions=3,
 )  # fmt: skip
 atan2: OpDef = elementwise(
@@ -278,7 +278,7 @@ sign: OpDef = elementwise(
 )
 
 reduce_precision: OpDef = elementwise(
-    "stablehlo.reduce_precision", doc="x rounded to a format with fewer bits; differentiated as the identity.",
+    "stablehlo.reduce_precision", doc="x rounded to a format with fewer bits. Its derivative is that of x.",
     partials=[lambda t, y, x, **params: reduce_precision(t, **params)],
     attributes={"exponent_bits": I32, "mantissa_bits": I32},
     sample=[Case(((3, 2),), {"exponent_bits": 11, "mantissa_bits": 52}, numpy=lambda x: x)],
@@ -299,7 +299,7 @@ def _convert_transpose(cts: Tensors, i: int, xs: Tensors, *, dtype: np.dtype) ->
 
 
 convert: OpDef = structural(
-    "stablehlo.convert", doc="x in another element type.",
+    "stablehlo.convert", doc="x converted to another element type.",
     result=lambda x, dtype: [(x.shape, np.dtype(dtype))],
     result_params=lambda op: {"dtype": element_dtype(op.results[0].type)},
     jvp=_convert_jvp, transpose=_convert_transpose,
@@ -378,7 +378,7 @@ def _absolute_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros) -> list[Mayb
 
 
 absolute: OpDef = general(
-    "stablehlo.abs", doc="Absolute value; of a complex number its modulus. Derivative at 0: 1 (0 for complex), as in JAX.",
+    "stablehlo.abs", doc="Absolute value, or the modulus of a complex number. Derivative at 0: 1 (0 for complex), as in JAX.",
     result=_real_result, jvp=_absolute_jvp, batch=_elementwise_batch(lambda: absolute), numpy=np.abs,
     singular=((0.0,),), sample=[Case(((3, 2),), domains=(reals(avoid=[0]),))], elementwise=True,
 )  # fmt: skip

@@ -178,15 +178,16 @@ class _Search:
         return self._build(value, y) if self.finds(value, y) else None
 
     def finds(self, value: ir.Value, y: ir.Value) -> bool:
-        """True if the root y cancels in the value."""
+        """True if the root y cancels in the value. Each pair is searched once; after `_LOOKED` pairs the answer is False."""
         key = (value, y)
         if key not in self._found:
             self._found[key] = False
             self._left -= 1
-            self._found[key] = self._left >= 0 and self._looks(value, y)
+            self._found[key] = self._left >= 0 and self._cancels_in_parts(value, y)
         return self._found[key]
 
-    def _looks(self, value: ir.Value, y: ir.Value) -> bool:
+    def _cancels_in_parts(self, value: ir.Value, y: ir.Value) -> bool:
+        """True if the root cancels in one factor of a product, or in all terms of a sum."""
         op = made_by(value)
         if self._end(value, op, y) is not None:
             return True
@@ -199,6 +200,7 @@ class _Search:
         return any(found) if op.name in _PRODUCTS else bool(parts) and all(found)
 
     def _build(self, value: ir.Value, y: ir.Value) -> Tensor:
+        """Emits the value without the root, once for each pair."""
         key = (value, y)
         if key not in self._built:
             self._built[key] = self._emit(value, y)

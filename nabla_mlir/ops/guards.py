@@ -40,7 +40,7 @@ def _product_numpy(t: Any, c: Any) -> Any:
 
 product: OpDef = elementwise(
     "ad.product",
-    doc="t * c, and 0 where t is 0 even if c is infinite; t must not vary with the variables.",
+    doc="t * c, but 0 where t is 0, even if c is infinite. t must not depend on the variables.",
     partials=[lambda s, z, t, c: product(s, c), lambda s, z, t, c: product(t, s)],
     linear=(0, 1),
     joint=False,
@@ -138,7 +138,7 @@ slope: OpDef = elementwise(
 )
 radial: OpDef = elementwise(
     "ad.radial",
-    doc="s * x, and 0 where x is 0 even if s is not finite: the derivative of a length. Its derivatives are x and s.",
+    doc="s * x, but 0 where x is 0, even if s is not finite: the derivative of a length. Its derivatives are x and s.",
     partials=[lambda t, z, s, x: t * x, lambda t, z, s, x: s * t],
     linear=(0, 1),
     joint=False,
@@ -169,7 +169,7 @@ def _root_tangent(t: Tensor, y: Tensor, x: Tensor, degree: float) -> Tensor:
 
 root: OpDef = elementwise(
     "ad.root",
-    doc="The root of a degree (2 by default). Its derivative at 0 is 0 along what does not change the radicand; see `ad.radial`.",
+    doc="The root of a degree (2 by default). Its derivative at 0 is 0 if the radicand does not change; see `ad.radial`.",
     attributes={"degree": F64},
     defaults={"degree": 2.0},
     partials=[lambda t, y, x, degree: times(t, _root_slope(y, degree))],

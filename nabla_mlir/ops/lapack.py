@@ -15,14 +15,13 @@ from iree.compiler import ir
 from nabla_mlir.dialects import builder
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.ops.blocks import as_dtype, block, diagonal_of, imaginary_part, in_columns, in_rows, padded, real_part, rotation
 from nabla_mlir.ops.custom_call import batch_of_leading_axes, call, layouts_of, register_custom_call
-from nabla_mlir.ops.elementwise import convert, imag, make_complex, real
 from nabla_mlir.ops.gather import along_axis, rows_at
 from nabla_mlir.ops.linalg import (
     adjoint,
     cholesky_tangent,
     identity_like,
-    mask_like,
     matmul,
     on_diagonal,
     symmetric_part,
@@ -30,10 +29,10 @@ from nabla_mlir.ops.linalg import (
     tril,
 )
 from nabla_mlir.ops.logic import compare, select
-from nabla_mlir.ops.shape import broadcast_in_dim, iota, pad, reduce_sum, slice_
+from nabla_mlir.ops.shape import broadcast_in_dim, iota, reduce_sum
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.rules import ZERO, Jvp, MaybeZero, MaybeZeros, Tensors, Zero, as_rule, sole
-from nabla_mlir.table.tensor import Tensor, full, full_like, wrap
+from nabla_mlir.table.tensor import Tensor, full_like, wrap
 from nabla_mlir.table.vectorized import apply_per_entry
 
 Spec = tuple[tuple[int, ...], np.dtype]
@@ -52,9 +51,13 @@ def routine(
     stack = xs[0].ndim - 2 if stack is None else stack
     order = lambda shape: (*range(stack, len(shape)), *reversed(range(stack)))  # noqa: E731
     return call(
-        target, xs, results, operand_layouts=layouts_of([order(x.shape) for x in xs]),
-        result_layouts=layouts_of([order(shape) for shape, _ in results]), **{"mhlo.backend_config": _config(**options)},
-    )  # fmt: skip
+        target,
+        xs,
+        results,
+        operand_layouts=layouts_of([order(x.shape) for x in xs]),
+        result_layouts=layouts_of([order(shape) for shape, _ in results]),
+        **{"mhlo.backend_config": _config(**options)},
+    )
 
 
 def option(config: ir.Attribute, key: str) -> str:
@@ -67,66 +70,6 @@ def _config(**options: str | int) -> ir.Attribute:
     return ir.Attribute.parse(f"{{{text}}}", context())
 
 
-def block(x: Tensor, rows: tuple[int, int], columns: tuple[int, int]) -> Tensor:
-    """A block of stacked matrices; `rows` and `columns` are (start, stop)."""
-    if rows == (0, x.shape[-2]) and columns == (0, x.shape[-1]):
-        return x
-    stack = x.shape[:-2]
-    return slice_(
-        x, start_indices=(*(0 for _ in stack), rows[0], columns[0]), limit_indices=(*stack, rows[1], columns[1]),
-        strides=(1,) * x.ndim,
-    )  # fmt: skip
-
-
-def padded(x: Tensor, rows: int, columns: int, *, before: bool = False) -> Tensor:
-    """The matrix `x` in the upper left corner of a larger zero matrix; with `before` in the lower right corner."""
-    if x.shape[-2:] == (rows, columns):
-        return x
-    none = (0,) * x.ndim
-    more = (*none[2:], rows - x.shape[-2], columns - x.shape[-1])
-    low, high = (more, none) if before else (none, more)
-    return pad(x, full((), 0, x.dtype), edge_padding_low=low, edge_padding_high=high, interior_padding=none)
-
-
-def in_columns(v: Tensor, rows: int) -> Tensor:
-    """A matrix whose column j is filled with entry j of a vector."""
-    return broadcast_in_dim(v, shape=(*v.shape[:-1], rows, v.shape[-1]),
-                            broadcast_dimensions=(*range(v.ndim - 1), v.ndim))  # fmt: skip
-
-
-def in_rows(v: Tensor, columns: int) -> Tensor:
-    """A matrix whose row i is filled with entry i of a vector."""
-    return broadcast_in_dim(v, shape=(*v.shape, columns), broadcast_dimensions=tuple(range(v.ndim)))
-
-
-def diagonal_of(x: Tensor) -> Tensor:
-    """The diagonals of square matrices."""
-    return reduce_sum(on_diagonal(x), (x.ndim - 1,))
-
-
-def _as(x: Tensor, dtype: np.dtype) -> Tensor:
-    return x if x.dtype == dtype else convert(x, dtype=dtype)
-
-
-def _real(x: Tensor) -> Tensor:
-    return real(x) if is_complex(x.dtype) else x
-
-
-def _imaginary(x: Tensor) -> Tensor:
-    """The imaginary part times i."""
-    return make_complex(full_like(real(x), 0), imag(x))
-
-
-def rotation(inner: Tensor, gaps: Tensor) -> Tensor:
-    """inner / gaps off the diagonal, and 0 on it.
-
-    Vectors of equal values, whose gap is 0, have no determined rotation: the result is infinite or NaN, even if `inner`
-    is 0. A limit may exist if the gap of neighbouring values vanishes as well.
-    """
-    off = mask_like(inner, "NE")
-    return inner * select(off, 1.0 / select(off, gaps, full_like(gaps, 1)), full_like(gaps, 0))
-
-
 # ---------------------------------------------------------------- Cholesky, triangular systems
 
 
@@ -136,8 +79,12 @@ def _potrf(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, **_
 
 def _solve_params(config: Any) -> dict[str, Any]:
     transpose_a = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}[option(config, "trans_x")]
-    return {"left_side": option(config, "side") == "L", "lower": option(config, "uplo") == "L",
-            "unit_diagonal": option(config, "diag") == "U", "transpose_a": transpose_a}  # fmt: skip
+    return {
+        "left_side": option(config, "side") == "L",
+        "lower": option(config, "uplo") == "L",
+        "unit_diagonal": option(config, "diag") == "U",
+        "transpose_a": transpose_a,
+    }
 
 
 def _trsm(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, **_: Any) -> Sequence[MaybeZero]:
@@ -182,8 +129,11 @@ def row_order(pivots: Tensor, m: int) -> Tensor:
         start = [*(zero for _ in range(axis)), here]
         other = REGISTRY["stablehlo.dynamic_slice"](pivots, *start, slice_sizes=(*pivots.shape[:-1], 1))
         other = broadcast_in_dim(other - 1, shape=index.shape, broadcast_dimensions=tuple(range(index.ndim)))
-        mine = compare(index, broadcast_in_dim(_as(here, index.dtype), shape=index.shape, broadcast_dimensions=()),
-                       comparison_direction="EQ")  # fmt: skip
+        mine = compare(
+            index,
+            broadcast_in_dim(as_dtype(here, index.dtype), shape=index.shape, broadcast_dimensions=()),
+            comparison_direction="EQ",
+        )
         theirs = compare(index, other, comparison_direction="EQ")
         row, column = (_spread_entry(order, at) for at in (mine, theirs))
         return [builder.Val(select(mine, column, select(theirs, row, order)).value)]
@@ -253,7 +203,7 @@ def _geqrf(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **_
     rotation = _skew(below, m)
     diagonal: MaybeZero = ZERO
     if is_complex(packed.dtype):
-        diagonal = _imaginary(diagonal_of(block(inner, (0, k), (0, k))))
+        diagonal = imaginary_part(diagonal_of(block(inner, (0, k), (0, k))))
         rotation = rotation + padded(on_diagonal(in_rows(diagonal, k)), m, m)
     upper = padded(tril(block(packed, (0, k), (0, n)), lower=False), m, n)
     dr = tril(projection - matmul(rotation, upper), lower=False)
@@ -314,8 +264,8 @@ def _syevd(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, **_
     v, w = outs[:2]
     n = w.shape[-1]
     inner = matmul(matmul(adjoint(v), symmetric_part(sole(tangents), option(config, "uplo") == "L")), v)
-    gaps = _as(in_columns(w, n) - in_rows(w, n), v.dtype)
-    return [matmul(v, rotation(inner, gaps)), _real(diagonal_of(inner)), ZERO]
+    gaps = as_dtype(in_columns(w, n) - in_rows(w, n), v.dtype)
+    return [matmul(v, rotation(inner, gaps)), real_part(diagonal_of(inner)), ZERO]
 
 
 def _gesdd(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, target: str, **_: Any) -> list[MaybeZero]:
@@ -326,24 +276,29 @@ def _gesdd(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, tar
     s, u, vt = outs[1:4]
     if option(config, "mode") == "N":  # the vectors were not computed
         stack = a.shape[:-2]
-        shapes = [(a.shape, a.dtype), (s.shape, s.dtype), ((*stack, m, k), a.dtype), ((*stack, k, n), a.dtype),
-                  (stack, np.dtype(np.int32))]  # fmt: skip
+        shapes = [
+            (a.shape, a.dtype),
+            (s.shape, s.dtype),
+            ((*stack, m, k), a.dtype),
+            ((*stack, k, n), a.dtype),
+            (stack, np.dtype(np.int32)),
+        ]
         second = routine(target, [a], shapes, mode="S")
         u, vt = second[2:4]
         inner = matmul(matmul(adjoint(u), da), adjoint(vt))
-        return [ZERO, _real(diagonal_of(inner)), ZERO, ZERO, ZERO]
+        return [ZERO, real_part(diagonal_of(inner)), ZERO, ZERO, ZERO]
     thin_u, v = block(u, (0, m), (0, k)), adjoint(block(vt, (0, k), (0, n)))
     projection = matmul(adjoint(thin_u), da)
     inner = matmul(projection, v)
     columns, rows = in_columns(s, k), in_rows(s, k)
-    gaps = _as((columns - rows) * (columns + rows), a.dtype)
-    scale_columns, scale_rows = _as(columns, a.dtype), _as(rows, a.dtype)
+    gaps = as_dtype((columns - rows) * (columns + rows), a.dtype)
+    scale_columns, scale_rows = as_dtype(columns, a.dtype), as_dtype(rows, a.dtype)
     left = inner * scale_columns
     right = scale_rows * inner
     rotate_u, rotate_v = rotation(left + adjoint(left), gaps), rotation(right + adjoint(right), gaps)
-    inverse = _as(1.0 / s, a.dtype)
+    inverse = as_dtype(1.0 / s, a.dtype)
     if is_complex(a.dtype):
-        phase = _imaginary(diagonal_of(inner)) * inverse
+        phase = imaginary_part(diagonal_of(inner)) * inverse
         rotate_u = rotate_u + on_diagonal(in_rows(phase, k))
     du, dv = matmul(thin_u, rotate_u), matmul(v, rotate_v)
     if m > k:
@@ -353,7 +308,7 @@ def _gesdd(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, tar
         outside = matmul(adjoint(da), thin_u)
         dv = dv + (outside - matmul(v, adjoint(inner))) * in_columns(inverse, n)
     du, dv = _completed(u, du, k), _completed(adjoint(vt), dv, k)
-    return [ZERO, _real(diagonal_of(inner)), du, adjoint(dv), ZERO]
+    return [ZERO, real_part(diagonal_of(inner)), du, adjoint(dv), ZERO]
 
 
 def _completed(u: Tensor, du: Tensor, k: int) -> Tensor:
@@ -388,8 +343,15 @@ def register_routine(routine: str, rule: Jvp | None, flops: Any, batch: Any = ba
 
 
 for _routine, _jvp, _work in (  # the work as in Golub and Van Loan, Matrix Computations
-    ("potrf", _potrf, 1 / 3), ("getrf", _getrf, 2 / 3), ("geqrf", _geqrf, 4 / 3), ("geqp3", _geqp3, 4 / 3),
-    ("orgqr", _orgqr, 4 / 3), ("ungqr", _orgqr, 4 / 3), ("syevd", _syevd, 9), ("heevd", _syevd, 9), ("gesdd", _gesdd, 22),
-):  # fmt: skip
+    ("potrf", _potrf, 1 / 3),
+    ("getrf", _getrf, 2 / 3),
+    ("geqrf", _geqrf, 4 / 3),
+    ("geqp3", _geqp3, 4 / 3),
+    ("orgqr", _orgqr, 4 / 3),
+    ("ungqr", _orgqr, 4 / 3),
+    ("syevd", _syevd, 9),
+    ("heevd", _syevd, 9),
+    ("gesdd", _gesdd, 22),
+):
     register_routine(_routine, _jvp, cubic(_work))
 register_routine("trsm", _trsm, cubic(1), _trsm_batch)

@@ -35,7 +35,7 @@ logical_or: OpDef = _flat("stablehlo.or", "Bitwise or logical or.", np.bitwise_o
 logical_xor: OpDef = _flat("stablehlo.xor", "Bitwise or logical exclusive or.", np.bitwise_xor, _BITS, commutes=True)
 shift_left: OpDef = _flat("stablehlo.shift_left", "x * 2**n.", np.left_shift, (integers(), integers(0, 5)))
 shift_right_arithmetic: OpDef = _flat(
-    "stablehlo.shift_right_arithmetic", "x / 2**n, the sign kept.", np.right_shift, (integers(), integers(0, 5))
+    "stablehlo.shift_right_arithmetic", "x / 2**n, with the sign of x.", np.right_shift, (integers(), integers(0, 5))
 )
 
 
@@ -76,7 +76,7 @@ COMPARISONS: dict[str, np.ufunc] = {
 
 compare: OpDef = elementwise(
     "stablehlo.compare",
-    doc="x < y, x == y, ... as truth values.",
+    doc="x < y, x == y, ... as bool.",
     partials=ZERO,
     attributes={"comparison_direction": enum("comparison_direction"), "compare_type": enum("comparison_type")},
     defaults={"compare_type": None},
@@ -111,7 +111,7 @@ def _select_batch(xs: Tensors, mapped: Sequence[bool], size: int) -> list[Tensor
 select: OpDef = structural(
     "stablehlo.select",
     pattern=patterns.choice,
-    doc="x where pred is True, else y; a scalar pred selects one of them as a whole.",
+    doc="x where pred is True, else y; a scalar pred selects all of x or all of y.",
     linear=(1, 2),
     transpose=_select_transpose,
     batch=_select_batch,

@@ -59,7 +59,7 @@ def _rng_result(a: Tensor, b: Tensor, shape: Tensor, **_: Any) -> list[Any]:
 
 rng: OpDef = general(
     "stablehlo.rng",
-    doc="Random numbers between bounds, or with a mean and a deviation; derivatives fix the draw.",
+    doc="Random numbers between bounds, or with a mean and a deviation. Derivatives treat the draw as constant.",
     attributes={"rng_distribution": enum("rng_distribution")},
     result=_rng_result,
     jvp=_rng_jvp,

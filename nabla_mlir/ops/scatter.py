@@ -158,8 +158,8 @@ def _winners(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor
     """True for each update that was written last to its index."""
     number = np.dtype(np.int32)
     own = reshape(iota(shape=(updates.size,), dtype=number, iota_dimension=0), shape=updates.shape)
-    standing = scatter(full(x.shape, -1, number), indices, own, body="set", **params)
-    return compare(own, _read_back(standing, indices, updates, params), comparison_direction="EQ")
+    winners = scatter(full(x.shape, -1, number), indices, own, body="set", **params)
+    return compare(own, _read_back(winners, indices, updates, params), comparison_direction="EQ")
 
 
 def _extremum_tangent(y: Tensor, xs: Sequence[Tensor], t: MaybeZero, t_updates: MaybeZero, params: Params) -> Tensor:
@@ -208,8 +208,8 @@ def _others(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
     _, back = sort.apply([order, position], by_position)
     factors = along_axis(reshape(updates, shape=(count,)), order, 0)
     before = _products_before(factors, targets)
-    behind = reverse(_products_before(*(reverse(v, dimensions=(0,)) for v in (factors, targets))), dimensions=(0,))
-    return reshape(along_axis(before * behind, back, 0), shape=updates.shape)
+    after_each = reverse(_products_before(*(reverse(v, dimensions=(0,)) for v in (factors, targets))), dimensions=(0,))
+    return reshape(along_axis(before * after_each, back, 0), shape=updates.shape)
 
 
 def _products_before(factors: Tensor, targets: Tensor) -> Tensor:
@@ -304,7 +304,7 @@ _SHAPES = ((4, 3), (5, 1), (5, 3))
 scatter: OpDef = general(
     "stablehlo.scatter",
     pattern=patterns.scatter,
-    doc="The operand with updates combined in at computed indices; updates out of range are dropped, and the last of several wins.",
+    doc="The operand, into which `body` combines updates at computed indices. Updates out of range are dropped.",
     instructions=ONE_BY_ONE,
     updates=lambda op: range((len(op.operands) - 1) // 2),
     attributes={"scatter_dimension_numbers": ScatterDims, "indices_are_sorted": Bool, "unique_indices": Bool},

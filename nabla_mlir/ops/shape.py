@@ -28,7 +28,7 @@ def inverse(permutation: Sequence[int]) -> Shape:
 
 transpose: OpDef = structural(
     "stablehlo.transpose", pattern=patterns.transpose,
-    doc="Axes permuted: result axis i is operand axis permutation[i].",
+    doc="Permutes the axes: result axis i is operand axis permutation[i].",
     attributes={"permutation": I64Array},
     transpose=lambda cts, i, xs, permutation: transpose(cts[0], permutation=inverse(permutation)),
     batch=lambda xs, mapped, size, permutation: [transpose(xs[0], permutation=(0, *shifted(permutation)))],
@@ -229,7 +229,7 @@ iota: OpDef = nondifferentiable(
 )  # fmt: skip
 
 
-# ---------------------------------------------------------------- slices whose place is computed
+# ---------------------------------------------------------------- slices at computed start indices
 
 
 def _dynamic_slice_transpose(cts: Tensors, i: int, xs: Tensors, slice_sizes: Shape) -> Tensor:

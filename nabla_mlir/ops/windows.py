@@ -263,7 +263,7 @@ def _transpose(
 
 
 def prefixed_geometry(params: Params) -> Params:
-    """The parameters of the same windows behind a new leading axis."""
+    """The parameters of the same windows after a new leading axis."""
     return {k: v if k in ("body", "select", "scatter") else ((0, 0), *v) if k == "padding" else (1, *v) for k, v in params.items()}
 
 

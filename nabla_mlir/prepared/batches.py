@@ -113,7 +113,7 @@ class LocalEngine(AtOnce):
       work_for: returns the computation for a batch of another shape, compiled for it; None pads the batch.
 
     Attributes:
-      kept: the number of batches with residuals in memory; other residuals are recomputed in each product.
+      stored_batches: the number of batches with residuals in memory; other residuals are recomputed in each product.
       window: the number of products that may run at the same time: 1, because a product uses all threads.
     """
 
@@ -136,7 +136,7 @@ class LocalEngine(AtOnce):
         self._lock = new_lock()
 
     @property
-    def kept(self) -> int:
+    def stored_batches(self) -> int:
         """The number of batches with residuals in memory."""
         return len(self._pieces)
 

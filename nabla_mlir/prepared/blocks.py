@@ -74,7 +74,7 @@ def one_by_one(function: Function, vectors: Sequence[Any]) -> list[Any]:
 
 
 def columns(tree: Any) -> Any:
-    """The same values behind a barrier: operations before and after it are never in one kernel."""
+    """The same values, passed through a barrier: operations before and after it are never in one kernel."""
     leaves, spec = pytree.flatten(tree)
     return pytree.unflatten(spec, optimization_barrier(*leaves))
 

@@ -8,9 +8,8 @@ entry points read them. This works for Hessians, Gauss-Newton, Fisher and Jacobi
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from iree.compiler import ir
@@ -24,38 +23,20 @@ from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.passes.split.split import Split, split_function
 from nabla_mlir.prepared.blocks import Form, form_of_block, in_a_row
 from nabla_mlir.prepared.checks import check_linear_map, chosen_entry_points
+from nabla_mlir.prepared.families import Family, hessian_family, jacobian_family, of_x
 from nabla_mlir.prepared.stateful import Method, assemble
-from nabla_mlir.staging.positions import Argnums, is_one, positions
+from nabla_mlir.staging.positions import Argnums
 from nabla_mlir.staging.specs import Spec, as_spec
 from nabla_mlir.staging.stages import Lowered, trace
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.regions import emit_call
 from nabla_mlir.table.tensor import Tensor, full
-from nabla_mlir.transforms.arguments import with_arguments
-from nabla_mlir.transforms.curvature import Product, empirical_fisher_product, fisher_product, gauss_newton_product, hessian_product
+from nabla_mlir.transforms.curvature import empirical_fisher_product, fisher_product, gauss_newton_product
 from nabla_mlir.transforms.gradients import grad
-from nabla_mlir.transforms.linear import pullback, pushed
 from nabla_mlir.transforms.vectorize import vmap
 
 _DEFAULT = ("value", "gradient", "update", "apply", "apply_transposed")  # other entry points are compiled on request
 _INTO = ("update", "apply", "apply_block", "apply_transposed", "apply_transposed_block")  # these also exist as NAME_into
-
-
-@dataclass(frozen=True)
-class Family:
-    """A kind of matrix A(x), defined by its products.
-
-    Attributes:
-      product: ``(x, v, *data) -> (by-products, A v)``.
-      direct: entry points without v, which are functions of (x, *data).
-      derivative_of: the function with the derivative A, for a check by finite differences.
-      transposed: the specs of the argument of Aᵀ, if Aᵀ is another map; `product` then accepts and returns pairs.
-    """
-
-    product: Product
-    direct: dict[str, Callable[..., Any]] = field(default_factory=dict)
-    derivative_of: Callable[..., Any] | None = None
-    transposed: Any = None
 
 
 class Prepared(Lowered):
@@ -63,9 +44,14 @@ class Prepared(Lowered):
 
 
 def hvp_module(
-    f: Callable[..., Any], x_spec: PyTree, *data_specs: PyTree, argnums: Argnums = 0, block: int = thresholds.BLOCK,
-    max_residual_bytes: int | None = None, entry_points: Sequence[str] | str = (),
-) -> Prepared:  # fmt: skip
+    f: Callable[..., Any],
+    x_spec: PyTree,
+    *data_specs: PyTree,
+    argnums: Argnums = 0,
+    block: int = thresholds.BLOCK,
+    max_residual_bytes: int | None = None,
+    entry_points: Sequence[str] | str = (),
+) -> Prepared:
     """The Hessian of a scalar function as one artifact, which stores its linearisation on the device.
 
     Entry points (H is the Hessian at the point of the last `update`). By default the module has the first four, which multiply;
@@ -114,31 +100,15 @@ def hvp_module(
     return _module(hessian_family(g), names, x_spec, data_specs, block, max_residual_bytes, entry_points)
 
 
-def of_x(f: Callable[..., Any], argnums: Argnums, data: int) -> tuple[Callable[..., Any], list[str]]:
-    """A function of (x, *data) with the values of `f`, and the names of these arguments."""
-    count = data + len(positions("a prepared product", argnums, None))
-    numbers = positions("a prepared product", argnums, count)
-    try:
-        names = [p.name for p in inspect.signature(f).parameters.values() if p.kind != p.VAR_POSITIONAL][:count]
-    except (TypeError, ValueError):
-        names = []
-    names += [f"arg{i}" for i in range(len(names), count)]
-    rest = [i for i in range(count) if i not in numbers]
-
-    def g(x: Any, *data: Any) -> Any:
-        values = [None] * count
-        values = with_arguments(tuple(values), rest, data)
-        return f(*with_arguments(tuple(values), numbers, (x,) if is_one(argnums) else x))
-
-    others = [names[i] for i in rest]
-    several = "x" if "x" not in others else "point"
-    return g, [names[numbers[0]] if is_one(argnums) else several, *others]
-
-
 def ggnvp_module(
-    model: Callable[..., Any], loss: Callable[..., Any], x_spec: PyTree, *data_specs: PyTree, block: int = thresholds.BLOCK,
-    max_residual_bytes: int | None = None, entry_points: Sequence[str] | str = (),
-) -> Prepared:  # fmt: skip
+    model: Callable[..., Any],
+    loss: Callable[..., Any],
+    x_spec: PyTree,
+    *data_specs: PyTree,
+    block: int = thresholds.BLOCK,
+    max_residual_bytes: int | None = None,
+    entry_points: Sequence[str] | str = (),
+) -> Prepared:
     """The Gauss-Newton matrix of ``loss(model(x, *data), *data)``, prepared as in `hvp_module`; see `nm.ggnvp`."""
     whole = lambda x, *data: loss(model(x, *data), *data)  # noqa: E731
     family = Family(gauss_newton_product(model, loss), {"value": whole, "gradient": grad(whole)})
@@ -147,9 +117,14 @@ def ggnvp_module(
 
 
 def fisher_module(
-    model: Callable[..., Any], distribution: str, x_spec: PyTree, *data_specs: PyTree, block: int = thresholds.BLOCK,
-    max_residual_bytes: int | None = None, entry_points: Sequence[str] | str = (),
-) -> Prepared:  # fmt: skip
+    model: Callable[..., Any],
+    distribution: str,
+    x_spec: PyTree,
+    *data_specs: PyTree,
+    block: int = thresholds.BLOCK,
+    max_residual_bytes: int | None = None,
+    entry_points: Sequence[str] | str = (),
+) -> Prepared:
     """The Fisher matrix of a model, prepared as in `hvp_module`; `value` is the result of the model. See `nm.fishervp`."""
     family = Family(fisher_product(model, distribution), {"value": model})
     names = of_x(model, 0, len(data_specs))[1]
@@ -157,9 +132,13 @@ def fisher_module(
 
 
 def empirical_fisher_module(
-    losses: Callable[..., Any], x_spec: PyTree, *data_specs: PyTree, block: int = thresholds.BLOCK,
-    max_residual_bytes: int | None = None, entry_points: Sequence[str] | str = (),
-) -> Prepared:  # fmt: skip
+    losses: Callable[..., Any],
+    x_spec: PyTree,
+    *data_specs: PyTree,
+    block: int = thresholds.BLOCK,
+    max_residual_bytes: int | None = None,
+    entry_points: Sequence[str] | str = (),
+) -> Prepared:
     """The empirical Fisher matrix, prepared as in `hvp_module`; see `nm.empirical_fishervp`."""
     mean = lambda x, *data: nnp.mean(losses(x, *data))  # noqa: E731
     family = Family(empirical_fisher_product(losses), {"value": mean, "gradient": grad(mean)})
@@ -168,9 +147,14 @@ def empirical_fisher_module(
 
 
 def jacobian_module(
-    f: Callable[..., Any], x_spec: PyTree, *data_specs: PyTree, argnums: Argnums = 0, block: int = thresholds.BLOCK,
-    max_residual_bytes: int | None = None, entry_points: Sequence[str] | str = (),
-) -> Prepared:  # fmt: skip
+    f: Callable[..., Any],
+    x_spec: PyTree,
+    *data_specs: PyTree,
+    argnums: Argnums = 0,
+    block: int = thresholds.BLOCK,
+    max_residual_bytes: int | None = None,
+    entry_points: Sequence[str] | str = (),
+) -> Prepared:
     """The Jacobian of a function, prepared as in `hvp_module`: `apply` is J v, and `apply_transposed` is Jᵀ u.
 
     Both have a block form. `update` and `value` return f(x).
@@ -179,31 +163,18 @@ def jacobian_module(
     return _module(jacobian_family(g, x_spec, data_specs), names, x_spec, data_specs, block, max_residual_bytes, entry_points)
 
 
-def hessian_family(g: Callable[..., Any]) -> Family:
-    """The family of Hessians of a scalar function of (x, *data)."""
-    return Family(hessian_product(g), {"value": g, "gradient": grad(g)}, grad(g))
-
-
-def jacobian_family(g: Callable[..., Any], x_spec: Any, data_specs: Sequence[Any]) -> Family:
-    """The family of Jacobians of a function of (x, *data)."""
-    out = trace(g, x_spec, *data_specs).entries[0]
-
-    def product(x: Any, vs: Any, *data: Any) -> Any:
-        v, u = vs
-        value, jv = pushed(lambda y: g(y, *data), (x,), (v,), False)
-        _, pull = pullback(lambda y: g(y, *data), (x,), False)
-        return {"value": value}, (jv, pull(u)[0])
-
-    return Family(product, {"value": g}, g, transposed=pytree.unflatten(out.out_spec, out.outputs))
-
-
 # ---------------------------------------------------------------- the entry points
 
 
 def _module(
-    family: Family, names: list[str], x: Any, data: tuple[Any, ...], block: int, limit: int | None,
+    family: Family,
+    names: list[str],
+    x: Any,
+    data: tuple[Any, ...],
+    block: int,
+    limit: int | None,
     entry_points: Sequence[str] | str,
-) -> Prepared:  # fmt: skip
+) -> Prepared:
     """The module of a family, with the requested entry points."""
     methods = Methods(family, names, x, data, block, limit)
     available = methods.all()
@@ -250,8 +221,11 @@ class Methods:
         """The state that `update` stores: residuals, products that do not depend on v, and the point."""
         split, count = self.split, self.byproducts_spec.num_leaves
         if not set(range(count)) <= set(split.early):
-            raise TraceError("a prepared product requires its by-products in the first half, got max_residual_bytes "
-                             "that is too small for them.", where=user_frame(), help="allow more.")  # fmt: skip
+            raise TraceError(
+                "a prepared product requires its by-products in the first half, got max_residual_bytes that is too small for them.",
+                where=user_frame(),
+                help="allow more.",
+            )
         results = list(split.known.regions[0].blocks[0].operations)[-1].operation.operands
         residuals = [Spec(*shape_and_dtype(v.type)) for v in list(results)[len(split.early) :]]
         state = {f"residual_{i}": spec for i, spec in enumerate(residuals)}
@@ -260,7 +234,7 @@ class Methods:
         return state | {f"point_{i}": spec for i, spec in enumerate(points)}
 
     @property
-    def kept(self) -> tuple[str, ...]:
+    def read_names(self) -> tuple[str, ...]:
         """The names of the state that a product reads."""
         return tuple(n for n in self.state if not n.startswith("point"))
 
@@ -292,7 +266,7 @@ class Methods:
 
     def all(self) -> dict[str, Method]:
         """All entry points by their names."""
-        family, reads, form = self.family, self.kept, self._form_of_blocks()
+        family, reads, form = self.family, self.read_names, self._form_of_blocks()
         x_name, *data_names = self.args
         v_name = "v" if "v" not in self.args else "vector"
         methods = [
@@ -345,7 +319,7 @@ class Methods:
 
         args = {x_name: self.x, v_name: self.x, **{n: self.args[n] for n in data_names}}
         return [
-            Method("quadratic", quadratic, {v_name: self.x}, self.kept, doc="vᵀ A v at the point of the last update."),
+            Method("quadratic", quadratic, {v_name: self.x}, self.read_names, doc="vᵀ A v at the point of the last update."),
             Method("apply_at", apply_at, args, doc="The product at any point, without touching the state."),
             Method("value_grad_hvp", all_at, args, doc="By-products and product at any point, in one call."),
         ]
@@ -360,10 +334,16 @@ class Methods:
         form = self._form_of_blocks()
         form, size = (form, self.block) if form is vmap else (in_a_row, None)  # the same kernels as apply_block, or as apply
         return check_linear_map(
-            lambda v: self.apply(state, v), (lambda u: self.apply(state, u, last)) if last else None,
-            self.likes[0], self.likes[last],
-            None if f is None else lambda y: f(y, *data), x, form, size, in_a_row,
-        )  # fmt: skip
+            lambda v: self.apply(state, v),
+            (lambda u: self.apply(state, u, last)) if last else None,
+            self.likes[0],
+            self.likes[last],
+            None if f is None else lambda y: f(y, *data),
+            x,
+            form,
+            size,
+            in_a_row,
+        )
 
 
 def _specs(tree: Any) -> Any:

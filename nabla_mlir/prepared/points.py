@@ -210,7 +210,7 @@ class PointOperator(TreeOperator):
 
     def at(self, x: np.ndarray) -> OperatorAt:
         """The matrix at x, for solvers that use it after they have moved to other points."""
-        return OperatorAt(self._standing, x)
+        return OperatorAt(self._prepare, x)
 
     def objective(self, x: np.ndarray) -> tuple[Any, np.ndarray]:
         """The value and the gradient at x, for optimisers (`jac=True`)."""
@@ -252,7 +252,7 @@ class PointOperator(TreeOperator):
         parts.append(f"{self.products} products, {self.updates} updates in {self.seconds:.3g} s")
         return f"{type(self).__name__}({', '.join(parts)})"
 
-    def _standing(self, x: np.ndarray) -> PointOperator:
+    def _prepare(self, x: np.ndarray) -> PointOperator:
         self._move(x)
         return self
 
@@ -285,26 +285,26 @@ class OperatorAt(TreeOperator):
     """A matrix at a point. Products use the operator that is prepared there.
 
     Args:
-      standing: a function that returns an operator at a given point.
+      prepare: a function that returns an operator at a given point.
       x: the point, a flat vector.
     """
 
     x: np.ndarray
 
-    def __init__(self, standing: Callable[[np.ndarray], PointOperator], x: np.ndarray):
-        self.x, self._standing = np.array(x), standing
-        operator = standing(self.x)
+    def __init__(self, prepare: Callable[[np.ndarray], PointOperator], x: np.ndarray):
+        self.x, self._prepare = np.array(x), prepare
+        operator = prepare(self.x)
         self._inner, self._outer = operator._inner, operator._outer
         super().__init__(operator.dtype, operator.shape)
 
     def _matvec(self, v: np.ndarray) -> np.ndarray:
-        return self._standing(self.x).matvec(v)
+        return self._prepare(self.x).matvec(v)
 
     def _matmat(self, vs: np.ndarray) -> np.ndarray:
-        return self._standing(self.x).matmat(vs)
+        return self._prepare(self.x).matmat(vs)
 
     def _rmatvec(self, u: np.ndarray) -> np.ndarray:
-        return self._standing(self.x).rmatvec(u)
+        return self._prepare(self.x).rmatvec(u)
 
     def _rmatmat(self, us: np.ndarray) -> np.ndarray:
-        return self._standing(self.x).rmatmat(us)
+        return self._prepare(self.x).rmatmat(us)

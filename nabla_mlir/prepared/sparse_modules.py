@@ -13,7 +13,8 @@ from nabla_mlir.base import pytree, thresholds
 from nabla_mlir.base.errors import PatternError, user_frame
 from nabla_mlir.base.typing import PyTree
 from nabla_mlir.prepared.checks import check_entry_points
-from nabla_mlir.prepared.modules import Family, Methods, Prepared, hessian_family, jacobian_family, of_x
+from nabla_mlir.prepared.families import Family, hessian_family, jacobian_family, of_x
+from nabla_mlir.prepared.modules import Methods, Prepared
 from nabla_mlir.prepared.stateful import Method, assemble
 from nabla_mlir.runtime.manifest import Sparsity
 from nabla_mlir.sparse.coloring import Coloring, color
@@ -233,7 +234,7 @@ class _Methods:
                 "matrix",
                 lambda state: self._entries(point, state),
                 {},
-                point.kept,
+                point.read_names,
                 sparsity=self._sparsity(),
                 doc=f"The entries of {name} at the point of the last update.",
             )
@@ -268,6 +269,6 @@ class _Methods:
         if coloring.num_row_colors:
             indices["row_colors"] = coloring.rows
         if coloring.kind != "acyclic":
-            indices["places"] = sources(coloring)[self.form.order]
+            indices["positions"] = sources(coloring)[self.form.order]
         numbers = {name: tuple(np.asarray(positions).tolist()) for name, positions in indices.items()}
         return Sparsity(self.format, coloring.pattern.shape, numbers)

@@ -49,7 +49,7 @@ class SumOperator(SummedOperator):
       progress: True shows a bar on a terminal; needs rich.
 
     Attributes:
-      kept: the number of batches with residuals in memory.
+      stored_batches: the number of batches with residuals in memory.
 
     Raises:
       BatchError: a batch raises, or does not fit the function; `number` is its index. The operator stays at its point.

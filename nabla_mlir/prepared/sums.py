@@ -65,7 +65,7 @@ class Engine(Protocol):
     """The engine that computes the parts of a sum: threads of this process, workers of a cluster, or ranks."""
 
     @property
-    def kept(self) -> int:
+    def stored_batches(self) -> int:
         """The number of batches with residuals in memory; on MPI, those of this rank."""
 
     def update(self, x: np.ndarray, check: bool) -> Part:
@@ -120,7 +120,7 @@ class SummedOperator(PointOperator):
       products, updates, seconds: the number of multiplied vectors and of moves of the point, and the time of both.
       damping: a number that is added to the diagonal.
       engine: the engine that computes the parts.
-      kept: the number of batches with residuals in memory.
+      stored_batches: the number of batches with residuals in memory.
 
     Vectors of other dtypes are accepted as in `nm.HessianOperator`. Only one thread at a time may use it.
     """
@@ -142,9 +142,9 @@ class SummedOperator(PointOperator):
         self.update(x, check=True)
 
     @property
-    def kept(self) -> int:
+    def stored_batches(self) -> int:
         """The number of batches (on MPI, of this rank) with residuals in memory; other residuals are recomputed."""
-        return self.engine.kept
+        return self.engine.stored_batches
 
     def update(self, x: Any, *data: Any, check: bool = False) -> tuple[Any, np.ndarray | None]:
         """Moves to another point, and returns the value and the gradient there.

@@ -63,7 +63,7 @@ _GIVEN = {"key": "KeyArray | ArrayLike", "shape": "ShapeLike | None", "dtype": "
 
 
 def _with_types(call: Any) -> Any:
-    """The same function, whose signature has the types of what callers give: those of its code are the types after conversions."""
+    """The same function, whose signature has the types that callers may pass; the types in its code are those after conversions."""
     signature = inspect.signature(call)
     given = [p.replace(annotation=_GIVEN.get(p.name, "ArrayLike")) for p in signature.parameters.values()]
     call.__signature__ = signature.replace(parameters=given)

@@ -248,6 +248,7 @@ def _multivariate_normal(
 
 
 def _factor(cov: Tensor, method: str) -> Tensor:
+    """A matrix F with F Fᵀ = cov, by "cholesky", "eigh" or "svd"."""
     if method == "cholesky":
         return linalg.cholesky(cov)
     if method == "eigh":

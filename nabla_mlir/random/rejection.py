@@ -31,7 +31,10 @@ def gammas(key: KeyArray, a: Tensor, *, is_log: bool = False) -> Tensor:
 
 @functools.partial(custom_jvp, nondiff_argnums=(2,))
 def _samples(keys: KeyArray, a: Tensor, is_log: bool) -> Tensor:
-    """Draws the numbers; for a < 1, a number for a + 1 is multiplied by a power of a uniform number."""
+    """Gamma-distributed numbers, by the rejection method of Marsaglia and Tsang (2000).
+
+    For a < 1, a number for a + 1 is multiplied by u**(1 / a) for a uniform number u.
+    """
     dtype = a.dtype
     is_large = lg.compare(a, full_like(a, 1), comparison_direction="GE")
     d = lg.select(is_large, a, a + 1.0) - 1.0 / 3.0

@@ -2,8 +2,7 @@
 operations whose rules are that engine. Importing this package loads every record.
 """
 
-import nabla_mlir.ops  # noqa: F401  (not `from nabla_mlir`, whose public names load all that is above)
-from nabla_mlir.rules import checkpoint, control, custom_rules, linear_solve, tridiagonal
+# ruff: noqa: F401  # each import registers the records of its module
 
-# The modules that hold records, one family each.
-FAMILIES = (checkpoint, control, custom_rules, linear_solve, tridiagonal)
+import nabla_mlir.ops  # not `from nabla_mlir`, whose public names load the rooms above
+from nabla_mlir.rules import checkpoint, control, custom_rules, linear_solve, tridiagonal

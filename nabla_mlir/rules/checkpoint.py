@@ -32,7 +32,7 @@ from nabla_mlir.table.tensor import Tensor, wrap
 name: OpDef = general(
     "ad.name",
     pattern=patterns.identity,
-    doc="The value itself, with a name for policies of `ad.checkpoint`.",
+    doc="x, with a name for the policies of `ad.checkpoint`.",
     attributes={"name": String},
     result=lambda x, name: [(x.shape, x.dtype)],
     jvp=lambda outs, xs, tangents, name: list(tangents),

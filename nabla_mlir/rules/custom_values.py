@@ -43,11 +43,11 @@ def apply_unvisited_rules(body: Sequence[ir.Operation], roots: Sequence[ir.Value
     """Calls `apply_rules` for those operations of a body on which no value of `outs` depends; reverse mode does not visit them."""
     if not any(inner.name in CUSTOM for op in body for inner in [*nested(op), op]):
         return
-    behind = set(outs)
+    reached = set(outs)
     for op in reversed(body):
-        if any(r in behind for r in op.results):
-            behind.update(reads_of(op))
-    apply_rules([op for op in body if not any(r in behind for r in op.results)], active_values(body, roots))
+        if any(r in reached for r in op.results):
+            reached.update(reads_of(op))
+    apply_rules([op for op in body if not any(r in reached for r in op.results)], active_values(body, roots))
 
 
 def has_rules(op: ir.Operation) -> bool:

@@ -38,7 +38,7 @@ class Backward:
 
 @dataclass(frozen=True)
 class Roles:
-    """The values of a loop by what reverse mode does with their cotangents.
+    """The values of a loop, grouped by their role in reverse mode.
 
     Attributes:
       invariant: carries that do not change: the cotangent of the result is that of the initial value.

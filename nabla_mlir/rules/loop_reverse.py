@@ -262,6 +262,7 @@ def _uncounted(op: ir.Operation, backward: Backward, seeds: list[Tensor]) -> tup
     stored, empty = _tapes(backward, length, set())
 
     def back_chunk(carry: list[Tensor]) -> list[Tensor]:
+        """Runs forward to the first iteration of a chunk, stores the chunk, pulls back through it, and goes to the one before."""
         first, cts = carry[0], carry[1:]  # first: the first iteration of the chunk
         start, _, _ = _forward(op, inits, zero, first, None, [], [])
         stop = minimum(add(first, chunk), trips)

@@ -260,7 +260,7 @@ class Expansion:
             inner, same = dict(series), dict(constants)
             self._bind(arguments, carry, inner, same)
             self.push(ops, inner, same)
-            # What the step returns is known outside by its own results, anew at each step.
+            # After each iteration, the results of the loop stand for the values that the iteration returns.
             self._bind(list(op.results), outputs, inner, same)
             series.update((r, inner[r]) for r in op.results if r in inner)
             for r in op.results:

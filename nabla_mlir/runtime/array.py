@@ -17,7 +17,7 @@ from nabla_mlir.base.locks import new_lock
 from nabla_mlir.runtime.device import Device, reason
 from nabla_mlir.runtime.device import device as _device  # for functions that have a parameter `device`
 from nabla_mlir.runtime.element_types import dtype_of, element_type
-from nabla_mlir.runtime.memory import Mapped, aligned_copy, copied, is_mappable, lend, staged
+from nabla_mlir.runtime.memory import Mapped, Shared, aligned_copy, copied, is_mappable, lend, staged
 from nabla_mlir.runtime.timeline import Timepoint
 
 Shape = tuple[int, ...]
@@ -57,9 +57,14 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
     is_alone: bool
 
     def __init__(
-        self, view: HalBufferView | VmRef, device: Device, version: int | None = None, lent: bool = False,
-        type: tuple[Shape, np.dtype] | None = None, pending: Timepoint | None = None,
-    ):  # fmt: skip
+        self,
+        view: HalBufferView | VmRef,
+        device: Device,
+        version: int | None = None,
+        lent: bool = False,
+        type: tuple[Shape, np.dtype] | None = None,
+        pending: Timepoint | None = None,
+    ):
         self._view, self.device, self.owners = view, device, device.owners
         self.pending = pending  # the end of the call that writes it, until it has been waited for
         self._target = None if lent else view  # the memory to which a call may write
@@ -164,7 +169,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
                 f"an array requires its memory, got {self.dtype}{list(self.shape)} whose memory was given to a call, or deleted.",
                 where=user_frame(),
                 help="donate_argnums donates arguments: read the result of the call, or pass a copy, x.copy().",
-            )  # fmt: skip
+            )
         if type(view) is VmRef:
             view = self._view = view.deref(HalBufferView)
         return view
@@ -245,7 +250,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
           copy: False returns the memory itself, if NumPy knows the dtype. The caller must know that nothing else reads it.
         """
         if not copy and self.dtype.kind != "V":  # NumPy's array interface has no names for dtypes of ml_dtypes
-            return np.asarray(_Shared(self.numpy()))
+            return np.asarray(Shared(self.numpy()))
         if self._host is not None or not self.device.is_host or self.dtype.kind == "V" or not self.size:
             return self.numpy().copy()
         self.block_until_ready()
@@ -310,12 +315,18 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if hasattr(value, "__nabla_tensor__"):
-            raise TraceError(f"x[...] = v requires known numbers for an array of known numbers, got {value!r}.",
-                             where=user_frame(), help="write x = x.at[...].set(v).")  # fmt: skip
+            raise TraceError(
+                f"x[...] = v requires known numbers for an array of known numbers, got {value!r}.",
+                where=user_frame(),
+                help="write x = x.at[...].set(v).",
+            )
         kind, own = np.asarray(value).dtype, self.dtype
         if rank_of(kind) > rank_of(own):
-            raise DtypeError(f"x[...] = v requires values of a dtype of the kind of {own}, got {kind}.", where=user_frame(),
-                             help="convert one of them with astype.")  # fmt: skip
+            raise DtypeError(
+                f"x[...] = v requires values of a dtype of the kind of {own}, got {kind}.",
+                where=user_frame(),
+                help="convert one of them with astype.",
+            )
         host = np.array(self.numpy())
         host[_host_index(index)] = np.asarray(value)
         new = Array.from_numpy(host, self.device)
@@ -383,11 +394,3 @@ def _host_index(index: Any) -> Any:
     if isinstance(index, tuple):
         return tuple(map(_host_index, index))
     return index.numpy() if type(index) is Array else index
-
-
-class _Shared:
-    """The memory of a NumPy array without its read-only flag; the user of this object must not write to it."""
-
-    def __init__(self, host: np.ndarray):
-        self._host = host
-        self.__array_interface__ = {**host.__array_interface__, "data": (host.ctypes.data, False)}

@@ -21,7 +21,7 @@ from nabla_mlir.runtime import leak_reports
 from nabla_mlir.runtime.array import Array, Shape
 from nabla_mlir.runtime.device import Device, device, pooled, reason, usable
 from nabla_mlir.runtime.ending import Gate, stop_at_exit
-from nabla_mlir.runtime.manifest import SAVE_AGAIN
+from nabla_mlir.runtime.manifest import SAVE_ANEW
 from nabla_mlir.runtime.scratch import REFLECTED, keeping
 from nabla_mlir.runtime.threads import POOL, abandon, generation
 from nabla_mlir.runtime.timeline import Timeline, Timepoint, wait_for_others
@@ -199,7 +199,7 @@ class Function:
         if type(last) is int:
             count -= 1
         if types is not None and count != len(types):
-            raise DeployError(f"a manifest requires code with {len(types)} results, got {count}.", help=SAVE_AGAIN)
+            raise DeployError(f"a manifest requires code with {len(types)} results, got {count}.", help=SAVE_ANEW)
         return count, last if type(last) is int else None
 
     @property

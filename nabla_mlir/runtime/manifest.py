@@ -25,7 +25,7 @@ from nabla_mlir.targets import TARGETS, drivers_of
 SCHEMA = 1
 SCHEMA_FILE = Path(__file__).with_name("manifest.schema.json")
 IREE_RANGE = ("3.13", "3.14")  # versions of runtimes that run code of this release; the last one is excluded
-SAVE_AGAIN = "save the artifact again, or copy all of its files again."
+SAVE_ANEW = "save the artifact again, or copy all of its files again."
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Sparsity:
       format: csr, csc, coo or lower.
       shape: the shape of the matrix.
       indices: arrays by name: starts and indices of csr and csc, rows and columns of coo and lower; column_colors and
-        row_colors, the product of each column and row (-1 for none), if there are any; and places, the index of each entry in
+        row_colors, the product of each column and row (-1 for none), if there are any; and positions, the index of each entry in
         the concatenated products, if entries are read and not substituted.
     """
 
@@ -307,7 +307,7 @@ class Manifest:
             data = json.loads(text)
             schema = data["schema"]
         except (ValueError, TypeError, KeyError):
-            raise DeployError(f"{where} requires the JSON of a manifest, got something else.", help=SAVE_AGAIN) from None
+            raise DeployError(f"{where} requires the JSON of a manifest, got something else.", help=SAVE_ANEW) from None
         if not isinstance(schema, int) or schema > SCHEMA:
             raise DeployError(
                 f"{where} requires schema {SCHEMA} or older, got {schema}.",
@@ -327,7 +327,7 @@ class Manifest:
             )
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, NablaError) as error:
             message = f"{where} requires the fields of schema {SCHEMA}, got {type(error).__name__}: {error}."
-            raise DeployError(message, help=SAVE_AGAIN) from None
+            raise DeployError(message, help=SAVE_ANEW) from None
 
 
 def _driver_for(estimate: Estimate, threads: int) -> str:

@@ -81,3 +81,11 @@ def staged(source: HalBuffer, where: Device) -> HalBuffer:
     )
     signal.wait(1)  # not through a fence, which takes 8 ms after a call
     return target
+
+
+class Shared:
+    """The memory of a NumPy array without its read-only flag; the user of this object must not write to it."""
+
+    def __init__(self, host: np.ndarray):
+        self._host = host
+        self.__array_interface__ = {**host.__array_interface__, "data": (host.ctypes.data, False)}

@@ -73,13 +73,13 @@ def _of_results(outputs: VmVariantList) -> int:
 
 
 def _note(scratch: _Scratch) -> None:
-    """Records that a function runs; frees the memory of others until at most `KEPT_TRANSIENTS` bytes of it are left."""
+    """Records that a function runs; frees the memory of others until at most `POOLED_TRANSIENTS` bytes of it are left."""
     with _lock:
         if _recent and _recent[-1]() is scratch:
             return
         others = [other for ref in _recent if (other := ref()) is not None and other is not scratch]
         total = sum(other.bytes for other in others)
-        while total > thresholds.KEPT_TRANSIENTS:
+        while total > thresholds.POOLED_TRANSIENTS:
             oldest = others.pop(0)
             total -= oldest.bytes
             _trim(oldest.device, [oldest, *others, scratch])

@@ -24,7 +24,7 @@ from typing import IO
 
 from nabla_mlir.base.errors import DeployError, NablaError, user_frame, writing
 from nabla_mlir.base.files import write_files
-from nabla_mlir.runtime.manifest import SAVE_AGAIN, Code, Manifest
+from nabla_mlir.runtime.manifest import SAVE_ANEW, Code, Manifest
 
 _ENDINGS = (".vmfb", ".json")
 
@@ -179,7 +179,7 @@ class Artifact:
         try:
             return Manifest.from_json(data.decode(), where)
         except UnicodeDecodeError:
-            raise DeployError(f"{where} requires the JSON of a manifest, got binary data.", help=SAVE_AGAIN) from None
+            raise DeployError(f"{where} requires the JSON of a manifest, got binary data.", help=SAVE_ANEW) from None
 
     def _only_stem(self) -> str:
         """The stem of the only manifest in a folder or an archive."""
@@ -190,7 +190,7 @@ class Artifact:
                 f"load requires an artifact, got {self._path}, which does not exist.", where=user_frame(), help="check the path."
             ) from None
         except _DAMAGE as error:
-            raise DeployError(f"load requires an archive, got {self._path}: {error}.", help=SAVE_AGAIN) from None
+            raise DeployError(f"load requires an archive, got {self._path}: {error}.", help=SAVE_ANEW) from None
         if len(stems) != 1:
             names = ", ".join(f"{name}.json" for name in sorted(stems)) or "none"
             raise DeployError(f"load requires one manifest in {self._path}, got {names}.", help="name the manifest.")
@@ -217,7 +217,7 @@ class Artifact:
         except NablaError:
             raise
         except _DAMAGE as error:
-            raise DeployError(f"{self._path} requires a whole archive, got: {error}.", help=SAVE_AGAIN) from None
+            raise DeployError(f"{self._path} requires a whole archive, got: {error}.", help=SAVE_ANEW) from None
 
     def _read_file(self, path: Path) -> bytes:
         """The content of a regular file; a pipe or a device is refused, because reading it might never end."""
@@ -243,14 +243,14 @@ class Artifact:
 
     def _checked(self, name: str, sha256: str, who: str) -> bytes:
         if Path(name).name != name:
-            raise DeployError(f"{who} requires files beside the manifest, got {name!r}.", help=SAVE_AGAIN)
+            raise DeployError(f"{who} requires files beside the manifest, got {name!r}.", help=SAVE_ANEW)
         data = self._read(name)
         if data is None:
-            raise DeployError(f"{who} requires the file {self._path / name}, which does not exist.", help=SAVE_AGAIN)
+            raise DeployError(f"{who} requires the file {self._path / name}, which does not exist.", help=SAVE_ANEW)
         if _sha256(data) != sha256:
             raise DeployError(
                 f"{self._path / name} requires the content that its manifest names, got another SHA-256 ({len(data)} bytes).",
-                help=f"the file is damaged or belongs to another manifest: {SAVE_AGAIN}",
+                help=f"the file is damaged or belongs to another manifest: {SAVE_ANEW}",
             )
         return data
 

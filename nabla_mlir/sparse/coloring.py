@@ -15,7 +15,7 @@ from nabla_mlir.base.locks import cached_property
 from nabla_mlir.sparse import greedy, lattice
 from nabla_mlir.sparse.bounds import check_kind, lower_bound
 from nabla_mlir.sparse.orders import ORDERS
-from nabla_mlir.sparse.pattern import Pattern, conflicts, lists
+from nabla_mlir.sparse.pattern import Pattern, conflicts, lists, neighbours
 from nabla_mlir.sparse.trees import depth_of, is_acyclic, mirror
 from nabla_mlir.sparsity.rows import Rows
 
@@ -77,8 +77,9 @@ class Coloring:
         """
         lengths = self.rows.shape, self.columns.shape
         if lengths != tuple((n,) for n in self.pattern.shape):
-            raise PatternError(f"a coloring requires a color for each row and column, got {lengths} for {self.pattern!r}.",
-                               where=user_frame())  # fmt: skip
+            raise PatternError(
+                f"a coloring requires a color for each row and column, got {lengths} for {self.pattern!r}.", where=user_frame()
+            )
         if self.kind == "acyclic":
             readable = np.full(self.pattern.nnz, is_acyclic(self.pattern, self.columns))
         elif self.kind == "star":
@@ -88,8 +89,9 @@ class Coloring:
         if not readable.all():
             entry = int(np.nonzero(~readable)[0][0])
             where = (int(self.pattern.row_of_entry[entry]), int(self.pattern.indices[entry]))
-            raise PatternError(f"a {self.kind} coloring requires that every entry can be read, got none for {where}.",
-                               where=user_frame())  # fmt: skip
+            raise PatternError(
+                f"a {self.kind} coloring requires that every entry can be read, got none for {where}.", where=user_frame()
+            )
 
     def plot(self, axes: Any = None) -> Any:
         """Draws the pattern, with each entry in the color of the product from which it is read; see `Pattern.plot`."""
@@ -153,9 +155,10 @@ def color(pattern: Pattern, kind: str = "column", order: str | Sequence[int] = "
         raise PatternError(f"color requires an order among {known}, got {order!r}.", where=user_frame())
     if depth is not None and (kind != "acyclic" or depth < 1):
         raise PatternError(
-            f"color requires a depth of 1 or more, of kind 'acyclic', got depth={depth} of {kind!r}.", where=user_frame(),
+            f"color requires a depth of 1 or more, of kind 'acyclic', got depth={depth} of {kind!r}.",
+            where=user_frame(),
             help="only acyclic colorings substitute; the others read each entry.",
-        )  # fmt: skip
+        )
     if kind == "bidirectional":
         return _bidirectional(pattern, order)
     if kind == "row":
@@ -170,9 +173,10 @@ def color(pattern: Pattern, kind: str = "column", order: str | Sequence[int] = "
             break
     if best is None:
         raise PatternError(
-            f"color requires a stencil for order 'lattice', got {pattern!r}.", where=user_frame(),
+            f"color requires a stencil for order 'lattice', got {pattern!r}.",
+            where=user_frame(),
             help="order='best' uses a lattice if there is one.",
-        )  # fmt: skip
+        )
     if kind == "acyclic" and order == "best" and best.num_colors > least and (depth is not None or not _has_diagonal(pattern)):
         star = color(pattern, "star")  # of depth 1; without a diagonal entry, a color may be read by nothing
         if star.num_colors < best.num_colors:
@@ -221,8 +225,9 @@ def _trials(
 def _checked(order: Sequence[int], count: int) -> list[int]:
     vertices = [int(v) for v in order]
     if sorted(vertices) != list(range(count)):
-        raise PatternError(f"color requires an order with each of {count} columns once, got {len(vertices)} numbers.",
-                           where=user_frame())  # fmt: skip
+        raise PatternError(
+            f"color requires an order with each of {count} columns once, got {len(vertices)} numbers.", where=user_frame()
+        )
     return vertices
 
 
@@ -232,9 +237,9 @@ def _painter(
     """A function that colors the vertices in an order, the graph on which orders are computed, and the work of both, in edges."""
     if kind == "column":
         members = lists(pattern.T.rows)
-        graph = functools.cache(lambda: _neighbours(conflicts(pattern.rows)))
+        graph = functools.cache(lambda: neighbours(conflicts(pattern.rows)))
         return lambda order: greedy.distance_two(members, pattern.shape[0], order), graph, _edges(pattern)
-    near = _neighbours(pattern.rows)
+    near = neighbours(pattern.rows)
     if kind == "star":
         return lambda order: greedy.star(near, order), lambda: near, 4 * pattern.nnz
     return lambda order: greedy.acyclic(near, order, depth), lambda: near, 4 * pattern.nnz * (1 if depth is None else 4 * depth)
@@ -244,13 +249,6 @@ def _edges(pattern: Pattern) -> int:
     """The number of pairs of columns that share a row; a pair counts once for each shared row."""
     lengths = pattern.rows.lengths()
     return int((lengths * lengths).sum())
-
-
-def _neighbours(rows: Rows) -> Sequence[list[int]]:
-    """The neighbours of each vertex, without the vertex itself."""
-    keys = rows.keys()
-    row = rows.row_of_entry()
-    return lists(Rows.of(keys[row != rows.indices], rows.count, rows.columns))
 
 
 def _lattices(

@@ -243,3 +243,10 @@ def lists(rows: Rows) -> Sequence[list[int]]:
     """The columns of each row as lists, which Python loops read fastest."""
     indices, offsets = rows.indices.tolist(), rows.offsets.tolist()
     return [indices[a:b] for a, b in pairwise(offsets)]
+
+
+def neighbours(rows: Rows) -> Sequence[list[int]]:
+    """The neighbours of each vertex, without the vertex itself."""
+    keys = rows.keys()
+    row = rows.row_of_entry()
+    return lists(Rows.of(keys[row != rows.indices], rows.count, rows.columns))

@@ -185,7 +185,7 @@ class Relation:
             distinct.update(dict.fromkeys(others))
             if len(distinct) == count and layout == self.layout:
                 return self
-            is_loose = len(distinct) <= thresholds.PATTERN_APART
+            is_loose = len(distinct) <= thresholds.PATTERN_LOOSE
             boxes = tuple(distinct) if is_loose else coalesced(distinct)
             if len(boxes) <= thresholds.PATTERN_BOXES:
                 return Relation(self.shape, self.columns, boxes, layout, is_loose)

@@ -136,7 +136,7 @@ def manifest_of(module: ir.Module, entries: Sequence[Entry], codes: Sequence[Cod
 
 
 def with_references(manifest: Manifest, module: ir.Module, target: Target) -> Manifest:
-    """A manifest that says what the interpreter computes on drawn arguments, for the machines where the code will run."""
+    """A manifest with the results of the interpreter on drawn arguments, for the machines where the code will run."""
     mode = mode_for(target)
     if mode == "off":
         references = {e.name: Reference(absence="checking was off") for e in manifest.entry_points}

@@ -76,7 +76,7 @@ class Program:
         self._is_single = self.out_spec.is_leaf()
         self._in_spec, self._kinds = in_spec, [_kind(s) for s in specs]
         self._constants = constants or {}
-        self.again: Call = never  # repeats the first call of a jitted function, if this call runs only compiled code
+        self.repeat: Call = never  # repeats the first call of a jitted function, if this call runs only compiled code
         self._is_jitted = is_jitted
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
@@ -84,8 +84,8 @@ class Program:
         inputs = as_inputs(leaves, self.dtypes) if self._has_scalars else leaves
         results = self.run([*inputs, *self.captured], 0, self._types)
         out = results[0] if self._is_single else pytree.unflatten(self.out_spec, results)
-        if self._is_jitted and self.again is never and (function := self.run.function) is not None:
-            self.again = repetition(function, self._in_spec, self._kinds, self._constants, self.captured, out, self._types)
+        if self._is_jitted and self.repeat is never and (function := self.run.function) is not None:
+            self.repeat = repetition(function, self._in_spec, self._kinds, self._constants, self.captured, out, self._types)
         return out
 
 
@@ -253,7 +253,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
                 return f(*inner_args, **inner_kwargs)
 
             _, flat_spec = pytree.flatten((tuple(arrays), {}))
-            if len(programs) == thresholds.KEPT_FUNCTIONS:  # a loop over an index, or over a number, makes a program for each value
+            if len(programs) == thresholds.CACHED_FUNCTIONS:  # a loop over a number makes a program for each value
                 del programs[next(iter(programs))]
             program = programs[key] = Program(flat, flat_spec, key[3], is_ours=True, title=f.__name__)
         return program(arrays)

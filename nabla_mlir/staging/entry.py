@@ -103,6 +103,7 @@ def _bind(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
 
 
 def _checked(leaf: Any, input_spec: Spec, entry: Entry, i: int) -> Any:
+    """Argument i of a call as an array; raises an error if its shape or dtype differs from the traced one."""
     if is_scalar(leaf):
         leaf = scalar_array(leaf, input_spec.dtype, f"{entry.name}() requires {input_spec} for {entry.input_names[i]}")
     if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):

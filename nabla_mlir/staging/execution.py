@@ -358,7 +358,7 @@ def device_of(inputs: Iterable[Any]) -> Device | None:
 
 
 class _Latest:
-    """A cache of what was used last. It is bounded, because each function pins memory."""
+    """A cache of the entries that were used last. It is bounded, because each function pins memory."""
 
     def __init__(self, most: int):
         self.most, self._lock = most, new_lock()
@@ -378,5 +378,5 @@ class _Latest:
         return runner
 
 
-_runners = _Latest(thresholds.KEPT_FUNCTIONS)  # functions, by their code
-_expansions = _Latest(thresholds.KEPT_FUNCTIONS)  # modules without transforms, by those with them
+_runners = _Latest(thresholds.CACHED_FUNCTIONS)  # functions, by their code
+_expansions = _Latest(thresholds.CACHED_FUNCTIONS)  # modules without transforms, by those with them

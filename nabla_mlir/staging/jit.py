@@ -171,8 +171,8 @@ def jit(
         nonlocal recent
         if is_tracing() or (_Switch.is_used and _switch.is_off):
             return fun(*args, **kwargs)
-        for again in recent:
-            if (result := again(args, kwargs)) is not OTHER:
+        for repeat in recent:
+            if (result := repeat(args, kwargs)) is not OTHER:
                 return result
         constants: dict[int, Any] = {}
         fixed: dict[str, Any] = {}
@@ -211,8 +211,8 @@ def jit(
                     memory_limit=memory_limit,
                 )
         out = program(leaves)
-        if program.again is not never:
-            recent = (program.again, *(again for again in recent if again is not program.again))[:_RECENT]
+        if program.repeat is not never:
+            recent = (program.repeat, *(repeat for repeat in recent if repeat is not program.repeat))[:_RECENT]
         return out
 
     def bound(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:

@@ -90,7 +90,7 @@ class _Source:
     """The source of a function of `args` and `kwargs`, and the values of the names in it."""
 
     def __init__(self, **names: Any):
-        self._names, self._lines = names, ["def again(args, kwargs):"]
+        self._names, self._lines = names, ["def repeat(args, kwargs):"]
 
     def lines(self, text: str) -> None:
         """Adds lines to the source."""
@@ -117,8 +117,8 @@ class _Source:
     def call(self) -> Call:
         """The compiled function."""
         exec("\n".join(self._lines), self._names)
-        again: Call = self._names["again"]
-        return again
+        repeat: Call = self._names["repeat"]
+        return repeat
 
     def arguments(self, spec: pytree.TreeSpec, constants: Mapping[int | str, Any]) -> list[str]:
         """Adds code that flattens the arguments, and returns the variables of the leaves. Constants must be equal."""

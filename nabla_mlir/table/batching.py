@@ -86,7 +86,7 @@ def all_prefixed(operands: Sequence[Tensor], mapped: Sequence[bool], size: int) 
 
 
 def shifted(dims: Sequence[int]) -> tuple[int, ...]:
-    """The axis numbers behind a new leading axis: each is larger by 1."""
+    """The axis numbers after a new leading axis was added: each is larger by 1."""
     return tuple(d + 1 for d in dims)
 
 

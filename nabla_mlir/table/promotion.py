@@ -48,7 +48,7 @@ _PYTHON_TYPES = (int, float, complex)
 
 
 def set_default_dtypes(*, float: DTypeLike | None = None, int: DTypeLike | None = None) -> None:
-    """Sets the dtypes that creation functions and Python scalars take when nothing else decides.
+    """Sets the dtypes of creation functions without `dtype`, and of Python scalars that meet no array.
 
     Args:
       float: a real floating-point dtype (float32 at the start).

@@ -221,6 +221,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _one_by_one(shortest: Function, only: Sequence[int] | None, seed: int, minutes: float) -> int:
+    """Checks one program after the other, from `seed` on or only some, and prints each fault. Returns the number of faults."""
     end, counts = time.monotonic() + 60 * minutes, collections.Counter[str]()
     for number in only or itertools.count(seed):
         program, fault = shortest(number)

@@ -8,8 +8,6 @@ nabla-opt model.mlir --load my_pass.py --my-pass --check-values --run --input='[
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import inspect
 import re
 import runpy
 import sys
@@ -24,13 +22,14 @@ from nabla_mlir.base.files import write_files
 from nabla_mlir.dialects.context import BYTECODE, context
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import check_order, nested
-from nabla_mlir.passes.base import PASSES, PIPELINES, NamedPipeline, Pass, Step
+from nabla_mlir.passes.base import PASSES, PIPELINES, Pass
 from nabla_mlir.passes.explain_batch import ExplainBatchPass
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.passes.verify import OWN_DIALECTS, VerifyPass
 from nabla_mlir.targets.toolchain import bytecode_fault
 from nabla_mlir.tools import values
 from nabla_mlir.tools.diagnostics import PARSED, Diagnostic, collected, compare, from_error
+from nabla_mlir.tools.pass_lists import list_passes, list_pipelines
 
 _MARKER = "// -----"
 # Boolean flags: `--flag`, `--flag=false`.
@@ -76,20 +75,43 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """
     summary = (__doc__ or "").split("\n\n")[0]
     parser = _Parser(
-        prog="nabla-opt", description=summary, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="nabla-opt",
+        description=summary,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="The name of every pass and pipeline is a flag, too: --nabla-lower, --nabla-expand=simplify=false, --cse.",
-    )  # fmt: skip
+    )
     parser.add_argument("file", nargs="?", default="-", help="MLIR text or bytecode; '-' is the standard input")
     parser.add_argument("-o", dest="output", default="-", metavar="FILE", help="the file to write; '-' is the standard output")
     parser.add_argument("--pass-pipeline", metavar="TEXT", help="such as 'builtin.module(nabla-expand,cse)'")
-    parser.add_argument("--mlir-elide-elementsattrs-if-larger", type=int, metavar="N", dest="elide",
-                        help="do not print the elements of constants with more than N")  # fmt: skip
-    parser.add_argument("--mlir-print-ir-tree-dir", metavar="DIR", dest="tree",
-                        help="write the IR after each pass to a separate file, in a tree of folders")  # fmt: skip
-    parser.add_argument("--load", action="append", default=[], metavar="FILE.py",
-                        help="first run a file that registers passes, operations or custom calls")  # fmt: skip
-    parser.add_argument("--input", action="append", default=[], metavar="VALUE", dest="inputs",
-                        help="a value for --run and --check-values, for each argument: a .npy file, 3.5, [1, 2, 3]")  # fmt: skip
+    parser.add_argument(
+        "--mlir-elide-elementsattrs-if-larger",
+        type=int,
+        metavar="N",
+        dest="elide",
+        help="do not print the elements of constants with more than N",
+    )
+    parser.add_argument(
+        "--mlir-print-ir-tree-dir",
+        metavar="DIR",
+        dest="tree",
+        help="write the IR after each pass to a separate file, in a tree of folders",
+    )
+    parser.add_argument(
+        "--load",
+        action="append",
+        default=[],
+        metavar="FILE.py",
+        help="first run a file that registers passes, operations or custom calls",
+    )
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="VALUE",
+        dest="inputs",
+        help="a value for --run and --check-values, for each argument: a .npy file, 3.5, [1, 2, 3]",
+    )
     parser.add_argument("--entry", metavar="NAME", help="the function to run (default: all that are not private)")
     for flag, help in _SWITCHES.items():
         parser.add_argument(f"--{flag}", action="store_true", help=help, default=flag == "verify-each")
@@ -141,56 +163,6 @@ def _pass_flag(argument: str) -> str:
     return item
 
 
-def list_passes() -> str:
-    """The name, the summary and the options of each pass."""
-    lines = ["Passes of nabla_mlir (passes of MLIR, such as cse, canonicalize and symbol-dce, can be used, too):", ""]
-    for name, cls in sorted(PASSES.items()):
-        lines.append(f"  --{name:28} - {summary_of(cls)}")
-        lines += [f"    --{o.name:28} - {o.help} ({o.type}, default {o.default})" for o in options_of(cls)]
-    return "\n".join(lines)
-
-
-def list_pipelines() -> str:
-    """The name, the summary, the options and the steps of each named pipeline."""
-    lines = ["Named pipelines. The name of a pipeline is used like that of a pass, and stands for its passes in this order:", ""]
-    for name, cls in sorted(PIPELINES.items()):
-        lines.append(f"  --{name:28} - {summary_of(cls)}")
-        lines += [f"    --{o.name:28} - {o.help} ({o.type}, default {o.default})" for o in options_of(cls)]
-        lines += [f"      {step.name:28} {step.why}{f' ({where})' if (where := condition_of(step)) else ''}" for step in cls.steps]
-    return "\n".join(lines)
-
-
-def condition_of(step: Step) -> str:
-    """The targets or the option for which a step of a pipeline exists; "" if it always exists."""
-    return " or ".join(step.targets) or step.needs.replace("_", "-")
-
-
-def summary_of(cls: type[Pass | NamedPipeline]) -> str:
-    """The first sentence of the documentation of a pass or a pipeline."""
-    return (inspect.getdoc(cls) or "").split("\n")[0].rstrip(".")
-
-
-@dataclasses.dataclass(frozen=True)
-class Option:
-    """An option of a pass as the documentation shows it."""
-
-    name: str
-    type: str
-    default: str
-    help: str
-
-
-def options_of(cls: type[Pass | NamedPipeline]) -> list[Option]:
-    """The options of a pass or a pipeline: its fields; the comment after a field is its help."""
-    source = "\n".join(inspect.getsource(c) for c in cls.__mro__[:-1])
-    options = []
-    for f in dataclasses.fields(cls):
-        comment = re.search(rf"^    {f.name}: [^#\n]*#\s*(.*)$", source, re.M)
-        default = str(f.default).lower() if isinstance(f.default, bool) else str(f.default)
-        options.append(Option(f.name.replace("_", "-"), str(f.type), default, comment[1] if comment else ""))
-    return options
-
-
 # ---------------------------------------------------------------- one part of the input
 
 
@@ -219,11 +191,15 @@ def process(text: str | bytes, pipeline: Pipeline, options: argparse.Namespace) 
             after = True
         if before or after:
             manager.enable_ir_printing(
-                print_before_all=before, print_after_all=after, print_after_change=change,
-                print_module_scope=options.mlir_print_ir_module_scope, large_elements_limit=options.elide,
-                enable_debug_info=options.mlir_print_debuginfo, print_generic_op_form=options.mlir_print_op_generic,
+                print_before_all=before,
+                print_after_all=after,
+                print_after_change=change,
+                print_module_scope=options.mlir_print_ir_module_scope,
+                large_elements_limit=options.elide,
+                enable_debug_info=options.mlir_print_debuginfo,
+                print_generic_op_form=options.mlir_print_op_generic,
                 tree_printing_dir_path=options.tree,
-            )  # fmt: skip
+            )
         if options.mlir_timing:
             manager.enable_timing()
         entries = values.entries_of(module, options.entry) if options.run or options.check_values else []
@@ -242,8 +218,9 @@ def _check_registered(module: ir.Module, ctx: ir.Context) -> None:
         if not op.name.startswith(OWN_DIALECTS) and not ctx.is_registered_operation(op.name):
             raise ImportIRError(
                 f"an operation requires a dialect that is registered, got '{op.name}'.",
-                where=source_of(op.location), help="use --allow-unregistered-dialect if this is intended.",
-            )  # fmt: skip
+                where=source_of(op.location),
+                help="use --allow-unregistered-dialect if this is intended.",
+            )
 
 
 def _checked(item: Pass) -> Callable[..., None]:
@@ -278,9 +255,11 @@ def diagnose(
 def print_module(module: ir.Module, file: str, options: argparse.Namespace) -> str:
     """The text of a module in the form that the flags request."""
     text = module.operation.get_asm(
-        enable_debug_info=options.mlir_print_debuginfo, print_generic_op_form=options.mlir_print_op_generic,
-        use_local_scope=options.mlir_print_local_scope, large_elements_limit=options.elide,
-    )  # fmt: skip
+        enable_debug_info=options.mlir_print_debuginfo,
+        print_generic_op_form=options.mlir_print_op_generic,
+        use_local_scope=options.mlir_print_local_scope,
+        large_elements_limit=options.elide,
+    )
     return str(text).replace(f'loc("{PARSED}":', f'loc("{file}":').rstrip("\n") + "\n"
 
 

@@ -27,7 +27,7 @@ from nabla_mlir.table.registry import REGISTRY, OpDef
 from nabla_mlir.table.rules import UNSUPPORTED, Zero
 from nabla_mlir.tools.coverage import MEASURED, TITLES, measurable
 from nabla_mlir.tools.house import picture
-from nabla_mlir.tools.opt import condition_of, options_of
+from nabla_mlir.tools.pass_lists import condition_of, options_of
 
 _GENERATED = "<!-- Written by python -m nabla_mlir.tools.reference; do not edit. -->\n"
 _MAP = "<!-- map: written by python -m nabla_mlir.tools.reference -->"
@@ -278,7 +278,7 @@ def _linear_word(record: OpDef) -> str:
 
 
 def operations_page(root: Path) -> str:
-    """The table of what works for each operation of StableHLO and CHLO, from the records and from measurements."""
+    """The table of supported features of each operation of StableHLO and CHLO, from the records and from measurements."""
     coverage = json.loads((root / MEASURED).read_text())
     lines = [
         "# Operations",

@@ -63,6 +63,7 @@ def io_callback(
 
 
 def _called(callback: Callable[..., Any], shapes: Any, args: Any, kwargs: Any, vmap_method: str | None, has_effect: bool) -> Any:
+    """Emits a call of a Python function, whose results have the given shapes and dtypes."""
     if vmap_method not in _METHODS:
         raise TraceError(
             f"pure_callback requires vmap_method among {', '.join(map(repr, _METHODS))}, got {vmap_method!r}.", where=user_frame()

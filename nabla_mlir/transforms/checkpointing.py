@@ -21,7 +21,7 @@ from nabla_mlir.staging.tracing import results_of, trace_region
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.transforms.vectorized import per_entry
 
-Policy = tuple[tuple[str, ...], ...]  # each a word and its arguments; what any of them allows is kept
+Policy = tuple[tuple[str, ...], ...]  # each a word and its arguments; a value is stored if one of them allows it
 
 
 class CheckpointPolicies:
@@ -118,6 +118,7 @@ remat = checkpoint
 
 
 def _emit(call: Callable[[], Any], policies: Policy, prevent_cse: bool) -> Any:
+    """Emits `ad.checkpoint` with the operations of a call in its region, and returns the value of the call."""
     box: dict[str, Any] = {}
 
     def body() -> list[Any]:

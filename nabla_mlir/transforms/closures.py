@@ -61,6 +61,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: PyTree) -> tuple[Cal
     scope = current_scope()
 
     def converted(*args: Any) -> Any:
+        """Calls a copy of the traced function with arguments in place of its captured values."""
         if scope is not None:
             scope.check_open("a function of closure_convert", fun, CALL_INSIDE)
         own = pytree.flatten_like(in_spec, args[: len(example_args)], "arguments", "the examples")

@@ -248,6 +248,7 @@ def all_to_all(x: PyTree, axis_name: str, split_axis: int, concat_axis: int, *, 
     bound = _axis("all_to_all", axis_name)
 
     def one(t: Tensor) -> Tensor:
+        """The exchanged parts of one array: each entry gathers all arrays and takes its own part of each."""
         at, to = (_position("all_to_all", a, t.ndim) for a in (split_axis, concat_axis))
         parts = t.shape[at] // bound.size
         if t.shape[at] != (parts * bound.size if tiled else bound.size):

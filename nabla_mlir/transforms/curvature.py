@@ -17,7 +17,7 @@ from nabla_mlir.transforms.linear import pullback, pushed
 from nabla_mlir.transforms.vectorized import per_entry
 
 Byproducts = dict[str, Any]
-# (x, v, *data) -> (what is known on the way, the product)
+# (x, v, *data) -> (the by-products, such as the value and the gradient; the product)
 Product = Callable[..., tuple[Byproducts, Any]]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from iree.compiler import ir
@@ -18,78 +17,20 @@ from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import TraceError, TreeError, check_function, user_frame
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad_rules import RECUR, WITHOUT_RULE
-from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.positions import parameters_of, positional, positions
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import current_trace, results_of, trace_region
 from nabla_mlir.table.promotion import as_tensor
-from nabla_mlir.table.registry import materialize
-from nabla_mlir.table.rules import ZERO
 from nabla_mlir.table.tensor import Tensor, full
-from nabla_mlir.transforms.arguments import seed_of, specs_of
+from nabla_mlir.transforms.arguments import specs_of
+from nabla_mlir.transforms.custom_calls import Call
 from nabla_mlir.transforms.symbolic_zeros import CustomVJPPrimal, SymbolicZero
 from nabla_mlir.transforms.vectorized import per_entry
 
 
-@dataclass
-class _Call:
-    """One call of a custom function while it is traced. Its rules are traced for the types of this call."""
-
-    function: _Custom
-    fixed: list[Any]  # the arguments at nondiff_argnums
-    args_spec: pytree.TreeSpec
-    specs: list[Spec]
-    label: str = ""
-    outs: list[Tensor] = field(default_factory=list)
-    out_spec: Any = None
-
-    def matches(self, other: _Call) -> bool:
-        """True if the other call has the same function and the same types."""
-        return (
-            self.function is other.function
-            and all(a is b for a, b in zip(self.fixed, other.fixed, strict=True))
-            and self.args_spec == other.args_spec
-            and [(s.shape, s.dtype) for s in self.specs] == [(s.shape, s.dtype) for s in other.specs]
-        )
-
-    @property
-    def wrt(self) -> list[int]:
-        """The leaves of the arguments that have tangents."""
-        return [i for i, s in enumerate(self.specs) if is_differentiable(s.dtype)]
-
-    @property
-    def of(self) -> list[int]:
-        """The leaves of the result that have tangents."""
-        return [i for i, out in enumerate(self.outs) if is_differentiable(out.dtype)]
-
-    def result(self, what: str, out: Any) -> list[Tensor]:
-        """The leaves of the value that a rule returns; it must have the type of the function's result."""
-        leaves, spec = pytree.flatten(out)
-        tensors = [as_tensor(x, o.dtype if _is_weak(x) else None) for x, o in zip(leaves, self.outs, strict=False)]
-        got = [(t.shape, t.dtype) for t in tensors]
-        if spec != self.out_spec or got != [(o.shape, o.dtype) for o in self.outs]:
-            values = f"{_described(spec, leaves)} instead of {_described(self.out_spec, self.outs)}"
-            raise TreeError(f"{what} requires a value like that of the function, got {values}.", where=user_frame())
-        return tensors
-
-    def seeds(self, word: str, values: Sequence[Any], likes: Sequence[Tensor], at: Sequence[int], names: Any) -> Any:
-        """The tangents or cotangents that a rule returns, for the leaves at `at`. None and `SymbolicZero` mean zero."""
-        result = [None if isinstance(values[i], SymbolicZero) else seed_of(word, values[i], likes[i], names[i]) for i in at]
-        return [materialize(ZERO if s is None else s, likes[i]) for s, i in zip(result, at, strict=True)]
-
-
-def _is_weak(x: Any) -> bool:
-    return not isinstance(x, Tensor) and not pytree.is_array(x)
-
-
-def _described(spec: pytree.TreeSpec, leaves: Sequence[Any]) -> str:
-    texts = [str(Spec(t.shape, t.dtype)) for t in map(as_tensor, leaves)]
-    return str(pytree.unflatten(spec, texts)).replace("'", "")
-
-
 class _Tracing(threading.local):
-    calls: tuple[_Call, ...] = ()  # whose rules are being traced, outermost first
+    calls: tuple[Call, ...] = ()  # whose rules are being traced, outermost first
 
 
 _tracing = _Tracing()
@@ -144,7 +85,7 @@ class _Custom:
         zeros = [SymbolicZero.of(like) if self.has_symbols else None for like in likes]
         return pytree.unflatten(spec, [by_position.get(i, zero) for i, zero in enumerate(zeros)])
 
-    def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
+    def _rules(self, call: Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
         raise NotImplementedError
 
     def _emit(self, fixed: list[Any], call_all: Callable[..., Any], values: tuple[Any, ...]) -> Any:
@@ -154,7 +95,7 @@ class _Custom:
         if trace is not None and trace.is_value:
             outs, out_spec = pytree.flatten(self.fun(*call_all(pytree.unflatten(spec, tensors))))
             return pytree.unflatten(out_spec, [as_tensor(out) for out in outs])
-        call = _Call(self, fixed, spec, specs_of(tensors))
+        call = Call(self, fixed, spec, specs_of(tensors))
         for tracing in reversed(_tracing.calls):
             if tracing.matches(call):
                 return self._recur(tracing, tensors)
@@ -173,14 +114,17 @@ class _Custom:
         finally:
             _tracing.calls = before
         attributes = {
-            "name": ir.StringAttr.get(call.label), "wrt": ir.DenseI64ArrayAttr.get(call.wrt),
+            "name": ir.StringAttr.get(call.label),
+            "wrt": ir.DenseI64ArrayAttr.get(call.wrt),
             "of": ir.DenseI64ArrayAttr.get(call.of),
-        }  # fmt: skip
+        }
         op = stablehlo.emit(
-            self.operation, [t.value for t in tensors], results=[o.value.type for o in call.outs],
+            self.operation,
+            [t.value for t in tensors],
+            results=[o.value.type for o in call.outs],
             attributes=attributes | ({WITHOUT_RULE: ir.UnitAttr.get()} if has_end else {}),
             regions=1 + len(rules),
-        )  # fmt: skip
+        )
         for region, body in zip(op.regions, [block, *rules], strict=True):
             body.append_to(region)
         return pytree.unflatten(call.out_spec, results_of(op))
@@ -196,7 +140,7 @@ class _Custom:
         depth = sum(c.function is self for c in _tracing.calls)
         return depth > 0 and depth >= trace.order
 
-    def _ends(self, call: _Call) -> list[ir.Block]:
+    def _ends(self, call: Call) -> list[ir.Block]:
         """Regions that replace rules which no derivative uses."""
         ends = []
         for arguments, results in self._ports(call):
@@ -204,16 +148,18 @@ class _Custom:
             ends.append(trace_region(zeros, arguments, f"the rule of {self._name()}")[0])
         return ends
 
-    def _ports(self, call: _Call) -> list[tuple[list[Spec], list[Spec]]]:
+    def _ports(self, call: Call) -> list[tuple[list[Spec], list[Spec]]]:
         """The arguments and results of each region of the rule, if no residuals pass between them."""
         raise NotImplementedError
 
-    def _recur(self, call: _Call, tensors: list[Tensor]) -> Any:
+    def _recur(self, call: Call, tensors: list[Tensor]) -> Any:
         """A call of the function from inside its own rule, which refers to the enclosing operation."""
         op = stablehlo.emit(
-            RECUR, [t.value for t in tensors], results=[o.value.type for o in call.outs],
+            RECUR,
+            [t.value for t in tensors],
+            results=[o.value.type for o in call.outs],
             attributes={"name": ir.StringAttr.get(call.label)},
-        )  # fmt: skip
+        )
         return pytree.unflatten(call.out_spec, results_of(op))
 
     def _name(self) -> str:
@@ -267,8 +213,11 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
         """Sets the rule by one function ``jvp(tangent, out, *primals)`` for each argument; None means zero."""
         if self.nondiff_argnums:
-            raise TraceError("defjvps requires a function without nondiff_argnums, got "
-                             f"{list(self.nondiff_argnums)}.", where=user_frame(), help="use defjvp.")  # fmt: skip
+            raise TraceError(
+                f"defjvps requires a function without nondiff_argnums, got {list(self.nondiff_argnums)}.",
+                where=user_frame(),
+                help="use defjvp.",
+            )
 
         def rule(primals: Any, tangents: Any) -> Any:
             out = self(*primals)
@@ -284,14 +233,17 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
 
     def _check(self) -> None:
         if self.rule is None:
-            raise TraceError(f"custom_jvp requires a rule for {self._name()}, got none.", where=user_frame(),
-                             help=f"define it with {self._name()}.defjvp.")  # fmt: skip
+            raise TraceError(
+                f"custom_jvp requires a rule for {self._name()}, got none.",
+                where=user_frame(),
+                help=f"define it with {self._name()}.defjvp.",
+            )
 
-    def _ports(self, call: _Call) -> list[tuple[list[Spec], list[Spec]]]:
+    def _ports(self, call: Call) -> list[tuple[list[Spec], list[Spec]]]:
         outs = specs_of(call.outs)
         return [([*call.specs, *(call.specs[i] for i in call.wrt)], [*outs, *(outs[i] for i in call.of)])]
 
-    def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
+    def _rules(self, call: Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
         what = f"the rule of {self._name()}"
 
         def rule(*inner: Tensor) -> list[Any]:
@@ -300,11 +252,13 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
             assert self.rule is not None
             pair = self.rule(*call.fixed, pytree.unflatten(call.args_spec, primals), tangents)
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                raise TreeError(f"{what} requires to return (out, out_tangent), got {type(pair).__name__}.",
-                                where=user_frame())  # fmt: skip
+                raise TreeError(f"{what} requires to return (out, out_tangent), got {type(pair).__name__}.", where=user_frame())
             outs = call.result(what, pair[0])
-            tangent = [None] * len(outs) if pair[1] is None else pytree.flatten_like(
-                call.out_spec, pair[1], f"the tangent that {what} returns", "its value")  # fmt: skip
+            tangent = (
+                [None] * len(outs)
+                if pair[1] is None
+                else pytree.flatten_like(call.out_spec, pair[1], f"the tangent that {what} returns", "its value")
+            )
             names = pytree.paths(call.out_spec)
             return [*outs, *call.seeds("tangent", tangent, outs, call.of, names)]
 
@@ -351,14 +305,17 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
 
     def _check(self) -> None:
         if self.rules is None:
-            raise TraceError(f"custom_vjp requires a rule for {self._name()}, got none.", where=user_frame(),
-                             help=f"define it with {self._name()}.defvjp.")  # fmt: skip
+            raise TraceError(
+                f"custom_vjp requires a rule for {self._name()}, got none.",
+                where=user_frame(),
+                help=f"define it with {self._name()}.defvjp.",
+            )
 
-    def _ports(self, call: _Call) -> list[tuple[list[Spec], list[Spec]]]:
+    def _ports(self, call: Call) -> list[tuple[list[Spec], list[Spec]]]:
         outs = specs_of(call.outs)
         return [(call.specs, outs), ([outs[i] for i in call.of], [call.specs[i] for i in call.wrt])]
 
-    def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
+    def _rules(self, call: Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
         assert self.rules is not None
         fwd, bwd = self.rules
         trees: dict[str, Any] = {}
@@ -368,8 +325,7 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
             primals = [CustomVJPPrimal.of(x) for x in inner] if self.has_symbols else inner
             pair = fwd(*call_all(pytree.unflatten(call.args_spec, primals)))
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                raise TreeError(f"{what} requires fwd to return (out, residuals), got {type(pair).__name__}.",
-                                where=user_frame())  # fmt: skip
+                raise TreeError(f"{what} requires fwd to return (out, residuals), got {type(pair).__name__}.", where=user_frame())
             residuals, trees["spec"] = pytree.flatten(pair[1])
             return [*call.result(what, pair[0]), *(as_tensor(r) for r in residuals)]
 
@@ -383,12 +339,14 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
             count = len(call.args_spec.children())
             if not isinstance(cts, (tuple, list)) or len(cts) != count:
                 got = f"{len(cts)}" if isinstance(cts, (tuple, list)) else type(cts).__name__
-                raise TreeError(f"{what} requires bwd to return a tuple of {count} cotangents, got {got}.",
-                                where=user_frame())  # fmt: skip
+                raise TreeError(f"{what} requires bwd to return a tuple of {count} cotangents, got {got}.", where=user_frame())
             leaves: list[Any] = []
             for below, ct in zip(call.args_spec.children(), cts, strict=True):
-                leaves += [None] * below.num_leaves if ct is None else pytree.flatten_like(
-                    below, ct, "a cotangent that bwd returns", "its argument")  # fmt: skip
+                leaves += (
+                    [None] * below.num_leaves
+                    if ct is None
+                    else pytree.flatten_like(below, ct, "a cotangent that bwd returns", "its argument")
+                )
             return list(call.seeds("cotangent", leaves, tensors, call.wrt, pytree.paths(call.args_spec)))
 
         specs = [*residuals, *(Spec(call.outs[i].shape, call.outs[i].dtype) for i in call.of)]

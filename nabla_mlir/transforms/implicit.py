@@ -63,6 +63,7 @@ def custom_linear_solve(
         return x, stop_gradient(solve(matvec, stop_gradient(b))[1])
 
     def run(b: Any) -> Any:
+        """Emits the solve for `b` with its transpose as a custom rule; outside of traces it calls `solve`."""
         leaves, spec = pytree.flatten(b)
         tensors = [as_tensor(leaf) for leaf in leaves]
         for t in tensors:
@@ -147,6 +148,7 @@ def custom_root(
     """
 
     def run(guess: Any) -> Any:
+        """Emits the search for the root, and a rule that differentiates the equation at the root."""
         leaves, spec = pytree.flatten(guess)
         start = [stop_gradient_op(as_tensor(leaf)) for leaf in leaves]
         start_tree = pytree.unflatten(spec, [as_tensor(x, x.dtype) for x in start])

@@ -67,6 +67,7 @@ def jacfwd(
     size = checked_batch_size("jacfwd", batch_size)
 
     def rows_of(call: _Call) -> Any:
+        """The Jacobian by forward mode: one derivative along each unit vector of each argument."""
         out, push = linearized(call.function, tuple(call.tensors), has_aux)
         outs, out_spec = pytree.flatten(out[0] if has_aux else out)
         for y, path in zip(outs, pytree.paths(out_spec), strict=True):
@@ -107,6 +108,7 @@ def jacrev(
     size = checked_batch_size("jacrev", batch_size)
 
     def rows_of(call: _Call) -> Any:
+        """The Jacobian by reverse mode: one pullback of each unit vector of each result."""
         out, pull = pullback(call.function, tuple(call.tensors), has_aux)
         outs, out_spec = pytree.flatten(out[0] if has_aux else out)
         rows = []

@@ -52,6 +52,7 @@ def jet(fun: Callable[..., Any], primals: Sequence[Any], series: Sequence[Sequen
     order = max((len(s) for s in series), default=0)
 
     def run(primals: Any, series: Any) -> Any:
+        """Pushes the Taylor coefficients of the arguments through the function; returns its value and derivatives."""
         leaves, spec = pytree.flatten(tuple(primals))
         tensors = [as_tensor(x) for x in leaves]
         terms = [[_like(term, tensors[i], j, spec) for term in rows] for i, (rows, j) in enumerate(_rows(series, primals))]

@@ -113,6 +113,7 @@ class _AtPoint:
     """The result of `linearize` or `vjp` outside a trace: the value, and a compiled linear function for later calls."""
 
     def __init__(self, what: str, f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool):
+        """Linearises `f` at the point: the first half of the split program runs now, the second for each vector."""
         self.forward = what == "jvp"
         leaves, in_spec = pytree.flatten(tuple(primals))
         specs = [as_spec(leaf) for leaf in leaves]
@@ -184,6 +185,7 @@ class _Body:
         seeds = None if tangents is None else pytree.flatten_like(self.in_spec, tuple(tangents), "tangents", "the primals")
 
         def body(*inner: Tensor) -> list[Any]:
+            """Calls the function with new values for the differentiated leaves; returns the leaves of its result."""
             nonlocal aux_spec
             values: list[Any] = list(self.tensors)
             for i, value in zip(self.active, inner, strict=True):

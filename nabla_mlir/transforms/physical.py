@@ -55,7 +55,7 @@ def _checked(what: str, axis: int, rank: int) -> int:
 
 
 def batch_dims(x: Any) -> int:
-    """The length of the prefix.
+    """The number of axes in the prefix of an array, which operations treat as batch axes.
 
     Example:
       >>> import numpy as np

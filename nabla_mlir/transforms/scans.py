@@ -59,6 +59,7 @@ def scan(
     check_function("scan", f)
 
     def run(init: Any, xs: Any) -> Any:
+        """Emits the scan as a loop that reads a row of each input and writes a row of each output."""
         x_leaves, x_spec = pytree.flatten(xs)
         rows = [as_tensor(x) for x in x_leaves]
         steps = _length(rows, pytree.paths(x_spec), length)
@@ -122,6 +123,7 @@ def _written_out(f: Any, order: Sequence[int], init: tuple[Any, Any], xs: tuple[
 
 
 def _length(rows: Sequence[Tensor], names: Sequence[str], length: int | None) -> int:
+    """The number of iterations: the size of the leading axes, or `length`; raises ShapeError if they differ."""
     sizes = {f"xs{name}": x.shape[0] if x.ndim else None for name, x in zip(names, rows, strict=True)}
     if length is not None:
         sizes["length"] = length

@@ -72,6 +72,7 @@ def _vmap(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
+    """Traces `f` on one entry into a region of `batch.vmap`, and returns its results with the mapped axes."""
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     if isinstance(in_axes, tuple) and len(in_axes) != len(args):
@@ -90,6 +91,7 @@ def _vmap(
     box: dict[str, Any] = {}
 
     def body(*inner: Tensor) -> list[Any]:
+        """The results of `f` for one entry; also finds the positions of the mapped axes in the results."""
         bound.block = ir.InsertionPoint.current.block
         values: list[Any] = [x if is_scalar(x) else t for x, t in zip(leaves, tensors, strict=True)]
         for i, value in zip(leaders, inner, strict=True):
@@ -99,14 +101,14 @@ def _vmap(
         outs = [as_tensor(leaf) for leaf in out_leaves]
         per_out = pytree.broadcast_prefix(out_axes, box["spec"], "out_axes")
         counts = map(len, axes_of_spec(box["spec"]))
-        box["places"] = [_out_position(axis, out, n) for axis, out, n in zip(per_out, outs, counts, strict=True)]
+        box["positions"] = [_out_position(axis, out, n) for axis, out, n in zip(per_out, outs, counts, strict=True)]
         return outs
 
     with bound_axis(axis_name, size) as bound:
         block, _, _ = trace_region(body, inner_specs, "the function given to vmap")
     in_positions = [[position] for position in positions if position is not None]
     op = batch.VmapOp.build(
-        [tensors[i].value for i in leaders], block, [bound.symbol], [size], in_positions, [[p] for p in box["places"]]
+        [tensors[i].value for i in leaders], block, [bound.symbol], [size], in_positions, [[p] for p in box["positions"]]
     ).op
     return pytree.unflatten(box["spec"], results_of(op))
 
@@ -129,6 +131,7 @@ def _is_object(leaf: Any) -> bool:
 
 
 def _argument_name(f: Callable[..., Any], path: str) -> str:
+    """The name of an argument for messages, such as ``x['w']``, from its path in (args, kwargs)."""
     match = re.match(r"\[0\]\[(\d+)\](.*)", path)
     if match is None:
         return path.removeprefix("[1]")
@@ -153,6 +156,7 @@ def _position(axis: Any, x: Tensor, name: str) -> int | None:
 
 
 def _common_size(positions: list[int | None], tensors: list[Tensor], names: list[str], axis_size: int | None) -> int:
+    """The size of the mapped axes; raises ShapeError if there is none, or if sizes differ."""
     sizes = {n: t.shape[p] for n, t, p in zip(names, tensors, positions, strict=True) if p is not None}
     if axis_size is not None:
         sizes["axis_size"] = axis_size

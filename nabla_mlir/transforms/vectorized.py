@@ -69,6 +69,7 @@ def _concrete(leaf: Any) -> Any:
 
 
 def _named(x: Any, sizes: Mapping[str, int | None]) -> Any:
+    """The array whose first axes have these names; a size that is not None is checked."""
     axes = axes_of(x)
     if len(sizes) > len(x.shape):
         raise ShapeError(
@@ -284,6 +285,7 @@ def summed_entries(tree: Any) -> Any:
 
 
 def _mapped(run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Runs a function for each entry of its vectorised arguments: traces it once for one entry."""
     out_spec: Any = None
     scope: Any = None
 

@@ -1,1 +1,1 @@
-"""Which inputs each element of each value depends on: the analysis behind sparse Jacobians and Hessians."""
+"""An analysis for sparse Jacobians and Hessians: for each element of each value, the inputs on which it depends."""

@@ -161,19 +161,19 @@ class Dependence(Values):
             return
         if not self.has_lines:
             raise LinesNeeded
-        start, iterations, trial = self._steps, 0, thresholds.PATTERN_TURNS
+        start, iterations, trial = self._steps, 0, thresholds.PATTERN_ITERATIONS
         while True:
             iterations += 1
             if iterations == trial:
                 trial *= 4
                 is_too_long = self._is_too_long(op, iterations, self._steps - start)
                 ends = self._jump(op, state, numbers, iterations - 1)
-                if ends is None and iterations == thresholds.PATTERN_TURNS:
+                if ends is None and iterations == thresholds.PATTERN_ITERATIONS:
                     ends = after_iterations(self, op, state, numbers, iterations - 1, exactly=not is_too_long)
                 if ends is not None:
                     state = ends
                     break
-                if iterations > thresholds.PATTERN_TURNS and is_too_long:
+                if iterations > thresholds.PATTERN_ITERATIONS and is_too_long:
                     state = self._fixed_point(op, state)
                     break
             goes_on = self._condition(op, numbers)

@@ -49,7 +49,7 @@ def _elementwise(op: ir.Operation, *xs: np.ndarray) -> np.ndarray:
 
 
 def _repeated(op: ir.Operation, x: np.ndarray, positions: Sequence[int]) -> np.ndarray:
-    """The array with axis k at position places[k] of the result, repeated along the other axes and along axes of size 1."""
+    """The array with axis k at `positions[k]` of the result, repeated along the other axes and along axes of size 1."""
     shape = tuple(op.results[0].type.shape)
     order = np.argsort(positions)
     sizes = [x.shape[list(positions).index(d)] if d in positions else 1 for d in range(len(shape))]

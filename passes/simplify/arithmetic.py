@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.conversion import limits_of
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.passes.simplify.pattern import defining, has_free_zeros, has_one_use, owner, pattern
@@ -61,6 +62,22 @@ def subtract_from_negated(a: Tensor, b: Tensor) -> Tensor | None:
     """(-x) - y -> -(x + y), because the sign can often cancel later. For an operation of the user, -1 - -1 stays 0."""
     negation = defining(a, "stablehlo.negate") if has_free_zeros(a) else None
     return ew.negate(ew.add(negation[0][0], b)) if negation and has_one_use(a) else None
+
+
+@pattern("stablehlo.reduce_precision")
+def reduce_nothing(x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor | None:
+    """reduce_precision(x) -> x for a format that has all bits of the dtype of x.
+
+    IREE folds it, too, but then writes an updated copy of a donated x to the memory of the result (testing/donations.py).
+    """
+    own = limits_of(x.dtype)
+    return x if exponent_bits >= own.nexp and mantissa_bits >= own.nmant else None
+
+
+@pattern("stablehlo.real", "chlo.conj")
+def part_of_real(x: Tensor) -> Tensor | None:
+    """real(x) -> x and conj(x) -> x for real x, for the same reason as `reduce_nothing`."""
+    return None if x.dtype.kind == "c" else x
 
 
 @pattern("stablehlo.add")

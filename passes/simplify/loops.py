@@ -27,7 +27,7 @@ def simplify_loop(op: ir.Operation) -> ir.Operation | None:
 
 
 def _check_end(op: ir.Operation) -> None:
-    """Refuses a loop of which no iteration changes what the condition reads: it has no iterations, or infinitely many.
+    """Refuses a loop whose iterations change no value that the condition reads: it has no iterations, or infinitely many.
 
     Without its invariant carries it would be dead code, and a loop that never ends would return its initial values.
     """

@@ -59,7 +59,7 @@ def broadcast_of_reshape(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -
     rest = [d for d, n in enumerate(x.shape) if n != 1]
     if len(real) != len(rest) or [source.shape[d] for d in real] != [x.shape[d] for d in rest]:
         return None
-    if len(real) != source.ndim:  # axes of size 1 need a place of their own; only the reshape gives it
+    if len(real) != source.ndim:  # axes of size 1 need separate axes, which only the reshape gives
         return None
     return sh.broadcast_in_dim(source, shape=shape, broadcast_dimensions=tuple(broadcast_dimensions[d] for d in rest))
 

@@ -49,7 +49,7 @@ class _Sweep:
     def __init__(self, needed: set[ir.Value] | None):
         self.wanted = needed
         self.touched: set[ir.Value] = set()
-        # Patterns emit aside: what they made is moved into place only if they fit.
+        # Patterns emit into a separate block. Their operations move to this block only if the pattern applies.
         self.aside = aside(detached=True)
         self.scratch = ir.Block.create_at_start(self.aside.regions[0])
 
@@ -135,7 +135,7 @@ def merge_duplicates(block: ir.Block, on_merge: Callable[[ir.Value], None] | Non
     Args:
       on_merge: called with each value before another replaces it.
     """
-    seen: dict[object, ir.Operation | dict[object, list[ir.Operation]]] = {}  # one, or several by what tells them apart
+    seen: dict[object, ir.Operation | dict[object, list[ir.Operation]]] = {}  # one operation, or several by their key
     for op in [o.operation for o in block.operations]:
         for region in op.regions:
             for inner in region.blocks:

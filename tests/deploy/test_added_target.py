@@ -53,7 +53,7 @@ def added() -> Iterator[None]:
 
 
 def loss(x: Any) -> Any:
-    """Of what IREE does wrong or refuses somewhere: functions, sorts, sums, remainders, reversed products."""
+    """A program with operations that IREE computes wrongly, or refuses, for some target: functions, sorts, sums, remainders, reversed products."""
     y = nnp.tanh(x) * nnp.exp(-x) + nnp.log1p(x * x) + nnp.remainder(x, 0.7)
     return (nnp.sort(y) * nnp.arange(6.0, dtype="f4")).sum() + (y[::-1] @ nnp.outer(y, x)).sum()
 

@@ -38,7 +38,7 @@ def saved(request, bundle, tmp_path):
 
 
 def problems(value, schema, root, where="$"):
-    """What is wrong with a JSON value by the part of JSON schema that ours uses."""
+    """The faults of a JSON value, by the part of JSON schema that our schema uses."""
     if "$ref" in schema:
         schema = schema | root["$defs"][schema["$ref"].rpartition("/")[2]]
     kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool}
@@ -95,7 +95,7 @@ def test_every_target_is_there_and_checked(saved):
 
 
 def test_what_is_known_by_its_hash(saved, monkeypatch):
-    """Of the archive, or else of the manifest, which names the hashes of all other files."""
+    """The digest of the archive, or of the manifest, which has the hashes of all other files."""
     monkeypatch.setattr(targets.cpu.platform, "machine", lambda: "x86_64")
     place = Path(saved)
     file = place if place.suffix == ".zip" else place / "slope.json" if place.is_dir() else place.with_suffix(".json")
@@ -214,7 +214,7 @@ def test_unzip_reads_an_archive(bundle, tmp_path):
 
 
 def test_only_entry_points_are_called_by_name(bundle):
-    """What else a compiled program has is had from the program of a target."""
+    """The other attributes of a compiled program are those of the program of a target."""
     assert np.allclose(bundle.slope(x), 3 * x**2)
     with pytest.raises(AttributeError, match="vmfb"):
         _ = bundle.vmfb

@@ -65,7 +65,7 @@ def test_a_fault_of_the_compiler_is_found_and_replaced():
 
 
 def test_another_process_knows_what_was_found(monkeypatch):
-    """What is known of a right artifact lies in the cache beside it; one that differs is compared again."""
+    """The cache stores next to an artifact that it was compared; an artifact that differs is compared again."""
     first = lowered(lambda x: x * 2.5, X).compile()
     with pytest.warns(RuntimeWarning, match="differed"):
         lowered(program, *ARGUMENTS).compile(CONFUSES)
@@ -219,7 +219,7 @@ def spread(f, *arguments):
 
 
 def test_the_order_of_a_sum_is_no_fault():
-    """Of terms that cancel the last digits are anything; in f32 of another order they are far apart."""
+    """The last digits of a sum of terms that cancel are arbitrary; in f32, another order of the terms changes many digits."""
     x = np.random.default_rng(0).normal(size=5000).astype(np.float32)
     x = np.concatenate([x, -x])
     wanted, perturbed = spread(lambda x: nnp.sum(x * 1000), x)

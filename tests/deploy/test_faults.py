@@ -1,4 +1,4 @@
-"""What goes wrong around a program: the compiler's end, no memory, no disk, forks, signals, threads, odd names, caches in use."""
+"""Faults around a program: a killed compiler, no memory, no disk, forks, signals, threads, odd names, caches in use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEAD = "import os, sys, threading, numpy as np, nabla_mlir as nm, nabla_mlir.num
 
 
 def python(program: str, *arguments: str, timeout: float = 120, **environment: str | None) -> str:
-    """What a program prints in a process of its own; None takes a variable away."""
+    """The output of a program in a separate process; None removes a variable of the environment."""
     variables = {name: value for name, value in (os.environ | environment).items() if value is not None}
     done = subprocess.run(
         [sys.executable, "-c", HEAD + program, *arguments], capture_output=True, text=True, timeout=timeout, env=variables
@@ -93,7 +93,7 @@ def test_a_compiler_ends_with_the_process_that_waits_for_it() -> None:
 
 
 def _command(process: int) -> str:
-    """Of a process that is no setpriv; "" if it has ended."""
+    """The command line of a process that is not setpriv; "" if it has ended."""
     try:
         words = Path(f"/proc/{process}/cmdline").read_text().split("\0")
     except OSError:
@@ -102,7 +102,7 @@ def _command(process: int) -> str:
 
 
 def _awaited(value: Callable[[], Any]) -> Any:
-    """What a function gives when it gives something, within ten seconds."""
+    """The first result of a function that is not empty, within ten seconds."""
     for _ in range(1000):
         if found := value():
             return found

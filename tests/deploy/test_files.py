@@ -123,7 +123,7 @@ def _interrupted(path: Path) -> None:
 
 
 def test_links_modes_and_pipes(tmp_path: Path) -> None:
-    """What is there keeps its mode, a link stays one, and a pipe is no file that could be replaced."""
+    """An existing file keeps its mode, a link stays a link, and a pipe is refused."""
     (tmp_path / "file").write_bytes(b"1")
     (tmp_path / "file").chmod(0o600)
     (tmp_path / "link").symlink_to("file")

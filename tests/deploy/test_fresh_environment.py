@@ -1,4 +1,4 @@
-"""Where an artifact is deployed: an environment with NumPy, IREE's runtime and the wheel that requires them, and nothing else."""
+"""An environment as on a machine to which an artifact is deployed: NumPy, IREE's runtime, the wheel, and nothing else."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What Python's garbage collector takes apart, in any order: arrays, what computed them, and their devices."""
+"""Objects that Python's garbage collector frees in any order: arrays, the functions that computed them, and their devices."""
 
 from __future__ import annotations
 

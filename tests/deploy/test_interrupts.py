@@ -94,7 +94,7 @@ for _ in range(2):
 
 
 def test_a_thread_of_a_pool_that_does_not_come_back() -> None:
-    """What is loaded anew has another pool: the loop may be one kernel, which its thread does not leave.
+    """A function that is loaded again has another pool: the loop may be one kernel, which its thread does not leave.
 
     What was loaded before is refused, and copies of it and functions of `jit` are loaded anew.
     """

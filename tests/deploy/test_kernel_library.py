@@ -30,14 +30,14 @@ STUBBED = "--compile-mode=hal-executable"  # with which the kernels are compiled
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What the compiler was called with, in a process where any kernel is compiled apart."""
+    """The arguments of the compiler, in a process where every kernel is compiled separately."""
     seen: list[list[str]] = []
 
     def run(arguments, stdin, **options):
         seen.append(arguments)
         return run_compiler(arguments, stdin, **options)
 
-    monkeypatch.setattr(thresholds, "KERNELS_APART", 1)
+    monkeypatch.setattr(thresholds, "SEPARATE_KERNELS", 1)
     monkeypatch.setattr(compiler, "run_compiler", run)
     return seen
 
@@ -56,9 +56,9 @@ def network() -> nm.Lowered:
 @pytest.fixture(scope="module")
 def whole(network: nm.Lowered) -> nm.Compiled:
     """Compiled with its kernels."""
-    assert thresholds.KERNELS_APART > 1
+    assert thresholds.SEPARATE_KERNELS > 1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(thresholds, "KERNELS_APART", 10**9)
+        patch.setattr(thresholds, "SEPARATE_KERNELS", 10**9)
         return network.compile(CPU(), cache=False)
 
 
@@ -138,7 +138,7 @@ def test_stubs_have_the_names_of_the_kernels_and_do_nothing(runs, network: nm.Lo
 def test_few_operations_stay_where_they_are(network: nm.Lowered, monkeypatch: pytest.MonkeyPatch) -> None:
     legal = legalize(network.module, CPU())
     before = str(legal)
-    monkeypatch.setattr(thresholds, "KERNELS_APART", 10**9)
+    monkeypatch.setattr(thresholds, "SEPARATE_KERNELS", 10**9)
     assert take_kernels(legal) is None
     assert str(legal) == before
 

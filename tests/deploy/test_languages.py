@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def largest() -> float:
-    """Of the product that the programs print, by NumPy's differences."""
+    """The largest difference between the printed product and central differences by NumPy."""
     i = np.arange(100)
     return float(np.abs(nm.hvp(rosenbrock)(np.sin(i), np.cos(i)).numpy()).max())
 

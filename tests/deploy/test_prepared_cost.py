@@ -1,4 +1,4 @@
-"""What prepared products cost: operations, bytes, what depends on the vector, and the form of a block."""
+"""The cost of prepared products: operations, bytes, the part that depends on the vector, and the form of a block."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def flops_of_products(stage: Any, name: str) -> int:
 
 @pytest.mark.parametrize("depth", [2, 3, 4])
 def test_a_dense_network_needs_two_thirds_of_the_products(depth: int) -> None:
-    """Of L layers value and gradient take 3L - 1, the product from scratch 6L - 4 more; those are what is left."""
+    """For L layers, the value and the gradient take 3L - 1 products of matrices, and a whole product 6L - 4 more, which remain."""
 
     def f(weights: Any, x: Any, y: Any) -> Any:
         for w in weights[:-1]:
@@ -156,7 +156,7 @@ def test_costs_are_those_of_xla() -> None:
 
 
 def test_the_memory_is_as_foretold() -> None:
-    """What the pool of a module holds once it is running, against the bytes that its cost says are alive."""
+    """The memory in the pool of a running module, compared with the live bytes that its cost states."""
     f = lambda w, x: nnp.sum(nnp.tanh(nnp.tanh(x @ w) @ w.T) ** 2)  # noqa: E731
     stage = nm.hvp_module(f, nm.spec((100, 120)), nm.spec((300, 100)), entry_points=("update", "apply"))
     cost = stage.cost()

@@ -1,4 +1,4 @@
-"""What is said of work that takes long: one line, to those who watch."""
+"""Progress of long work: one line on a terminal."""
 
 import io
 import threading
@@ -61,7 +61,7 @@ def test_a_notebook_is_watched(terminal, monkeypatch):
 
 
 def test_there_is_one_line(terminal):
-    """Of the outer one of two, of one of two threads, and none within another display."""
+    """Of two nested calls the outer one is shown, of two threads one, and nothing within another display."""
     with watch("outside"), watch("inside"):
         time.sleep(0.05)
     with own_line(), own_line(), watch("hidden"):

@@ -25,7 +25,7 @@ ARCHIVES = sorted(FOLDER.glob("*.zip"))
 
 
 def loss(w: Any, rows: Any) -> Any:
-    """Of a pytree, an array and a scalar."""
+    """A function of a pytree, an array and a scalar."""
     return nnp.sum(nnp.tanh(rows @ w["w"]) ** 2) * w["scale"]
 
 

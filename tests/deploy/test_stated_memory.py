@@ -1,4 +1,4 @@
-"""What a manifest says of the memory of a call is what the allocator counts."""
+"""The memory of a call that a manifest states is the memory that the allocator counts."""
 
 import subprocess
 import sys
@@ -34,9 +34,9 @@ def choice(x):
     return nm.cond(x[0, 0] > 0, lambda x: x @ x, lambda x: nnp.sin(x @ (x @ x).T) @ x, x)
 
 
-def scatter(x, places):
+def scatter(x, positions):
     for _ in range(3):
-        x = nnp.zeros((900, 300), x.dtype).at[places].add(x @ x)[:300]
+        x = nnp.zeros((900, 300), x.dtype).at[positions].add(x @ x)[:300]
     return x, x[0]
 
 

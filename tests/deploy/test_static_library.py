@@ -151,7 +151,7 @@ def test_sparse_hessians(tmp_path):
     nnz = int(re.search(r"enum { sparse_hessian_nnz = (\d+) };", header)[1])
     assert "The matrix is 7x7; its entries in the order of lower" in header
     found = dict(re.findall(r"extern const int32_t sparse_hessian_(\w+)\[(\d+)\];", header))
-    assert found == {"rows": str(nnz), "columns": str(nnz), "column_colors": "7", "places": str(nnz)}
+    assert found == {"rows": str(nnz), "columns": str(nnz), "column_colors": "7", "positions": str(nnz)}
     rows, columns = (np.array((ctypes.c_int32 * nnz).in_dll(library, f"sparse_hessian_{n}")) for n in ("rows", "columns"))
     x, w, values, gradient, value, moved = (*rng.normal(size=(2, 7)), np.zeros(nnz), np.zeros(7), np.zeros(()), np.zeros(nnz))
     dense = np.asarray(nm.hessian(f)(x, w[:5]))

@@ -47,7 +47,7 @@ def test_the_next_form_is_tried(
     refused: int, network: nm.Lowered, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The first `refused` forms fail: the numbers stay right, or the error is that of the whole module."""
-    monkeypatch.setattr(thresholds, "KERNELS_APART", 1)
+    monkeypatch.setattr(thresholds, "SEPARATE_KERNELS", 1)
     monkeypatch.setattr(thresholds, "PLACED_TRANSIENTS", 1)
     compile_program, tried = lowering.compile_program, list[Program]()
 

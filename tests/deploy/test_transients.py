@@ -1,4 +1,4 @@
-"""What large functions compute on the way: in memory that the next call finds again, and that other functions give back."""
+"""Intermediate values of large functions are in memory that the next call reuses, and that calls of other functions free."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def test_loops_allocate_only_in_their_turns() -> None:
 
 
 def test_memory_is_shared_behind_an_end_alone() -> None:
-    """What begins later waits for the end of what it takes the place of; what callers get is not in the buffer.
+    """A call that reuses memory waits for the call before; results are not in the buffer.
 
     Nor is what is gone before a loop and has no room beside the rest.
     """
@@ -292,7 +292,7 @@ class Trimmed:
 
 def test_functions_that_ran_before_give_their_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scratch, "_recent", type(scratch._recent)())
-    monkeypatch.setattr(thresholds, "KEPT_TRANSIENTS", 100)
+    monkeypatch.setattr(thresholds, "POOLED_TRANSIENTS", 100)
     devices = [Trimmed() for _ in range(4)]
     calls = [scratch.keeping(lambda *_: None, device, size) for device, size in zip(devices, (60, 60, 30, 1000), strict=True)]
 
@@ -311,7 +311,7 @@ def test_functions_that_ran_before_give_their_memory_back(monkeypatch: pytest.Mo
 
 
 class Results(list[int]):
-    """Of a call: arrays of so many bytes, and the version of a state."""
+    """The arguments of a call: arrays of so many bytes, and the version of a state."""
 
     def get_variant(self, place: int) -> object:
         return 1 if self[place] == 0 else object()

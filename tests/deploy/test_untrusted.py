@@ -1,4 +1,4 @@
-"""What others made: limits of size and time, pipes and devices, digests; docs/howto/untrusted.md."""
+"""Files from others: limits of size and time, pipes and devices, digests; see docs/howto/untrusted.md."""
 
 from __future__ import annotations
 

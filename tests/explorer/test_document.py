@@ -1,4 +1,4 @@
-"""What the explorer says of a program: states, differences, origins, costs, kernels, halves, and its files."""
+"""The document of the explorer: states, differences, origins, costs, kernels, halves, and its files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_it_is_of_its_schema(hvp, halves):
         jsonschema.validate(data, SCHEMA)
         for state in data["states"]:
             assert len(state["text"]) == len(state["depth"]) == len(state["operation"]) == len(state["same"])
-            assert len(state["origin"]) == len(state["forerunners"]) == len(state["flops"]) == len(state["bytes"])
+            assert len(state["origin"]) == len(state["predecessors"]) == len(state["flops"]) == len(state["bytes"])
             assert max(state["operation"]) < len(state["origin"])
             assert max(state["text"]) < len(data["texts"])
 
@@ -120,16 +120,16 @@ def test_what_is_the_same_reads_the_same_and_keeps_its_order(hvp):
     for number in range(1, len(hvp["states"])):
         state = hvp["states"][number]
         before, after = texts(hvp, number - 1), texts(hvp, number)
-        kept = [(old, new) for new, old in enumerate(state["same"]) if old >= 0]
-        assert kept == sorted(kept)
-        assert len({old for old, _ in kept}) == len(kept)
-        for old, new in kept:
+        saved = [(old, new) for new, old in enumerate(state["same"]) if old >= 0]
+        assert saved == sorted(saved)
+        assert len({old for old, _ in saved}) == len(saved)
+        for old, new in saved:
             assert re.sub(r"%[\w#]+", "%", before[old]) == re.sub(r"%[\w#]+", "%", after[new])
 
 
 def test_forerunners_are_operations_of_the_state_before(hvp):
     state = lowered_state(hvp)
-    found = hvp["states"][state]["forerunners"]
+    found = hvp["states"][state]["predecessors"]
     count = len(hvp["states"][state - 1]["origin"])
     flat = [n for one in found for n in (one if isinstance(one, list) else [one])]
     assert flat
@@ -188,9 +188,9 @@ def test_what_is_made_again_is_what_the_point_decides():
         stage = nm.hvp_module(programs.loss, programs.PARAMS, *programs.DATA, entry_points=("update", "apply"), **options)
         return explain(stage).data
 
-    assert again()["halves"]["again"] == []
+    assert again()["halves"]["recomputed"] == []
     data = again(max_residual_bytes=2600)
-    (one,) = data["halves"]["again"]
+    (one,) = data["halves"]["recomputed"]
     assert (one["function"], one["nbytes"], one["flops"]) == ("apply", 30 * 8 * 4, 2 * 30 * 8)  # 1 - h * h of what is kept, h
     state = data["states"][data["halves"]["state"]]
     assert "stablehlo.subtract" in texts(data, data["halves"]["state"])[state["operation"].index(one["made_by"])]
@@ -211,9 +211,9 @@ def test_phases_of_iree_know_the_operations_they_got(hvp):
         assert all("stablehlo.dot_general" in first_line[n] for n in products)
     shown = [phase for phase in phases.values() if "text" in phase]
     for before, after in pairwise(shown):
-        kept = [line for line in after["same"] if line >= 0]
-        assert kept == sorted(kept)
-        assert all(line < len(before["text"]) for line in kept)
+        saved = [line for line in after["same"] if line >= 0]
+        assert saved == sorted(saved)
+        assert all(line < len(before["text"]) for line in saved)
     assert sum(phase["seconds"] for phase in phases.values()) > 0.05
     assert any(one["name"] == "CanonicalizerPass" for one in hvp["compiler"]["passes"])
 
@@ -379,11 +379,11 @@ def test_the_longest_part_in_order():
     rng = np.random.default_rng(0)
     for _ in range(50):
         numbers = rng.integers(-1, 9, 12).tolist()
-        places = longest_increasing(numbers)
-        part = [numbers[i] for i in places]
+        positions = longest_increasing(numbers)
+        part = [numbers[i] for i in positions]
         assert part == sorted(set(part))
         assert -1 not in part
-        assert places == sorted(places)
+        assert positions == sorted(positions)
         best = [1] * 12
         for i in range(12):
             best[i] = 0 if numbers[i] < 0 else 1 + max((best[j] for j in range(i) if 0 <= numbers[j] < numbers[i]), default=0)

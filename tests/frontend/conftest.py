@@ -1,4 +1,4 @@
-"""What several files of tests of the front end share."""
+"""Fixtures that several tests of the front end share."""
 
 from __future__ import annotations
 

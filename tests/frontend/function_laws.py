@@ -48,13 +48,13 @@ def check_maps(f: Callable[..., Any], args: Sequence[Any], tolerance: float = 1e
 
 def check_derivatives(f: Callable[..., Any], args: Sequence[Any], tolerance: float = 2e-6, second: bool = True) -> None:
     """Forward against differences, reverse against forward, second order against differences of gradients."""
-    places = [i for i, a in enumerate(args) if _moves(a)]
+    positions = [i for i, a in enumerate(args) if _moves(a)]
     rng = np.random.default_rng(0)
     weights: list[np.ndarray] = []
 
     def scalar(*xs: Any) -> Any:
         full = list(args)
-        for i, x in zip(places, xs, strict=True):
+        for i, x in zip(positions, xs, strict=True):
             full[i] = x
         total: Any = 0.0
         outs = [o for o in pytree.flatten(f(*full))[0] if o.dtype.kind in "fc"]
@@ -64,7 +64,7 @@ def check_derivatives(f: Callable[..., Any], args: Sequence[Any], tolerance: flo
             total = total + (out.real * weights[k]).sum() + ((out.imag * weights[k]).sum() if out.dtype.kind == "c" else 0.0)
         return total
 
-    points = [np.asarray(args[i], np.float64) for i in places]
+    points = [np.asarray(args[i], np.float64) for i in positions]
     directions = [np.asarray(rng.normal(size=p.shape)) for p in points]
     ahead, back = ([p + s * STEP * d for p, d in zip(points, directions, strict=True)] for s in (1, -1))
     whole = nm.jit(scalar)

@@ -412,8 +412,8 @@ def embeddings(jax: Any) -> Any:
 
     def loss(table):
         rows = jnp.take(table, ids, axis=0)
-        best, places = lax.top_k(rows.reshape(2, 6), 2)
-        picked = jnp.take_along_axis(rows.reshape(2, 6), places, axis=1)
+        best, positions = lax.top_k(rows.reshape(2, 6), 2)
+        picked = jnp.take_along_axis(rows.reshape(2, 6), positions, axis=1)
         return jnp.sum(best * picked) + table.at[1].get().sum()
 
     updated = jnp.asarray(table).at[ids[0]].add(1.0).at[7].set(9.0, mode="drop")

@@ -153,7 +153,7 @@ def test_captured_arrays() -> None:
 
 
 def test_results_that_are_passed_on() -> None:
-    """What a call returns may be an argument as it is: the next call must not write to either."""
+    """A result may be the memory of an argument: the next call must not write to either."""
     same, write = nm.jit(lambda x: x), nm.jit(lambda x: x.at[0].set(9.0))
     x = Array.from_numpy(np.arange(4, dtype=np.float32))
     y = same(x)
@@ -175,11 +175,11 @@ def test_state() -> None:
         np.testing.assert_array_equal(hessian @ np.asarray(v), first)
     before = bits([w, x, v])
     value, gradient = hessian.update(v)
-    kept = bits([value, gradient])
+    stored = bits([value, gradient])
     hessian.update(w)
     np.testing.assert_array_equal(hessian @ np.asarray(v), first)
     assert bits([w, x, v]) == before
-    assert bits([value, gradient]) == kept
+    assert bits([value, gradient]) == stored
 
 
 # ---------------------------------------------------------------- copies are exact

@@ -1,4 +1,4 @@
-"""What the array API standard asks for, by family; the public suite itself is run by hand (docs/array_api.md)."""
+"""The requirements of the array API standard, by family; the public suite is run by hand (docs/array_api.md)."""
 
 import copy
 import pickle
@@ -119,11 +119,11 @@ def test_places_in_sorted_vectors(size, dtype) -> None:
 def test_order_of_nan_and_zeros(mode) -> None:
     nm.set_execution(mode)
     x = np.array([1.0, -np.nan, np.nan, 0.0, -0.0, np.inf, -np.inf])
-    ordered, places, descending, median, most = nm.jit(
+    ordered, positions, descending, median, most = nm.jit(
         lambda x: (xp.sort(x), xp.argsort(x).astype(np.int64), xp.sort(x, descending=True), xp.median(x), xp.top_k(x, 3)[0])
     )(x)
     assert_same(ordered, np.sort(x))
-    assert_same(places, np.argsort(x, stable=True))
+    assert_same(positions, np.argsort(x, stable=True))
     assert np.isnan(np.asarray(descending)).tolist() == [True, True, *[False] * 5]
     assert np.isnan(float(median))
     assert_same(most, np.array([np.nan, np.nan, np.inf]))

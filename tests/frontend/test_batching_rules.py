@@ -107,8 +107,8 @@ def _fixed_point(j: Any) -> Any:
         y = ruled(f, x, values)
         return y, (y, values)
 
-    def backward(f, kept, ct):
-        y, values = kept
+    def backward(f, stored, ct):
+        y, values = stored
         u = solve(lambda u: ct + j.vjp(lambda y: f(y, *values), y)[1](u)[0], ct, 60)
         return j.numpy.zeros_like(y), j.vjp(lambda values: f(y, *values), values)[1](u)[0]
 

@@ -92,9 +92,9 @@ def test_a_long_row_of_few_numbers_is_sorted_stably():
     np.testing.assert_array_equal(np.asarray(nnp.argsort(x)), np.argsort(x, stable=True))
     falling = np.asarray(nnp.argsort(x, descending=True))
     np.testing.assert_array_equal(falling, np.argsort(-x, stable=True))
-    values, places = nm.jit(lambda x: nnp.unique(x, return_inverse=True, size=25))(x)
+    values, positions = nm.jit(lambda x: nnp.unique(x, return_inverse=True, size=25))(x)
     np.testing.assert_array_equal(np.asarray(values), np.unique(x))
-    np.testing.assert_array_equal(np.asarray(values)[np.asarray(places)], x)
+    np.testing.assert_array_equal(np.asarray(values)[np.asarray(positions)], x)
 
 
 SAME_AS_JAX = {

@@ -1,4 +1,4 @@
-"""What becomes of numbers of another dtype than a program's, in every way that they reach it: nothing is lost silently."""
+"""Numbers of another dtype than that of a program, as arguments, constants and data: nothing is lost silently."""
 
 from __future__ import annotations
 

@@ -86,8 +86,8 @@ def check(H: Any, local: Any) -> None:
 @pytest.mark.parametrize("bound", [None, 20000, 0])
 def test_a_cluster_gives_what_one_process_gives(client: Any, compiled: Any, local: Any, bound: int | None) -> None:
     H = nm.distributed.HessianOperator(compiled, W, SHARDS, client=client, max_residual_bytes=bound)
-    assert H.kept == {None: 11, 20000: 2, 0: 0}[bound]
-    assert [hasattr(source, "key") for source in H.engine._sources].count(True) == H.kept
+    assert H.stored_batches == {None: 11, 20000: 2, 0: 0}[bound]
+    assert [hasattr(source, "key") for source in H.engine._sources].count(True) == H.stored_batches
     check(H, local)
     first = H @ V
     H.update(2 * W)
@@ -299,11 +299,11 @@ def test_shards_of_one_task_fit_into_the_memory_of_a_worker(
         assert len(H.engine._groups) == groups
         check(H, local)
     total, state = room * 3, local.engine.work.state_bytes
-    for full, share, kept in ((0.6, 0.2, 11), (0.0, 2 * 3.5 * state / total, 3), ((11 * size + 3.5 * state) / total, 0.0, 7)):
+    for full, share, stored in ((0.6, 0.2, 11), (0.0, 2 * 3.5 * state / total, 3), ((11 * size + 3.5 * state) / total, 0.0, 7)):
         monkeypatch.setattr("nabla_mlir.interop.dask._FULL", full)
         monkeypatch.setattr("nabla_mlir.interop.dask._SHARE", share or 1e-6)
         H = nm.distributed.HessianOperator(compiled, W, SHARDS, client=client)
-        assert H.kept == kept, "residuals that have room beside the data"
+        assert H.stored_batches == stored, "residuals that have room beside the data"
         check(H, local)
 
 

@@ -55,7 +55,7 @@ def points_of(name: str, ends: tuple[float, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_nan_in_any_argument_gives_nan_or_nothing(name: str) -> None:
-    """Of NaN as a parameter, too, no finite number comes out where the function depends on it."""
+    """A NaN as a parameter gives no finite number if the function depends on it."""
     ours = getattr(stats, name)
     shapes, ends = SHAPES[name][0]
     arguments = [float(ends[0]) if ours.is_discrete else ends[name == "pareto"] + 0.5, *shapes]
@@ -152,7 +152,7 @@ def test_logarithms_of_probabilities_near_one(name: str, dtype: Any) -> None:
     with mp.workdps(120):
         exact = lambda z: mp.log(-mp.expm1(-rate(z)))  # noqa: E731
         values, slopes = ([float(g(mp.mpf(float(z)))) for z in x] for g in (exact, lambda z: mp.diff(exact, z)))
-    kept = np.abs(values) > np.finfo(dtype).tiny
+    stored = np.abs(values) > np.finfo(dtype).tiny
     bound = 400 * np.finfo(dtype).eps  # exp(-exp(4)) is sensitive
-    np.testing.assert_allclose(np.asarray(nm.jit(f)(x))[kept], np.array(values)[kept], rtol=bound)
-    np.testing.assert_allclose(np.asarray(nm.vmap(nm.grad(f))(x))[kept], np.array(slopes)[kept], rtol=bound)
+    np.testing.assert_allclose(np.asarray(nm.jit(f)(x))[stored], np.array(values)[stored], rtol=bound)
+    np.testing.assert_allclose(np.asarray(nm.vmap(nm.grad(f))(x))[stored], np.array(slopes)[stored], rtol=bound)

@@ -1,4 +1,4 @@
-"""What the names of dtypes mean: NumPy's where it has one; MLIR's words elsewhere, and in types on the command line."""
+"""The meaning of names of dtypes: that of NumPy if it has the name, otherwise that of MLIR, also on the command line."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def make(name: str) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def compiled() -> Any:
-    """Those of all names, as one program."""
+    """One program with the dtypes of all names."""
     return nm.jit(lambda: {name: make(name) for name in RUN})()
 
 

@@ -32,7 +32,7 @@ def _softmax(x: np.ndarray) -> np.ndarray:
 
 
 def _narrow(f: Function) -> Function:
-    """What a function gives in f32, in bfloat16."""
+    """The results of a function in f32, converted to bfloat16."""
     return lambda *xs: f(*(x.astype(np.float32) for x in xs)).astype(BF16)
 
 
@@ -96,5 +96,5 @@ def test_edges_are_those_of_numpy(name: str, driver: str, compiled: Any) -> None
 
 
 def test_places_behind_the_last_element_are_those_of_the_first() -> None:
-    values, places, counts = nnp.unique(np.array([3, 1, 3]), return_index=True, return_counts=True, size=4)
-    assert [v.tolist() for v in (values, places, counts)] == [[1, 3, 1, 1], [1, 0, 1, 1], [1, 2, 0, 0]]
+    values, positions, counts = nnp.unique(np.array([3, 1, 3]), return_index=True, return_counts=True, size=4)
+    assert [v.tolist() for v in (values, positions, counts)] == [[1, 3, 1, 1], [1, 0, 1, 1], [1, 2, 0, 0]]

@@ -243,14 +243,14 @@ def a_leak_through_an_attribute():
 @case(errors.LeakedTracerError, r"from the function given to grad, which has ended")
 def a_leak_through_a_list():
     def f(x):
-        kept = []
+        stored = []
 
         def inner(y):
-            kept.append(y * 2.0)
+            stored.append(y * 2.0)
             return nnp.sum(y)
 
         nm.grad(inner)(x)
-        return kept[0] + x  # here
+        return stored[0] + x  # here
 
     nm.trace(f, x)
 

@@ -1,4 +1,4 @@
-"""What runs functions outside jit: NumPy until compiling pays, the same values before and after, forced either way."""
+"""Functions outside jit run by NumPy until compiling pays; the values before and after are the same, and each form can be forced."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ X = np.linspace(-1, 1, 5)
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What is compiled while the test runs, from no program known."""
+    """The programs that are compiled while the test runs; no program is known before."""
     names: list[str] = []
     compile_checked = execution.compile_checked
 
@@ -138,7 +138,7 @@ def test_the_programs_used_last_are_kept(compiled: list[str]) -> None:
 
 
 def test_loops_over_numbers_keep_few_programs(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thresholds, "KEPT_FUNCTIONS", 5)
+    monkeypatch.setattr(thresholds, "CACHED_FUNCTIONS", 5)
     programs = inspect.getclosurevars(nnp.multiply).nonlocals["programs"]
     programs.clear()
     assert [nnp.multiply(X, s).tolist()[-1] for s in np.linspace(0.5, 4.0, 8).tolist()] == np.linspace(0.5, 4.0, 8).tolist()

@@ -1,4 +1,4 @@
-"""What JAX refuses is refused here, by an exception of the same builtin class, so that `except TypeError` of a program still works."""
+"""A call that JAX refuses raises an exception of the same builtin class here, so that `except TypeError` of a program still works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a public system gets wrong or leaves out (cases.md, section 1): right in every mode, alone and under maps."""
+"""Cases that a public system computes wrongly or lacks (cases.md, section 1): right in every mode, alone and under maps."""
 
 from __future__ import annotations
 
@@ -122,13 +122,13 @@ def test_closed_forms() -> None:
 
 def test_an_update_with_more_axes_than_its_target() -> None:
     x, u = np.arange(4.0), np.array([[7.0, 8.0], [9.0, 1.0], [2.0, 5.0]])
-    places = np.array([0, 2, 1])
+    positions = np.array([0, 2, 1])
 
     def run(j: Any, lib: Any, x: Any, u: Any) -> Any:
         x, u = lib.asarray(x), lib.asarray(u)
         by_update = j.vmap(lambda u: x.at[1:3].set(u))(u)
         by_target = j.vmap(lambda x: x.at[1:3].set(u[0]))(lib.stack([x, 2 * x]))
-        by_place = j.vmap(lambda i: x.at[i].set(u[0, 0]))(lib.asarray(places))
+        by_place = j.vmap(lambda i: x.at[i].set(u[0, 0]))(lib.asarray(positions))
         gradient = j.grad(lambda x: (j.vmap(lambda u: x.at[1:3].add(u))(u) ** 2).sum())(x)
         return by_update, by_target, by_place, gradient
 

@@ -20,18 +20,18 @@ PLACES = [np.random.default_rng(k).permutation(N) for k in range(4)]
 
 
 def sparse_leaf(rng: random.Random) -> programs.Program:
-    kind, places = rng.randrange(8), PLACES[rng.randrange(4)]
+    kind, positions = rng.randrange(8), PLACES[rng.randrange(4)]
 
     def make(_: Any, __: Any, xp: Any) -> Any:
         return [
             lambda x, y: xp.roll(x, 1) * y,
             lambda x, y: xp.where(y > 1.0, x, xp.flip(x)),
             lambda x, y: xp.concatenate([x[1:] * y[:-1], y[:1]]),
-            lambda x, y: xp.tanh(x[places] * y),
-            lambda x, y: x * np.array([1.0, 0.0] * 3) + (y + 0.0 * x).at[places[:2]].set(x[:2]),
+            lambda x, y: xp.tanh(x[positions] * y),
+            lambda x, y: x * np.array([1.0, 0.0] * 3) + (y + 0.0 * x).at[positions[:2]].set(x[:2]),
             lambda x, y: xp.sin(x) - 0.5 * y,
             lambda x, y: xp.sort(x) + y * x,
-            lambda x, y: xp.cumsum(x) * y[places[0]],
+            lambda x, y: xp.cumsum(x) * y[positions[0]],
         ][kind]
 
     return make

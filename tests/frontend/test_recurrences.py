@@ -101,7 +101,7 @@ def test_running_products_and_their_derivatives() -> None:
 
 @pytest.mark.parametrize("step", [1, -1])
 def test_maps(step: int) -> None:
-    """Of either operand alone, and of both; the derivatives of a map and maps of derivatives."""
+    """Derivatives with respect to each operand and to both, of maps, and maps of derivatives."""
     a, b, rows = draw((4, 3)), draw((4, 3)), draw((5, 4, 3))
     f, g = ours(0, step), theirs(0, step)
     for in_axes, args in (((0, None), (rows, b)), ((None, 0), (a, rows)), ((2, 0), (np.moveaxis(rows, 0, 2), rows))):

@@ -1,4 +1,4 @@
-"""What new users run into: each says what is wrong, shows their own line, and what to do about it."""
+"""Mistakes of new users: each error names the fault, the user's line, and the remedy."""
 
 import copy
 import dataclasses
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def shows_the_line(error) -> bool:
-    """Whether the message has the line of this file that made it."""
+    """True if the message has the line of this file that raised it."""
     return error.value.where.filename == __file__ and f"--> {__file__}" in str(error.value)
 
 

@@ -56,10 +56,10 @@ NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name fo
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_values_and_derivatives(name: str) -> None:
-    f, places, ends, tolerance = FUNCTIONS[name]
-    for x in (places, ends):
+    f, positions, ends, tolerance = FUNCTIONS[name]
+    for x in (positions, ends):
         np.testing.assert_allclose(f(special, x), f(scipy.special, x), rtol=tolerance, atol=1e-300)
-    middle = places[(abs(places) > 0.05) & (abs(places) < 5)]
+    middle = positions[(abs(positions) > 0.05) & (abs(positions) < 5)]
     ours = lambda x: total(nnp, f(special, x))  # noqa: E731
     gradient, step = nm.jit(nm.grad(ours)), 1e-5
     moved = [f(scipy.special, middle + s) for s in (step, -step)]

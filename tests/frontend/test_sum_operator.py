@@ -100,8 +100,8 @@ def test_a_sum_is_the_whole(bound: int, threads: int) -> None:
     assert H.products == 6
     H.update(2 * W)
     check(H, w=2 * W)
-    assert (H.kept == len(BATCHES)) == (bound == 1 << 20)
-    assert bound or not H.kept
+    assert (H.stored_batches == len(BATCHES)) == (bound == 1 << 20)
+    assert bound or not H.stored_batches
 
 
 def test_compiled_in_threads_as_in_one_to_the_bit() -> None:
@@ -116,7 +116,7 @@ def test_compiled_in_threads_as_in_one_to_the_bit() -> None:
         assert np.array_equal(H.gradient, operators[0].gradient)
         assert np.array_equal(H @ V, operators[0] @ V)
     state = operators[0].engine.work.state_bytes
-    assert nm.SumOperator(compiled, W, BATCHES, threads=1, max_residual_bytes=3 * state).kept == 2
+    assert nm.SumOperator(compiled, W, BATCHES, threads=1, max_residual_bytes=3 * state).stored_batches == 2
 
 
 def test_a_mean_weighs_rows() -> None:
@@ -401,9 +401,9 @@ def test_residuals_that_are_arguments_count_and_data_are_let_go(where: str) -> N
             seen.extend(map(weakref.ref, batch))
             yield batch
 
-    for bound, kept in ((10**9, 5), (2 * size, 1), (2 * size - 1, 0)):
+    for bound, stored in ((10**9, 5), (2 * size, 1), (2 * size - 1, 0)):
         H = nm.SumOperator(module, W, read, max_residual_bytes=bound, threads=1)
-        assert (H.engine.work.state_bytes, H.kept) == (size, kept)
+        assert (H.engine.work.state_bytes, H.stored_batches) == (size, stored)
         H @ W
         assert not any(reference() is not None for reference in seen)
         seen.clear()
@@ -419,7 +419,7 @@ batches = [rows[i : i + 20000] for i in range(0, len(rows), 20000)]
 H = nm.SumOperator(lambda x, rows: ((rows @ x) ** 2).sum() / 2, np.ones(100, np.float32), batches, target=nm.Interpreter(),
                    max_residual_bytes=30 << 20, threads=1)
 np.save(sys.argv[2], H @ np.arange(100, dtype=np.float32))
-print(rows.nbytes, H.kept, len(batches))
+print(rows.nbytes, H.stored_batches, len(batches))
 """
 
 

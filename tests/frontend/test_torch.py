@@ -85,21 +85,21 @@ def test_the_row_of_the_padding_has_no_gradient() -> None:
     """Nor a second derivative; a gradient that is scaled by counts is refused."""
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch_mlir")
-    places = np.array([[0, 2, 1, 2], [4, 2, 0, 0]])
+    positions = np.array([[0, 2, 1, 2], [4, 2, 0, 0]])
     module = torch.nn.Embedding(5, 3, padding_idx=2).double()
-    f = nm.from_torch(module, nm.spec(places.shape, "i64"), parameters=True)
+    f = nm.from_torch(module, nm.spec(positions.shape, "i64"), parameters=True)
     w = {"weight": RNG.normal(size=(5, 3))}
     scale = RNG.normal(size=(2, 4, 3))
-    loss = lambda w: (f(w, places) ** 3 * scale).sum()  # noqa: E731
+    loss = lambda w: (f(w, positions) ** 3 * scale).sum()  # noqa: E731
     gradient, product = nm.grad(loss)(w)["weight"], nm.hvp(loss)(w, w)["weight"]
     given = torch.tensor(w["weight"], requires_grad=True)
-    rows = torch.nn.functional.embedding(torch.tensor(places), given, padding_idx=2)
+    rows = torch.nn.functional.embedding(torch.tensor(positions), given, padding_idx=2)
     (wanted,) = torch.autograd.grad((rows**3 * torch.tensor(scale)).sum(), given)
     np.testing.assert_allclose(gradient, wanted.numpy(), rtol=1e-12)
     np.testing.assert_allclose(product, 2 * wanted.numpy(), rtol=1e-12)  # of third powers, at the point itself
     assert not np.asarray(gradient)[2].any()
     with pytest.raises(ImportIRError, match=r"gradient is not scaled, got scale_grad_by_freq=True"):
-        nm.from_torch(torch.nn.Embedding(5, 3, scale_grad_by_freq=True), nm.spec(places.shape, "i64"))
+        nm.from_torch(torch.nn.Embedding(5, 3, scale_grad_by_freq=True), nm.spec(positions.shape, "i64"))
 
 
 @pytest.mark.slow
@@ -151,12 +151,12 @@ def _functions() -> dict[str, tuple[Any, list[np.ndarray]]]:
         )
 
     def placed(x: Any) -> Any:
-        places = torch.tensor([[0, 1], [2, 2], [1, 0]])
+        positions = torch.tensor([[0, 1], [2, 2], [1, 0]])
         return (
             x.tril() @ torch.diag(x.diagonal()),
             F.pad(x[None], (1, 2), mode="circular"),
             x.unfold(1, 2, 1),
-            torch.scatter_reduce(x, 1, places, x[:, :2], "prod"),
+            torch.scatter_reduce(x, 1, positions, x[:, :2], "prod"),
             torch.as_strided(x, (2, 2), (1, 2)),
             torch.diagonal_scatter(x, x[0] * 2),
             x % 0.7 + x.remainder(-x.abs() - 1),

@@ -35,18 +35,22 @@ def test_a_pullback_that_left_its_trace_says_so():
     import nabla_mlir as nm
     import nabla_mlir.numpy as nnp
 
-    kept = {}
+    stored = {}
 
     def f(x):
-        y, kept["pull"] = nm.vjp(nnp.sin, x)
-        _, kept["push"] = nm.linearize(nnp.sin, x)
-        kept["converted"], _ = nm.closure_convert(lambda u: u * x, x)
+        y, stored["pull"] = nm.vjp(nnp.sin, x)
+        _, stored["push"] = nm.linearize(nnp.sin, x)
+        stored["converted"], _ = nm.closure_convert(lambda u: u * x, x)
         return y
 
     nm.trace(f, nm.spec(3))
-    for call in (lambda: kept["pull"](nnp.ones(3)), lambda: kept["push"](nnp.ones(3)), lambda: kept["converted"](nnp.ones(3))):
+    for call in (
+        lambda: stored["pull"](nnp.ones(3)),
+        lambda: stored["push"](nnp.ones(3)),
+        lambda: stored["converted"](nnp.ones(3)),
+    ):
         with pytest.raises(nm.errors.NablaError):
             call()
     for name in ("pull", "push", "converted"):
         with pytest.raises(nm.errors.NablaError):
-            nm.trace(lambda x, name=name: kept[name](x), nm.spec(3))
+            nm.trace(lambda x, name=name: stored[name](x), nm.spec(3))

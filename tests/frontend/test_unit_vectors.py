@@ -133,8 +133,8 @@ def test_memory_is_bounded(of: str, execution: str, monkeypatch: pytest.MonkeyPa
     """600 numbers with 2,000 residuals: 10 MB for each value of all unit vectors, of which there are dozens."""
     monkeypatch.setattr(thresholds, "UNIT_VECTOR_MEMORY", 8 << 20)
     rng = np.random.default_rng(0)
-    places, weights = rng.integers(0, 600, (2000, 3)), rng.standard_normal((2000, 3))
-    f = lambda x: (nnp.tanh((x[places] * weights).sum(1)) ** 2).sum()  # noqa: E731
+    positions, weights = rng.integers(0, 600, (2000, 3)), rng.standard_normal((2000, 3))
+    f = lambda x: (nnp.tanh((x[positions] * weights).sum(1)) ** 2).sum()  # noqa: E731
     x = rng.standard_normal(600)
     derivative = getattr(nm, of)(f)
     tracemalloc.start()

@@ -100,7 +100,7 @@ def _rule(is_forward: bool) -> Callable[[Callable[..., Any]], Any]:
             f.defjvp(lambda primals, tangents: (f(*primals), 2 * leave(primals[0]) * tangents[0]))
         else:
             f = nm.custom_vjp(lambda x: x * x)
-            f.defvjp(lambda x: (x * x, leave(x)), lambda kept, ct: (2 * kept * ct,))
+            f.defvjp(lambda x: (x * x, leave(x)), lambda stored, ct: (2 * stored * ct,))
         return nm.grad(nm.grad(f))(2.25)
 
     return second

@@ -303,8 +303,8 @@ def test_functions_with_rules_of_their_own_act_per_entry() -> None:
     check(ours(lambda x, w: damped(x * w), [x, w]), oracle(lambda x, w: jax.numpy.sin(x * w), [x, w]), "bk")
     got = ours(nm.grad(lambda x, w: damped(x * w).sum()), [x, w])
     check(got, oracle(lambda x, w: 0.5 * w * jax.numpy.ones(3), [x, w]), "bk")
-    kept = ours(nm.grad(lambda x, w: nm.checkpoint(lambda x: jnp.sin(x * w).sum())(x)), [x, w])
-    check(kept, oracle(jax.grad(lambda x, w: jax.numpy.sin(x * w).sum()), [x, w]), "bk")
+    stored = ours(nm.grad(lambda x, w: nm.checkpoint(lambda x: jnp.sin(x * w).sum())(x)), [x, w])
+    check(stored, oracle(jax.grad(lambda x, w: jax.numpy.sin(x * w).sum()), [x, w]), "bk")
 
 
 @pytest.mark.parametrize("name", ["qr", "inv", "det", "eigvalsh", "svdvals"])

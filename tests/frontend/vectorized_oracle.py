@@ -81,8 +81,8 @@ def mapped(f: Callable[..., Any], inputs: Sequence[Input]) -> Callable[..., Any]
     axes = order_of(inputs)
     moves = [(range(len(i.axes)), [sorted(i.axes, key=axes.index).index(a) for a in i.axes]) for i in inputs]
     for name in reversed(axes):
-        places = tuple(0 if name in i.axes else None for i in inputs)
-        f = jax.vmap(f, places)
+        positions = tuple(0 if name in i.axes else None for i in inputs)
+        f = jax.vmap(f, positions)
     return lambda *arrays: f(*(jax.numpy.moveaxis(jax.numpy.asarray(x), *move) for x, move in zip(arrays, moves, strict=True)))
 
 
@@ -110,8 +110,8 @@ def plain_gradient(f: Any, count: int) -> Any:
 def summed(union: Any, axes: str, own: str) -> Any:
     """The gradient of the parameter kind from that of the union kind: summed over the axes that are not its own."""
     total = np.sum(union, axis=tuple(i for i, a in enumerate(axes) if a not in own))
-    kept = [a for a in axes if a in own]
-    return np.moveaxis(total, range(len(kept)), [own.index(a) for a in kept])
+    stored = [a for a in axes if a in own]
+    return np.moveaxis(total, range(len(stored)), [own.index(a) for a in stored])
 
 
 KINDS = ("union", "parameter")
@@ -131,12 +131,12 @@ def value_and_gradients(f: Any, count: int) -> Callable[..., Any]:
 
 
 def check_case(f: Any, inputs: Sequence[Input], count: int, found: Any, bound: float = 1e-9) -> None:
-    """What `value_and_gradients` found, against the oracle."""
+    """Compares the results of `value_and_gradients` with the oracle."""
     check_cases(f, count, [(inputs, found, bound)])
 
 
 def check_cases(f: Any, count: int, members: Sequence[tuple[Sequence[Input], Any, float]]) -> None:
-    """What `value_and_gradients` found for each of several inputs, against the oracle, which XLA compiles as one program."""
+    """Compares the results of `value_and_gradients` for several inputs with the oracle, which XLA compiles as one program."""
 
     def both(inputs: Sequence[Input], arrays: Sequence[Any]) -> tuple[Any, Any]:
         value = mapped(lambda *xs: f(Theirs, *xs), inputs)(*arrays)

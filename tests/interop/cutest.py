@@ -70,7 +70,7 @@ def problem_of(p: Any) -> Problem:
 
 
 def small(family: str, size: int) -> Iterator[tuple[str, Problem | None, str]]:
-    """Those with at most so many unknowns: the name, the problem, and why there is none."""
+    """The problems with at most so many unknowns: the name, and the problem or the reason why it is missing."""
     for name in sorted(path.stem for path in (ROOT / "cutest" / FAMILIES[family]).glob("[a-z]*.py")):
         try:
             p = source(family, name)

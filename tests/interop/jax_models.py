@@ -298,7 +298,7 @@ LINEAX: dict[str, Case] = {
 
 
 def _found(find: Callable[..., Any], solver: Any, f: Callable[..., Any]) -> Case:
-    """What a solver of Optimistix finds for a matrix and a vector, from zeros."""
+    """The solution that a solver of Optimistix finds for a matrix and a vector, from zeros."""
     rng = np.random.default_rng(0)
     at = rng.normal(size=(4, 4)) + 4 * np.eye(4), rng.normal(size=4)
     return _plain(lambda m, b: find(f, solver, jnp.zeros(4), (m, b)).value, *at)

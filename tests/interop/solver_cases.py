@@ -47,7 +47,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is minimized from x0, under bounds and constraints that are zero ("eq") or not negative ("ineq")."""
+    """A problem: a function to minimize from x0, with bounds, and constraints that are zero ("eq") or not negative ("ineq")."""
 
     x0: np.ndarray
     objective: Part | None
@@ -55,7 +55,7 @@ class Problem:
     constraints: tuple[tuple[str, Part], ...] = ()
 
     def methods(self) -> list[str]:
-        """Those that take what it has; a problem without an objective is a system of equations."""
+        """The methods that accept such a problem; a problem without an objective is a system of equations."""
         if self.objective is None:
             return list(EQUATIONS)
         is_taken = lambda row: (self.bounds is None or row.bounds) and (not self.constraints or row.constraints)  # noqa: E731
@@ -70,7 +70,7 @@ class Outcome(NamedTuple):
 
 
 def run(solve: Callable[[], Any]) -> Outcome:
-    """What SciPy's result says; `cost`, or the sum of squares, of equations."""
+    """The value in SciPy's result; for equations `cost`, or the sum of squares."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:

@@ -1,4 +1,4 @@
-"""What JAX differentiates by a rule keeps its rule when it is imported: values, gradients and second derivatives against JAX."""
+"""A function that JAX differentiates by a rule keeps the rule when it is imported: values, gradients and second derivatives against JAX."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def crossed(x: Any, y: Any) -> Any:
     return jnp.sin(x) * y
 
 
-crossed.defvjp(lambda x, y: (crossed(x, y), (x, y)), lambda kept, ct: (ct * kept[0] * 5, ct * jnp.cos(kept[1])))
+crossed.defvjp(lambda x, y: (crossed(x, y), (x, y)), lambda stored, ct: (ct * stored[0] * 5, ct * jnp.cos(stored[1])))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -66,7 +66,7 @@ scaled.defvjp(lambda k, x: (x**2, x), lambda k, x, ct: (k * ct * x,))
 
 @jax.custom_jvp
 def mixed(p: Any, n: Any) -> Any:
-    """Of a tree and an integer."""
+    """A function of a tree and an integer."""
     return {"y": p["x"] * n, "n": n + 1}
 
 
@@ -81,7 +81,9 @@ def chosen(x: Any, n: Any) -> Any:
     return x[n], n + 1
 
 
-chosen.defvjp(lambda x, n: (chosen(x, n), (x, n)), lambda kept, cts: (jnp.zeros(3).at[kept[1]].set(cts[0] * 11 * kept[0][0]), None))
+chosen.defvjp(
+    lambda x, n: (chosen(x, n), (x, n)), lambda stored, cts: (jnp.zeros(3).at[stored[1]].set(cts[0] * 11 * stored[0][0]), None)
+)
 
 
 @functools.partial(jax.custom_jvp)
@@ -303,8 +305,8 @@ def test_a_value_from_outside_is_no_argument_of_the_rule() -> None:
 def test_a_loop_in_a_reverse_rule_in_forward_mode() -> None:
     """Its transpose replaces the loop by one with tapes, which the rule is made of from then on."""
     f = jax.custom_vjp(lambda x: jnp.sin(x))
-    kept = lambda x, ct: (lax.fori_loop(0, 3, lambda _, c: c * jnp.cos(x), ct),)  # noqa: E731
-    f.defvjp(lambda x: (jnp.sin(x), x), kept)
+    stored = lambda x, ct: (lax.fori_loop(0, 3, lambda _, c: c * jnp.cos(x), ct),)  # noqa: E731
+    f.defvjp(lambda x: (jnp.sin(x), x), stored)
     ours = nm.from_jax(lambda x: (f(x) ** 2).sum(), X)
     slope = np.cos(X) ** 3
     np.testing.assert_allclose(nm.jvp(ours, (X,), (V,))[1], 2 * np.sin(X) * slope @ V, rtol=1e-12)

@@ -97,8 +97,8 @@ def test_operators_of_jacobians_are_problems() -> None:
 def test_operators_of_hessians_are_problems() -> None:
     H = nm.HessianOperator(lambda x: ((x[1:] - x[:-1] ** 2) ** 2).sum() + ((x - 1.0) ** 4 + x * x).sum(), np.ones(3))
     dense = scipy.optimize.minimize(H.fun, np.ones(3), jac=H.jac, hess=H.hess, method="trust-exact")
-    kept = scipy.optimize.minimize(H.fun, np.ones(3), jac=H.jac, hess=H.at, method="trust-constr")
-    np.testing.assert_allclose(dense.x, kept.x, rtol=1e-4)
+    stored = scipy.optimize.minimize(H.fun, np.ones(3), jac=H.jac, hess=H.at, method="trust-constr")
+    np.testing.assert_allclose(dense.x, stored.x, rtol=1e-4)
     at = H.at(np.ones(3))
     expected = at @ np.ones(3)
     H.update(np.zeros(3))

@@ -75,7 +75,7 @@ def test_a_data_loader_of_torch() -> None:
     dataset = TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
     check(DataLoader(dataset, batch_size=SIZE))
     H = check(DataLoader(dataset, batch_size=ROWS))
-    assert H.kept == 1
+    assert H.stored_batches == 1
     with pytest.raises(DataChangedError):
         nm.SumOperator(
             loss, W, DataLoader(dataset, batch_size=SIZE, shuffle=True), reduction="mean", target=nm.Interpreter()

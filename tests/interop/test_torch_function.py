@@ -17,7 +17,7 @@ function = nm.interop.torch.function
 
 
 def energy(p: Any, scale: Any, steps: Any = 1.0) -> Any:
-    """Of a pytree, with a result that has no derivative."""
+    """A function of a pytree, with a result that has no derivative."""
     values = nnp.tanh(p["w"] @ p["b"]) * scale
     return {"sum": (values**2).sum() * steps, "values": values, "signs": (values > 0).astype("int32")}
 

@@ -49,19 +49,19 @@ class ViT(nn.Module):
         super().__init__()
         self.patches = nn.Conv2d(3, width, 4, 4)
         self.token = nn.Parameter(torch.randn(1, 1, width))
-        self.places = nn.Parameter(torch.randn(1, 17, width))
+        self.positions = nn.Parameter(torch.randn(1, 17, width))
         layer = nn.TransformerEncoderLayer(width, 2, 32, 0.1, "gelu", batch_first=True, norm_first=True)
         self.layers = nn.TransformerEncoder(layer, 3, nn.LayerNorm(width), enable_nested_tensor=False)
         self.head = nn.Linear(width, 10)
 
     def forward(self, x: Any) -> Any:
         rows = self.patches(x).flatten(2).transpose(1, 2)
-        rows = torch.cat([self.token.expand(x.shape[0], -1, -1), rows], 1) + self.places
+        rows = torch.cat([self.token.expand(x.shape[0], -1, -1), rows], 1) + self.positions
         return self.head(self.layers(rows)[:, 0])
 
 
 class Attention(nn.Module):
-    """Of each word to those before it."""
+    """Attention of each word to the words before it."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class GPT2(nn.Module):
 
     def __init__(self, words: int = 11, width: int = 8, length: int = 6) -> None:
         super().__init__()
-        self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
+        self.words, self.positions = nn.Embedding(words, width), nn.Embedding(length, width)
         self.norms = nn.ModuleList([nn.LayerNorm(width) for _ in range(5)])
         self.attentions = nn.ModuleList([Attention(width, 2) for _ in range(2)])
         self.layers = nn.ModuleList(
@@ -87,7 +87,7 @@ class GPT2(nn.Module):
         self.head.weight = self.words.weight
 
     def forward(self, words: Any) -> Any:
-        x = self.words(words) + self.places(torch.arange(words.shape[1]))
+        x = self.words(words) + self.positions(torch.arange(words.shape[1]))
         for i, (attention, layer) in enumerate(zip(self.attentions, self.layers, strict=True)):
             x = x + attention(self.norms[2 * i](x))
             x = x + layer(self.norms[2 * i + 1](x))
@@ -124,12 +124,12 @@ class UNet(nn.Module):
         self.head = nn.Conv2d(width, 2, 1)
 
     def forward(self, x: Any) -> Any:
-        kept = []
+        stored = []
         for layer in self.down:
-            kept.append(layer(x))
-            x = F.max_pool2d(kept[-1], 2)
+            stored.append(layer(x))
+            x = F.max_pool2d(stored[-1], 2)
         x = self.middle(x)
-        for up, across, other in zip(self.up, self.across, reversed(kept), strict=True):
+        for up, across, other in zip(self.up, self.across, reversed(stored), strict=True):
             x = across(torch.cat([up(x), other], 1))
         return self.head(x)
 

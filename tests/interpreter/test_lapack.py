@@ -56,7 +56,7 @@ def check(f: Callable[..., Any], *arguments: np.ndarray) -> None:
 
 
 def products(left: Any, values: Any, right: Any) -> Any:
-    """What a decomposition into vectors, real values and vectors says whatever their signs are."""
+    """The parts of a decomposition that do not depend on the signs of its vectors."""
     k = values.shape[-1]
     return values, (left[..., :k] * values[..., None, :]) @ right[..., :k, :], adjoint(left) @ left, right @ adjoint(right)
 
@@ -147,7 +147,7 @@ def test_vectors_of_general_matrices(dtype: Any) -> None:
 
 
 def test_signs_of_vectors_are_those_of_lapack() -> None:
-    """Of real eigenvalues, and of complex matrices; of conjugate pairs the sign of left vectors is our own."""
+    """Real eigenvalues, and complex matrices; for conjugate pairs, the sign of the left vectors is our choice."""
     for _ in range(5):
         check(lapack.eig, np.diag([1.0, 2.0, 3.0, 4.0]) + 0.2 * random((4, 4), np.float64))
         check(lapack.eig, np.diag([1.0, 2.0, 3.0]) + 0.2 * random((3, 3), np.complex128))

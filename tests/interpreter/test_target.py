@@ -31,10 +31,10 @@ def test_entry_points_and_their_state() -> None:
     product = module.apply(X)
     np.testing.assert_allclose(product, hessian @ X)
     assert product.version == 1
-    kept = X.copy()
+    stored = X.copy()
     X[:] = 0  # whose values the state has copied
-    np.testing.assert_allclose(module.apply(kept), hessian @ kept)
-    X[:] = kept
+    np.testing.assert_allclose(module.apply(stored), hessian @ stored)
+    X[:] = stored
     out, device = np.zeros(6), Array.from_numpy(np.zeros(6))
     module.apply_into(X, out)
     module.apply_into(X, device)

@@ -153,7 +153,8 @@ def check_together(rules: Rules, prefixes: Sequence[Prefix], single: Callable[..
     for prefix, (arguments, carried), (outside, inside, named) in zip(prefixes, drawn, found, strict=True):
         for index in np.ndindex(prefix.sizes):
             entry = [
-                x[tuple(k for k, c in zip(index, places, strict=True) if c)] for x, places in zip(arguments, carried, strict=True)
+                x[tuple(k for k, c in zip(index, positions, strict=True) if c)]
+                for x, positions in zip(arguments, carried, strict=True)
             ]
             for key, expected in single(entry).items():
                 for got, want in zip(outside[key], expected, strict=True):

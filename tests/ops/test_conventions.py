@@ -1,4 +1,4 @@
-"""What the laws cannot sample: windows at ties, complex transforms and factorisations, random numbers."""
+"""Operations that the laws cannot sample: windows at ties, complex transforms and factorisations, random numbers."""
 
 from __future__ import annotations
 

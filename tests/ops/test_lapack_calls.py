@@ -46,7 +46,7 @@ def _products(a: Any, c: Any) -> Any:
 
 
 def _largest(a: Any) -> Any:
-    """Of each row the largest three, and more than the smallest of each column: as many as an approximation leaves."""
+    """The largest three of each row, and more than the smallest of each column: as many as an approximation leaves."""
     return jax.lax.approx_max_k(a, 3)[0], jax.lax.approx_min_k(a, 1, reduction_dimension=0, aggregate_to_topk=False)
 
 

@@ -1,4 +1,4 @@
-"""What each record says of patterns contains the derivative at random points, and is equal to it where it can be."""
+"""The pattern of each record contains the derivative at random points, and is equal to it if that is possible."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WIDER = {
 
 
 def is_smooth(law: LawCase) -> bool:
-    """Whether a case has something to differentiate, of more than no elements."""
+    """True if a case has a differentiable operand with elements."""
     xs = law.draw()
     active = active_operands(law, xs)
     return any(xs[i].size for i in active) and not isinstance(law.record.jvp, Zero)
@@ -61,7 +61,7 @@ CASES = [law for law in law_cases() if is_smooth(law)]
 
 
 def pattern_of(f: Any, specs: Sequence[Spec], arguments: Sequence[int]) -> np.ndarray:
-    """What is found for the results of a function, one behind the other, as a boolean matrix."""
+    """The patterns that are found for the results of a function, concatenated, as a boolean matrix."""
     lowered = trace(f, *specs, name="f").lower()
     function = functions_of(lowered.module.operation)["f"]
     found = dependence_of(function, arguments)

@@ -47,8 +47,8 @@ STRUCTURE = {"stablehlo.constant", "stablehlo.return"}  # no operands to differe
 @pytest.mark.parametrize("name", ALL)
 def test_every_operation_has_its_place(name: str) -> None:
     assert context().is_registered_operation(name)
-    places = [name in REGISTRY, name in REFUSED, name in STRUCTURE]
-    assert sum(places) == 1 or (name in REWRITTEN and not places[1])
+    positions = [name in REGISTRY, name in REFUSED, name in STRUCTURE]
+    assert sum(positions) == 1 or (name in REWRITTEN and not positions[1])
 
 
 def test_refusals_give_a_reason() -> None:
@@ -58,7 +58,7 @@ def test_refusals_give_a_reason() -> None:
 
 
 def test_the_list_is_that_of_the_dialects() -> None:
-    """What the bindings know: an operation that a new version adds has to be put in its place."""
+    """The operations that the bindings know: an operation of a new version needs a record, or a reason."""
     from jaxlib.mlir.dialects import _chlo_ops_gen, _stablehlo_ops_gen
 
     dialects = [vars(module).values() for module in (_chlo_ops_gen, _stablehlo_ops_gen)]

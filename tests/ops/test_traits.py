@@ -1,4 +1,4 @@
-"""What a record says of its operation is true: checked on its samples, against NumPy or on what its rules emit."""
+"""The statements of a record about its operation are true: checked on its samples, against NumPy or on the emitted operations."""
 
 from __future__ import annotations
 

@@ -80,12 +80,12 @@ def test_narrow_and_unsigned_numbers_are_summed() -> None:
     """Of f16 no part is rounded; unsigned numbers, for which IREE has no sums, and arrays without elements compile."""
     half, product = [(normal(*shape) * 0.1).astype(np.float16) for shape in ((64, 1040), (1040, 96))], "product"
     whole = rng.integers(0, 2**32, 20_000).astype(np.uint32)
-    places = rng.integers(0, 50, 5000)
+    positions = rng.integers(0, 50, 5000)
     cases: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
         product: (lambda x, y: x @ y, half),
-        "rows": (scattered, [np.zeros((50, 3), np.float16), places, np.full((5000, 3), 0.01, np.float16)]),
+        "rows": (scattered, [np.zeros((50, 3), np.float16), positions, np.full((5000, 3), 0.01, np.float16)]),
         "unsigned": (lambda x: nnp.sum(x, dtype=np.uint32), [whole]),
-        "unsigned rows": (scattered, [np.zeros(50, np.uint32), places, whole[:5000]]),
+        "unsigned rows": (scattered, [np.zeros(50, np.uint32), positions, whole[:5000]]),
         "nothing": (lambda x, y: x @ y, [np.zeros((0, 2048), np.float32), np.zeros((2048, 3), np.float32)]),
     }
     lowered = nm.module(**{f"f{k}": nm.trace(f, *xs, name=f"f{k}") for k, (f, xs) in enumerate(cases.values())}).lower()
@@ -94,11 +94,11 @@ def test_narrow_and_unsigned_numbers_are_summed() -> None:
     got = {name: np.asarray(code.function(f"f{k}")(xs)[0]) for k, (name, (_, xs)) in enumerate(cases.items())}
     exact = half[0].astype(np.float64) @ half[1].astype(np.float64)
     assert np.abs(got[product] - exact).max() <= np.spacing(np.abs(exact).max().astype(np.float16))
-    sums = np.bincount(places, minlength=50)[:, None] * float(np.float16(0.01)) * np.ones(3)
+    sums = np.bincount(positions, minlength=50)[:, None] * float(np.float16(0.01)) * np.ones(3)
     np.testing.assert_allclose(got["rows"], sums, rtol=1e-3)
     assert got["unsigned"] == whole.sum(dtype=np.uint32)
     wanted = np.zeros(50, np.uint32)
-    np.add.at(wanted, places, whole[:5000])
+    np.add.at(wanted, positions, whole[:5000])
     np.testing.assert_array_equal(got["unsigned rows"], wanted)
     assert got["nothing"].shape == (0, 3)
     assert compile_module(text, GPU)

@@ -25,29 +25,29 @@ def _columns(dtype: str, low: int) -> tuple[np.ndarray, ...]:
     return tuple(rng.integers(low, 9, COUNT).astype(dtype) for _ in range(3))
 
 
-def _functions(mode: str | None, places: int) -> dict[str, Any]:
+def _functions(mode: str | None, positions: int) -> dict[str, Any]:
     """What reads, adds and writes elements or rows of an array by index vectors, with gradients."""
 
     def read(x: Any, u: Any, *indices: Any) -> Any:
-        return x.at[indices[:places]].get(mode=mode) * u
+        return x.at[indices[:positions]].get(mode=mode) * u
 
     def added(x: Any, u: Any, *indices: Any) -> Any:
-        return x.at[indices[:places]].add(u, mode=mode)
+        return x.at[indices[:positions]].add(u, mode=mode)
 
     def largest(x: Any, u: Any, *indices: Any) -> Any:
-        return x.at[indices[:places]].max(u, mode=mode)
+        return x.at[indices[:positions]].max(u, mode=mode)
 
     gradient = nm.grad(lambda x, u, *indices: (read(x, u, *indices) ** 3).sum())
     return dict(zip(NAMES, (read, added, largest, gradient), strict=True))
 
 
 def _traced(shape: tuple[int, ...], dtype: str, mode: str, low: int) -> tuple[nm.Lowered, tuple[np.ndarray, ...]]:
-    places = 3 if shape == SHAPES[-1] else 2
+    positions = 3 if shape == SHAPES[-1] else 2
     rng = np.random.default_rng(1)
     x = rng.normal(size=shape).astype(np.float32)
-    u = rng.normal(size=(COUNT, *shape[places:])).astype(np.float32)
+    u = rng.normal(size=(COUNT, *shape[positions:])).astype(np.float32)
     inputs = (x, u, *_columns(dtype, low))
-    return nm.module(**{name: nm.trace(f, *inputs) for name, f in _functions(mode, places).items()}).lower(), inputs
+    return nm.module(**{name: nm.trace(f, *inputs) for name, f in _functions(mode, positions).items()}).lower(), inputs
 
 
 @pytest.mark.parametrize("mode", ["drop", "clip", "fill"])

@@ -13,8 +13,8 @@ rng = np.random.default_rng(3)
 AXES = [axes for n in (1, 2, 3) for axes in combinations(range(3), n)]
 
 
-def sums_of(np_, terms, places=AXES):
-    return tuple(np_.sum(terms, axis=axes) for axes in places)
+def sums_of(np_, terms, positions=AXES):
+    return tuple(np_.sum(terms, axis=axes) for axes in positions)
 
 
 @pytest.mark.slow

@@ -130,11 +130,11 @@ def test_eig() -> None:
 
     def again(a):
         w, left, right = lax.linalg.eig(a)
-        kept = right * w[..., None, :], _adjoint(left) * w[..., None]
+        stored = right * w[..., None, :], _adjoint(left) * w[..., None]
         lengths = jnp.sum(jnp.abs(left) ** 2, axis=-2), jnp.sum(jnp.abs(right) ** 2, axis=-2)
         largest = jnp.take_along_axis(right, jnp.argmax(jnp.abs(right), axis=-2)[..., None, :], axis=-2)
         moments = [jnp.sum(w**k, axis=-1) for k in (1, 2, 3)]
-        return a + a @ right - kept[0], a + _adjoint(left) @ a - kept[1], *lengths, 1 + largest.imag[::3], *moments
+        return a + a @ right - stored[0], a + _adjoint(left) @ a - stored[1], *lengths, 1 + largest.imag[::3], *moments
 
     # The largest entry of a vector is real; those of the two in the middle have several.
     a = np.stack([_random(3, 3), np.roll(np.eye(3), 1, 0), np.eye(3) + np.eye(3, k=1), _hermitian(_random(3, 3))])

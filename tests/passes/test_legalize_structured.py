@@ -104,9 +104,9 @@ def test_sort_keeps_its_arguments_and_the_order_of_equal_elements(legal: bool) -
     x = iree.runtime.asdevicearray(device, np.int32([2, 1, 2, 1, 2, 1]))
     y = iree.runtime.asdevicearray(device, np.arange(6, dtype=np.int32))
     order = program._module["f"](x, y)[1].to_host().tolist()
-    kept = np.array(x.to_host()).tolist() == [2, 1, 2, 1, 2, 1]
+    stored = np.array(x.to_host()).tolist() == [2, 1, 2, 1, 2, 1]
     right = order == [1, 3, 5, 0, 2, 4]
-    assert (kept and right) if legal else not (kept and right), "legal, or IREE is right: drop the pattern"
+    assert (stored and right) if legal else not (stored and right), "legal, or IREE is right: drop the pattern"
 
 
 def _pool(k: int, s: int, padding: str):

@@ -67,12 +67,12 @@ def held_at_most(steps, sizes, results, again):
 def test_a_plan_holds_what_it_says(program):
     steps, sizes, results, limit = program
     plan = rematerialized(steps, sizes, results, limit)
-    assert all(steps[n].repeats for numbers in plan.again.values() for n in numbers)
-    assert held_at_most(steps, sizes, results, plan.again) <= plan.peak
+    assert all(steps[n].repeats for numbers in plan.recomputed.values() for n in numbers)
+    assert held_at_most(steps, sizes, results, plan.recomputed) <= plan.peak
     free = rematerialized(steps, sizes, results, 10**9)
-    assert not free.again
-    assert plan.peak <= max(limit, free.peak) + sum(sizes) * bool(plan.again)
-    assert free.peak > limit or not plan.again
+    assert not free.recomputed
+    assert plan.peak <= max(limit, free.peak) + sum(sizes) * bool(plan.recomputed)
+    assert free.peak > limit or not plan.recomputed
 
 
 def test_a_long_chain_needs_a_root_of_its_length():
@@ -82,7 +82,7 @@ def test_a_long_chain_needs_a_root_of_its_length():
     assert rematerialized(there + back, [1] * (2 * n + 1), [2 * n], 10**9).peak == n + 1
     plan = rematerialized(there + back, [1] * (2 * n + 1), [2 * n], 60)
     assert plan.peak == 60
-    assert sum(map(len, plan.again.values())) < n  # each step once more, at most
+    assert sum(map(len, plan.recomputed.values())) < n  # each step once more, at most
 
 
 @pytest.mark.parametrize("part", [0.8, 0.5, 0.2])

@@ -459,7 +459,7 @@ def test_a_costly_function_is_computed_on_vectors_before_a_narrow_product():
 def test_what_is_written_over_is_read_before(many):
     """A scalar, and the place of another update, come from elements that the same iteration writes over."""
 
-    def f(x, places):
+    def f(x, positions):
         def body(i, state):
             total, a, b, c = state
             j = c[i]
@@ -467,7 +467,7 @@ def test_what_is_written_over_is_read_before(many):
             new = b.at[c[j]].set(v) if many else b.at[j].set(0.0)
             return total * 2 + v * w, a.at[j].set(0.0), new, c.at[j].set(1 - c[j])
 
-        return nm.fori_loop(0, 4, body, (x[0] * 0, x, x + 1, places))
+        return nm.fori_loop(0, 4, body, (x[0] * 0, x, x + 1, positions))
 
     inputs = [real(4, dtype="f8"), np.array([3, 1, 1, 0], np.int32)]
     lowered = nm.trace(f, *inputs, name="main").lower()

@@ -27,8 +27,8 @@ def program(seed):
         axes = values[i]
         if name == "dot":
             j = rng.randrange(len(values))
-            kept = [axis for axis in dict.fromkeys(axes + values[j]) if rng.random() < 0.75]
-            result = "".join(rng.sample(kept, len(kept)))
+            stored = [axis for axis in dict.fromkeys(axes + values[j]) if rng.random() < 0.75]
+            result = "".join(rng.sample(stored, len(stored)))
         elif name == "copy":
             new = rng.choice([axis for axis in AXES if axis not in axes] or [""])
             at = rng.randint(0, len(axes))
@@ -54,8 +54,8 @@ def loss(np_, sizes, steps, inputs):
         if name == "dot":
             values.append(np_.einsum(f"{axes},{others}->{result}", x, y))
         elif name == "copy":
-            places = tuple(slice(None) if axis in axes else None for axis in result)
-            values.append(np_.broadcast_to(x[places] if result else x, [sizes[axis] for axis in result]))
+            positions = tuple(slice(None) if axis in axes else None for axis in result)
+            values.append(np_.broadcast_to(x[positions] if result else x, [sizes[axis] for axis in result]))
         elif name == "turn":
             values.append(np_.transpose(x, [axes.index(axis) for axis in result]))
         elif name == "join":

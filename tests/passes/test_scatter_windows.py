@@ -23,7 +23,7 @@ SCATTERS = ["scatter_add", "scatter_mul", "scatter_max", "scatter_min", "scatter
 @pytest.mark.parametrize("dtype", [np.int64, pytest.param(np.int32, marks=pytest.mark.slow)])
 def test_they_compile_with_their_derivatives(window, dtype):
     """All five in one module; the check compares them with the interpreter."""
-    shape, places, dims = WINDOWS[window]
+    shape, positions, dims = WINDOWS[window]
     x, u = (np.random.default_rng(seed).normal(size=n) for seed, n in enumerate([(6, 3), shape]))
     numbers = lax.ScatterDimensionNumbers(*dims)
 
@@ -37,6 +37,6 @@ def test_they_compile_with_their_derivatives(window, dtype):
             out.append((gradient(x, u), nm.jvp(gradient, (x, u), (u.sum() * x, u))[1]))
         return out
 
-    stage = nm.trace(all_of, x, u, np.array(places, dtype), name="scatters").lower()
+    stage = nm.trace(all_of, x, u, np.array(positions, dtype), name="scatters").lower()
     compiled = stage.compile(nm.CPU("host"))
     assert compiled.checks["scatters"].status == "checked"

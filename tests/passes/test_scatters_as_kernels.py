@@ -13,16 +13,16 @@ from legalize_support import Program, jax_text, legalized
 rng = np.random.default_rng(8)
 
 
-def case(places: tuple[int, ...], row: tuple[int, ...], count: int, dtype: str, kind: str, onto: bool) -> Any:
+def case(positions: tuple[int, ...], row: tuple[int, ...], count: int, dtype: str, kind: str, onto: bool) -> Any:
     """A function, its arguments, and what it computes; some places are outside, many are named again and again."""
-    where = np.stack([rng.integers(-2, n + 2, count) for n in places], 1).astype(kind)
-    updates, x = rng.normal(size=(count, *row)).astype(dtype), rng.normal(size=(*places, *row)).astype(dtype)
+    where = np.stack([rng.integers(-2, n + 2, count) for n in positions], 1).astype(kind)
+    updates, x = rng.normal(size=(count, *row)).astype(dtype), rng.normal(size=(*positions, *row)).astype(dtype)
     x = x if onto else np.zeros_like(x)
     expected = x.astype(np.float64)
     for index, update in zip(where, updates, strict=True):
-        if all(0 <= i < n for i, n in zip(index, places, strict=True)):
+        if all(0 <= i < n for i, n in zip(index, positions, strict=True)):
             expected[tuple(index)] += update
-    dims = lax.ScatterDimensionNumbers(tuple(range(1, 1 + len(row))), tuple(range(len(places))), tuple(range(len(places))))
+    dims = lax.ScatterDimensionNumbers(tuple(range(1, 1 + len(row))), tuple(range(len(positions))), tuple(range(len(positions))))
 
     def f(where: Any, updates: Any, x: Any) -> Any:
         return lax.scatter_add(x if onto else jnp.zeros_like(x), where, updates, dims, mode="drop")
@@ -61,13 +61,13 @@ def test_sums_are_numpys(vector_bytes: int) -> None:
 def test_what_stays_an_update() -> None:
     """Few rows onto an array that is there, other combinations than sums, other dtypes, code without a known width."""
     rows = np.zeros((300, 64), "f4")
-    places = np.zeros(300, "i4")
+    positions = np.zeros(300, "i4")
     texts = {
-        "few": (lambda x: x.at[places].add(rows), (np.zeros((500, 64), "f4"),)),
-        "largest": (lambda x: x.at[places].max(rows), (np.zeros((50, 64), "f4"),)),
-        "whole": (lambda x: x.at[places].add(rows.astype("i4")), (np.zeros((50, 64), "i4"),)),
+        "few": (lambda x: x.at[positions].add(rows), (np.zeros((500, 64), "f4"),)),
+        "largest": (lambda x: x.at[positions].max(rows), (np.zeros((50, 64), "f4"),)),
+        "whole": (lambda x: x.at[positions].add(rows.astype("i4")), (np.zeros((50, 64), "i4"),)),
     }
     assert "flow.dispatch" not in legalized(jax_text(texts), vector_bytes=64)
-    zeros = {"zeros": (lambda i: jnp.zeros((50, 64), "f4").at[i].add(rows), (places,))}
+    zeros = {"zeros": (lambda i: jnp.zeros((50, 64), "f4").at[i].add(rows), (positions,))}
     assert "flow.dispatch" not in legalized(jax_text(zeros), vector_bytes=0)
     assert "flow.dispatch" in legalized(jax_text(zeros), vector_bytes=64)

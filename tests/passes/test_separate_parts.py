@@ -27,7 +27,7 @@ def check(f, *args):
 def test_updates_that_are_moved_last():
     """Gathered, reversed, and of a part of what is gathered: more of them than fit the stack."""
     x, rows = rng.normal(size=6000), rng.normal(size=(6000, 3))
-    places = rng.integers(0, 6000, 6000).astype(np.int32)
+    positions = rng.integers(0, 6000, 6000).astype(np.int32)
 
     def f(x, rows, i):
         zeros = jnp.zeros_like(x)
@@ -40,7 +40,7 @@ def test_updates_that_are_moved_last():
             (x * 2).at[i].max(jnp.sin(x)[i]),
         )
 
-    check(f, x, rows, places)
+    check(f, x, rows, positions)
 
 
 # More than IREE lets a dispatch have on the stack. What is set, other than added, is set in an array with a spare row.

@@ -129,11 +129,11 @@ def grid(*shape: int, periodic: bool = False) -> Pattern:
     for axis, size in enumerate(shape):
         for step in (1, -1):
             other = np.roll(numbers, -step, axis)
-            kept = np.ones(shape, bool)
+            stored = np.ones(shape, bool)
             if not periodic:
-                kept[(slice(None),) * axis + (size - 1 if step == 1 else 0,)] = False
-            row.append(numbers[kept])
-            column.append(other[kept])
+                stored[(slice(None),) * axis + (size - 1 if step == 1 else 0,)] = False
+            row.append(numbers[stored])
+            column.append(other[stored])
     pattern = Pattern.of((np.concatenate(row), np.concatenate(column), (numbers.size,) * 2))
     return Pattern(pattern.rows, (shape,))
 
@@ -307,10 +307,10 @@ def test_patterns() -> None:
 @pytest.mark.parametrize("fields", [2, 3])
 def test_fields_behind_each_other(steps: int, fields: int) -> None:
     """Each row meets two neighbours of every field: twice as many colors as fields are enough, and needed."""
-    places = np.arange(steps - 1)
+    positions = np.arange(steps - 1)
     dense = np.zeros((steps - 1, fields * steps), bool)
     for field in range(fields):
-        dense[places, field * steps + places] = dense[places, field * steps + places + 1] = True
+        dense[positions, field * steps + positions] = dense[positions, field * steps + positions + 1] = True
     coloring = nm.sparse.color(nm.sparse.Pattern.of(dense))
     coloring.verify()
     assert coloring.num_colors == 2 * fields
@@ -319,9 +319,9 @@ def test_fields_behind_each_other(steps: int, fields: int) -> None:
 def test_a_lattice_on_a_line_is_not_taken_for_enough() -> None:
     """Fields of unequal lengths are no grid: a form of the whole line may take more colors than a greedy coloring."""
     steps = 300
-    places = np.arange(steps)
+    positions = np.arange(steps)
     dense = np.zeros((steps, 2 * steps + 1), bool)
-    dense[places, places] = dense[places, places + 1] = dense[places, steps + 1 + places] = True
+    dense[positions, positions] = dense[positions, positions + 1] = dense[positions, steps + 1 + positions] = True
     natural = nm.sparse.color(nm.sparse.Pattern.of(dense), order="natural").num_colors
     assert nm.sparse.color(nm.sparse.Pattern.of(dense)).num_colors <= natural == 3
 

@@ -257,15 +257,15 @@ def test_entries_are_traced_mapped_and_differentiated() -> None:
 
 
 def test_what_a_function_closes_over() -> None:
-    places = np.random.default_rng(3).permutation(40)
+    positions = np.random.default_rng(3).permutation(40)
 
     def outer(x: Any, y: Any) -> Any:
-        return sparse.jacobian(lambda x: x[places] * y)(x)
+        return sparse.jacobian(lambda x: x[positions] * y)(x)
 
     x, y = point(40), point(40)[::-1].copy()
     matrix = nm.jit(outer)(x, y)
     assert matrix.pattern.nnz == 40
-    np.testing.assert_allclose(matrix.to_dense(), np.eye(40)[places] * y[:, None], rtol=1e-12)
+    np.testing.assert_allclose(matrix.to_dense(), np.eye(40)[positions] * y[:, None], rtol=1e-12)
 
 
 def test_matrices() -> None:

@@ -62,12 +62,12 @@ def test_hessians_at_a_point(x: np.ndarray) -> None:
 
 
 def test_places_that_data_decide() -> None:
-    places = np.random.default_rng(2).permutation(40)
-    f = lambda x, places: x[places] ** 2  # noqa: E731
+    positions = np.random.default_rng(2).permutation(40)
+    f = lambda x, positions: x[positions] ** 2  # noqa: E731
     x = np.linspace(0.5, 1.5, 40)
-    assert nm.sparse.jacobian_pattern(f, x, places).nnz == 1600
-    pattern = nm.sparse.jacobian_pattern(f, x, places, local=True)
-    np.testing.assert_array_equal(pattern.to_dense(), np.eye(40)[places] != 0)
+    assert nm.sparse.jacobian_pattern(f, x, positions).nnz == 1600
+    pattern = nm.sparse.jacobian_pattern(f, x, positions, local=True)
+    np.testing.assert_array_equal(pattern.to_dense(), np.eye(40)[positions] != 0)
 
 
 def test_repeated_numbers() -> None:

@@ -1,4 +1,4 @@
-"""Patterns of loops whose turns differ in their places: the truth, in the time of what they read and write."""
+"""Patterns of loops whose iterations differ in their indices: exact, in the time of their reads and writes."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def strided(x: Any) -> Any:
 
 
 def table(x: Any) -> Any:
-    places = nnp.asarray(PLACES)
-    return nm.fori_loop(0, N, lambda i, u: u.at[places[i]].add(x[i] * x[(i + 1) % N]), 0.0 * x)
+    positions = nnp.asarray(PLACES)
+    return nm.fori_loop(0, N, lambda i, u: u.at[positions[i]].add(x[i] * x[(i + 1) % N]), 0.0 * x)
 
 
 def mixed(x: Any) -> Any:

@@ -13,9 +13,9 @@ import nabla_mlir as nm
 from nabla_mlir.base.errors import PatternError, TraceError
 
 FORMS = {
-    "csr": lambda values, places, shape: csr_matrix((values, places[1], places[0]), shape),
-    "csc": lambda values, places, shape: csc_matrix((values, places[1], places[0]), shape),
-    "coo": lambda values, places, shape: coo_matrix((values, places), shape),
+    "csr": lambda values, positions, shape: csr_matrix((values, positions[1], positions[0]), shape),
+    "csc": lambda values, positions, shape: csc_matrix((values, positions[1], positions[0]), shape),
+    "coo": lambda values, positions, shape: coo_matrix((values, positions), shape),
 }
 
 
@@ -41,11 +41,11 @@ def test_hessians(tmp_path: Path) -> None:
     assert (form.format, form.shape) == ("csc", (6, 6))
     assert (form.indices["starts"], form.indices["indices"]) == (tuple(starts), tuple(indices))
     seeds = np.arange(max(form.indices["column_colors"]) + 1)[:, None] == form.indices["column_colors"]
-    np.testing.assert_allclose((seeds @ dense).reshape(-1)[list(form.indices["places"])], module.hessian(*args), rtol=1e-10)
+    np.testing.assert_allclose((seeds @ dense).reshape(-1)[list(form.indices["positions"])], module.hessian(*args), rtol=1e-10)
     names = ("hessian", "structure")
     lower = nm.sparse_hessian_module(lagrangian, *specs, format="lower", kind="acyclic", entry_points=names).compile()
-    places = [np.asarray(p) for p in lower.structure()]
-    found = coo_matrix((np.asarray(lower.hessian(*args)), places), shape=(6, 6)).toarray()
+    positions = [np.asarray(p) for p in lower.structure()]
+    found = coo_matrix((np.asarray(lower.hessian(*args)), positions), shape=(6, 6)).toarray()
     np.testing.assert_allclose(found, np.tril(dense), rtol=1e-10, atol=1e-12)
 
 
@@ -56,8 +56,8 @@ def test_jacobians(format: str) -> None:
 
     x = np.random.default_rng(0).uniform(0.5, 1.5, 6)
     module = nm.sparse_jacobian_module(f, nm.spec(6, "f64"), format=format).compile()
-    places = tuple(np.asarray(p) for p in module.structure())
-    found = FORMS[format](np.asarray(module.jacobian(x)), places, (4, 6)).toarray()
+    positions = tuple(np.asarray(p) for p in module.structure())
+    found = FORMS[format](np.asarray(module.jacobian(x)), positions, (4, 6)).toarray()
     np.testing.assert_allclose(found, nm.jacfwd(f)(x), rtol=1e-12)
     np.testing.assert_allclose(module.value(x), f(x), rtol=1e-12)
 
@@ -78,7 +78,7 @@ def test_hessians_at_the_last_point(kind: str) -> None:
     names = ("update", "matrix", "apply", "structure")
     stage = nm.sparse_hessian_module(lagrangian, *specs, format="coo", kind=kind, entry_points=names)
     module = stage.compile()
-    assert ("places" in stage.entries[1].sparsity.indices) == (kind != "acyclic")
+    assert ("positions" in stage.entries[1].sparsity.indices) == (kind != "acyclic")
     for scale in (1.0, 2.0):
         args = (scale * x, 2.0, weights[:5])
         dense = np.asarray(nm.hessian(lagrangian)(*args))
@@ -123,13 +123,13 @@ def test_constraints(format: str) -> None:
     module = nm.sparse_hessian_module(f, *specs, format=format, constraints=constraints).compile(nm.Interpreter())
     values, dense = constraints(*args), nm.jacfwd(constraints)(*args)
     np.testing.assert_allclose(module.constraints(*args)["edges"], values["edges"], rtol=1e-12)
-    places = tuple(np.asarray(p) for p in module.jacobian_structure())
-    found = FORMS["coo" if format == "lower" else format](np.asarray(module.jacobian(*args)), places, (5, 5)).toarray()
+    positions = tuple(np.asarray(p) for p in module.jacobian_structure())
+    found = FORMS["coo" if format == "lower" else format](np.asarray(module.jacobian(*args)), positions, (5, 5)).toarray()
     np.testing.assert_allclose(found, np.vstack([dense["edges"], dense["norm"]]), rtol=1e-12)
     second = np.asarray(nm.sparse.lagrangian_hessian(f, constraints)(args[0], sigma, weights, args[1]).to_dense())
-    places = tuple(np.asarray(p) for p in module.lagrangian_structure())
+    positions = tuple(np.asarray(p) for p in module.lagrangian_structure())
     entries = np.asarray(module.lagrangian_hessian(args[0], sigma, weights, args[1]))
-    found = FORMS["coo" if format == "lower" else format](entries, places, (5, 5)).toarray()
+    found = FORMS["coo" if format == "lower" else format](entries, positions, (5, 5)).toarray()
     np.testing.assert_allclose(found, np.tril(second) if format == "lower" else second, rtol=1e-12)
 
 

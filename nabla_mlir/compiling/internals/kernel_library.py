@@ -46,7 +46,7 @@ def take_kernels(module: ir.Module) -> KernelLibrary | None:
     pay off.
     """
     sources = [op.operation for op in module.body.operations if op.operation.name == EXECUTABLE]
-    if sum(len(nested(op)) for op in sources) < thresholds.KERNELS_APART or not all(map(_is_alone, sources)):
+    if sum(len(nested(op)) for op in sources) < thresholds.SEPARATE_KERNELS or not all(map(_is_alone, sources)):
         return None
     home, *others = sources
     name = name_of(home)

@@ -112,7 +112,7 @@ function drawHalves(box, app) {
         one.readers.join(", ") || element("span", { class: "dim" }, "only the checks"),
       ] }))),
     element("h3", {}, "Values that each product recomputes"),
-    halves.again.length ? table([["value"], ["type"], ["by"], ["why it is not stored"]], halves.again.map((one) => ({ cells: [
+    halves.recomputed.length ? table([["value"], ["type"], ["by"], ["why it is not stored"]], halves.recomputed.map((one) => ({ cells: [
       app.origins.link(halves.state, one.made_by), element("code", {}, one.type), element("code", {}, one.function),
       `recomputing it costs ${quantity(one.flops, "flop")}; storing it would take ${quantity(one.nbytes, "B")} more`] })))
       : element("p", {}, "None: all values that depend only on the point are stored."));

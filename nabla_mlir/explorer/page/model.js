@@ -59,7 +59,7 @@ class Model {
       if (phase.text) {
         const number = phase.text.map((_, line) => line), origin = phase.operation.map((one) => (one < 0 ? this.nowhere() : given.origin[one]));
         const none = number.map(() => 0);
-        states.push({ ...phase, operation: number, origin, forerunners: phase.operation.map((one) => (one < 0 ? [] : one)), flops: none, bytes: none,
+        states.push({ ...phase, operation: number, origin, predecessors: phase.operation.map((one) => (one < 0 ? [] : one)), flops: none, bytes: none,
           state_bytes: 0, operations: phase.length, base: this.last });
       }
       const why = phase.text || !phase.changed ? "" : `Its ${phase.length} lines are not shown.`;
@@ -248,12 +248,12 @@ class Model {
 
   // The operations of the last state that an operation of an earlier state has become.
   followers(state, operation) {
-    if (state > this.last) return new Set([this.data.states[state].forerunners[operation]].flat());
+    if (state > this.last) return new Set([this.data.states[state].predecessors[operation]].flat());
     let now = new Set([operation]);
     for (let next = state + 1; next <= this.last; next++) {
       const forward = this.once(`forward ${next}`, () => {
         const map = new Map();
-        this.data.states[next].forerunners.forEach((given, later) => {
+        this.data.states[next].predecessors.forEach((given, later) => {
           for (const one of Array.isArray(given) ? given : [given]) {
             if (!map.has(one)) map.set(one, []);
             map.get(one).push(later);

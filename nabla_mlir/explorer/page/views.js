@@ -143,7 +143,7 @@ class Passes {
       meter.style.width = `${Math.max(2, (60 * r.seconds) / total)}px`;
       if (changed(r)) item.append(element("span", { class: "cost" }, meter, ...[duration(r.seconds),
         flops ? `${flops > 0 ? "+" : "−"}${quantity(Math.abs(flops), "flop")}` : delta ? `${delta > 0 ? "+" : ""}${delta} ops` : "",
-        after.state_bytes ? `${quantity(after.state_bytes, "B")} kept` : ""].filter(Boolean).map((words) => element("span", {}, words))));
+        after.state_bytes ? `${quantity(after.state_bytes, "B")} stored` : ""].filter(Boolean).map((words) => element("span", {}, words))));
       return item;
     }));
   }
@@ -289,7 +289,7 @@ class Origins {
     list.append(element("li", { class: `is${order}` }, element("b", {}, "This operation"), element("span", { class: "dim" }, state > this.model.last ? "" : ` · ${this.cost(state, operation)}`),
       element("pre", {}, highlighted(this.model.text(state, start), "mlir"))));
     const parts = [list];
-    const before = [this.model.data.states[state].forerunners[operation]].flat();
+    const before = [this.model.data.states[state].predecessors[operation]].flat();
     const isPhase = state > this.model.last;
     if (state > 0) parts.push(element("h3", {}, isPhase ? "In the program that IREE compiles" : "In the previous state"),
       this.list(before, (one) => this.link(this.model.base(state), one), "it is new: a pass made it"));

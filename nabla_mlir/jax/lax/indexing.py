@@ -194,7 +194,7 @@ def _positions(name: str, x: Tensor, indices: Any, new: Tensor, numbers: Any, mo
     return positions, dims
 
 
-_DOC = """The operand with updates {} at computed places; those outside are dropped, or moved inside with mode "clip"."""
+_DOC = """The operand with updates {} at computed indices; updates outside are dropped, or moved inside with mode "clip"."""
 scatter: Callable[..., Any] = _scattering("scatter", "set", _DOC.format("written"))
 scatter_add: Callable[..., Any] = _scattering("scatter_add", "add", _DOC.format("added"))
 scatter_sub: Callable[..., Any] = _scattering("scatter_sub", "add", _DOC.format("subtracted"))

@@ -54,11 +54,15 @@ def _by_word(name: str, word: str, doc: str) -> Callable[..., Any]:
 
 reduce_sum: Callable[..., Any] = _by_word("reduce_sum", "add", "The sum over these axes.")
 reduce_prod: Callable[..., Any] = _by_word("reduce_prod", "mul", "The product over these axes.")
-reduce_max: Callable[..., Any] = _by_word("reduce_max", "max", "The largest element over these axes; ties share the derivative.")
-reduce_min: Callable[..., Any] = _by_word("reduce_min", "min", "The smallest element over these axes; ties share the derivative.")
-reduce_and: Callable[..., Any] = _by_word("reduce_and", "and", "The bits that all elements over these axes have.")
-reduce_or: Callable[..., Any] = _by_word("reduce_or", "or", "The bits that an element over these axes has.")
-reduce_xor: Callable[..., Any] = _by_word("reduce_xor", "xor", "The exclusive or of the bits over these axes.")
+reduce_max: Callable[..., Any] = _by_word(
+    "reduce_max", "max", "The largest element along these axes; equal largest elements share the derivative."
+)
+reduce_min: Callable[..., Any] = _by_word(
+    "reduce_min", "min", "The smallest element along these axes; equal smallest elements share the derivative."
+)
+reduce_and: Callable[..., Any] = _by_word("reduce_and", "and", "The bitwise (or logical) and of all elements along these axes.")
+reduce_or: Callable[..., Any] = _by_word("reduce_or", "or", "The bitwise (or logical) or of all elements along these axes.")
+reduce_xor: Callable[..., Any] = _by_word("reduce_xor", "xor", "The bitwise exclusive or of all elements along these axes.")
 
 
 def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dimensions: Sequence[int]) -> Any:

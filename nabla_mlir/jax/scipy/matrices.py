@@ -190,7 +190,7 @@ hadamard: Callable[..., Any] = _known(
     "hadamard", "The n by n matrix of signs with orthogonal columns, for n a power of two.", _hadamard
 )
 dft: Callable[..., Any] = _known(
-    "dft", "The matrix of the discrete Fourier transform of n numbers, divided by sqrt(n) or n on demand.", _dft
+    "dft", "The matrix of the discrete Fourier transform of n numbers, divided by sqrt(n) or n if `scale` says so.", _dft
 )
 helmert: Callable[..., Any] = _known(
     "helmert", "The matrix with orthonormal rows that are contrasts of n numbers; `full` adds their mean.", _helmert

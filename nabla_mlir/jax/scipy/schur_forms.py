@@ -22,7 +22,7 @@ from nabla_mlir.numpy.systems import solve, triangular_solve
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops.autodiff import stop_gradient
-from nabla_mlir.ops.lapack import padded
+from nabla_mlir.ops.blocks import padded
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.promotion import broadcast_shapes, broadcast_to

@@ -68,6 +68,7 @@ def convert(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _saturating(x: Val, dtype: np.dtype) -> Val:
+    """A float as an integer: numbers out of range become the nearest bound, NaN becomes 0."""
     if not has_format(x):
         x = b.convert(x, F32)
     low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)

@@ -43,6 +43,7 @@ class ProductsInPartsPass(Pass):
 
 
 def _divide(op: ir.Operation) -> None:
+    """Replaces a product over a long inner axis by a sum of products over parts of the axis."""
     x, y = operands(op)
     if not is_float(x.dtype) or (length := longest_inner_axis(op)) < thresholds.PRODUCT_IN_PARTS:
         return

@@ -85,6 +85,7 @@ def _gathered_updates(op: ir.Operation) -> list[ir.Value]:
 
 
 def _reads_a_gather(value: ir.Value) -> bool:
+    """True if a value is computed from a gather by moves and elementwise operations only."""
     seen, work = {value}, [value]
     while work:
         maker = made_by(work.pop())

@@ -91,7 +91,7 @@ class Contraction:
         used = [axis for axis, size in enumerate(self.sizes) if size > 1]
         roles = [tuple(axis for axis in axes if axis in used) for axes in (self.batch, self.rows, self.columns, self.inner)]
         batch, rows, columns, inner = roles
-        # The order of a sum is free, that of rows and columns too: they follow their places in memory.
+        # The order of a sum is free, that of rows and columns too: they follow the order in memory.
         rows, columns = (tuple(sorted(axes, key=lambda x: -self.c.linear.get(x, 0))) for axes in (rows, columns))
         windowed = {axis for w in (*a.windows, *b.windows) for axis in w.terms}
         uses = (a, b, self.c)

@@ -78,6 +78,7 @@ def sums_of_rows(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _float_sums(sums: RowSums, index: Val, rows: Val, base: Val) -> Val:
+    """Sums of floats that do not depend on the order: fixed-point sums scaled by the largest number."""
     largest = _call("largest", sums, [index, rows], b.full(0, base.shape, np.int32))
     total = _call("fixed", sums, [index, rows, largest], b.full(0, base.shape, np.int64))
     power = b.convert((largest >> 23) - (row_sums.exponent(sums) - 1023), np.int64)

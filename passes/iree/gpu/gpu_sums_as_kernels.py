@@ -73,6 +73,7 @@ def _is_slow(x: Val, dims: list[int]) -> bool:
 
 
 def _folded(x: Val, name: str, dims: list[int], may_split: bool = True) -> Val | None:
+    """A reduction as a call of a Triton kernel; None if the dtype or the operation has none."""
     element = _ELEMENTS.get(x.dtype)
     if element is None or (name, element[0]) not in FOLDS:
         return None

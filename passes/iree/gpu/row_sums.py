@@ -68,6 +68,7 @@ def fixed(name: str, sums: RowSums) -> str:
     """The kernel (indices, updates, m, sum): adds the updates as integers; a mask of bits where m is not finite."""
 
     def body(w: Writer, element: _Element) -> None:
+        """Adds an element as a fixed-point number; NaN and infinities set a bit of their kind instead."""
         update = element.load("%updates", "f32", element.source)
         bits = w.magnitude(update)
         m = element.load("%m", "i32", element.target)
@@ -115,6 +116,7 @@ class _Element:
 
 
 def _kernel(name: str, sums: RowSums, arguments: list[tuple[str, str]], body: Callable[[Writer, _Element], None]) -> str:
+    """The text of a kernel with a thread for each element of the updates; `body` writes its sum."""
     w = Writer()
     block = w.op("tt.get_program_id x : i32", "i32")
     source = w.add(w.times(block, _TILE), w.range(_TILE))

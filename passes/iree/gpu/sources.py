@@ -26,6 +26,7 @@ def contraction_of(op: ir.Operation) -> Contraction | None:
 
 
 def _dot(op: ir.Operation, left: Sequence[int], right: Sequence[int], result: Sequence[int], element: str, out: str) -> Contraction:
+    """The contraction of a `dot_general`: the axes of the loop nest, and the strides of both factors and the result."""
     dims = hlo.DotDims.decode(op.attributes["dot_dimension_numbers"])
     left_batch, right_batch, left_inner, right_inner = (dims[name] for name in hlo.DotDims.lists)
     left_free = [d for d in range(len(left)) if d not in left_batch + left_inner]

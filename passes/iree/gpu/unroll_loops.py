@@ -48,7 +48,7 @@ def _steps(op: ir.Operation, counter: Counter) -> int:
 
 
 def _unroll(op: ir.Operation, counter: Counter, steps: int) -> None:
-    """Replaces a loop by one with `steps` steps in an iteration, and the rest of its steps behind it."""
+    """Replaces a loop by one with `steps` steps in each iteration, followed by the remaining steps."""
     others = [i for i in range(len(op.operands)) if i != counter.carry]
     whole, rest = divmod(counter.trips, steps)
 

@@ -63,7 +63,7 @@ class Writer:
         self._known.append({})
 
     def end(self, line: str = "}") -> None:
-        """Ends a block; its values are unknown behind it."""
+        """Ends a block; its values are unknown afterwards."""
         self._known.pop()
         self.write(line)
 

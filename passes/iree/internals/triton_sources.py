@@ -1,4 +1,4 @@
-"""An executable that holds the text of a kernel in Triton's dialect, until its machine code takes the place of the text."""
+"""An executable that holds the text of a kernel in Triton's dialect, until machine code replaces the text."""
 
 from __future__ import annotations
 

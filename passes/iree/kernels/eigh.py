@@ -48,11 +48,11 @@ def eigh_text(name: str, batch: int, size: int, n: int, form: Form) -> tuple[str
     stores = Rotations.memories("rotations", batch, n, form)
     b = t.op(workgroup())
     scale = divide_by_largest(t, a, work, b)
-    diagonal, beside, taus = (Numbers(t, line, (b, i)) for i in range(3))
+    diagonal, off_diagonal, taus = (Numbers(t, line, (b, i)) for i in range(3))
     reflections = Reflections(t, reflectors, b, reflection_step(form))
-    _Reduction(t, work, pair, reflections, n).run(diagonal, beside, taus)
+    _Reduction(t, work, pair, reflections, n).run(diagonal, off_diagonal, taus)
     reflections.multiply_identity(q, max(n - 2, 0), 1, lambda k: taus[k])
-    found = _Iteration(t, diagonal, beside, Rotations(t, *stores, b, from_above=False), q, n).run()
+    found = _Iteration(t, diagonal, off_diagonal, Rotations(t, *stores, b, from_above=False), q, n).run()
     with t.loop(0, n) as i:
         position = place_in_order(t, diagonal, i, n, descending=False)
         Numbers(t, values, (b,))[position] = diagonal[i] * scale
@@ -81,7 +81,7 @@ class _Reduction:
     reflections: Reflections
     n: int
 
-    def run(self, diagonal: Numbers, beside: Numbers, taus: Numbers) -> None:
+    def run(self, diagonal: Numbers, off_diagonal: Numbers, taus: Numbers) -> None:
         """Writes the diagonal and the off-diagonal of T, and tau of each reflection."""
         t, b, n = self.t, self.reflections.group, self.n
         with t.loop(0, self.pair.shape[2], t.form.lanes) as j:
@@ -91,14 +91,14 @@ class _Reduction:
             self._change_row(k)
             diagonal[k] = Number(t, t.load(self.work, b, k, k))
             tau, beta = self.reflections.make(k, (self.work, k), t.add(k, 1))
-            beside[k], taus[k] = beta, tau
+            off_diagonal[k], taus[k] = beta, tau
             self._change_and_multiply(k)
             self._next_pair(k, tau)
         for i in (n - 2, n - 1):
             self._change_row(i)
             diagonal[i] = Number(t, t.load(self.work, b, i, i))
-        beside[n - 2] = Number(t, t.load(self.work, b, n - 2, n - 1))
-        beside[n - 1] = 0.0
+        off_diagonal[n - 2] = Number(t, t.load(self.work, b, n - 2, n - 1))
+        off_diagonal[n - 1] = 0.0
 
     def _vector(self, i: int, j: Index) -> str:
         return self.t.vector(self.pair, self.reflections.group, i, j)
@@ -162,7 +162,7 @@ class _Iteration:
     Args:
       t: the kernel.
       diagonal: the diagonal of the matrix; at the end it has the eigenvalues.
-      beside: the off-diagonal.
+      off_diagonal: the off-diagonal.
       rotations: the memory of the rotations.
       q: the matrix whose rows are rotated.
       n: the number of eigenvalues.
@@ -170,7 +170,7 @@ class _Iteration:
 
     t: Text
     diagonal: Numbers
-    beside: Numbers
+    off_diagonal: Numbers
     rotations: Rotations
     q: Memory
     n: int
@@ -178,7 +178,7 @@ class _Iteration:
     def run(self) -> str:
         """An i1 that is true if all eigenvalues were found."""
         t = self.t
-        size = size_of(t, self.diagonal, self.beside, self.n)
+        size = size_of(t, self.diagonal, self.off_diagonal, self.n)
         bound = size * (0.5 * accuracy(t))
         block = lambda first: (first, self._end_of_block(first, bound))  # noqa: E731
         return Sweeps(t, [(self.rotations, self.q)], self.n, block, self._sweep).run(is_finite(size))
@@ -188,7 +188,7 @@ class _Iteration:
         t = self.t
 
         def goes_on(values: list[str]) -> str:
-            is_tied = abs(self.beside[values[0]]).is_not_at_most(bound)
+            is_tied = abs(self.off_diagonal[values[0]]).is_not_at_most(bound)
             return t.op(f"arith.andi {t.compare('slt', values[0], self.n - 1)}, {is_tied} : i1")
 
         return t.repeated([first], ["index"], goes_on, lambda values: [str(t.add(values[0], 1))])[0]
@@ -196,7 +196,7 @@ class _Iteration:
     def _sweep(self, first: str, last: str, end: str) -> None:
         """Writes one QL sweep with an implicit shift over the rows `first` to `last`."""
         t, element = self.t, self.t.form.element
-        d, e = self.diagonal, self.beside
+        d, e = self.diagonal, self.off_diagonal
         ratio = (d[t.add(first, 1)] - d[first]) / (e[first] * 2.0)
         root = (ratio * ratio + 1.0).sqrt()
         shift = d[last] - d[first] + e[first] / (ratio + root.with_sign_of(ratio))

@@ -252,11 +252,11 @@ def _fuse(ops: Sequence[ir.Operation]) -> None:
     values = {op.results[0] for op in ops}
     block = [o.operation for o in ops[0].block.operations]
     positions = [i for i, op in enumerate(block) if _makes(op, values)]
-    behind, late = block[positions[-1]], set(values)
+    latest, late = block[positions[-1]], set(values)
     for op in block[positions[0] : positions[-1]]:
         if not _makes(op, values) and any(v in late for v in reads_of(op)):
-            op.move_after(behind)
-            behind = op
+            op.move_after(latest)
+            latest = op
             late.update(op.results)
     inside = [block[i] for i in positions]
     results = [op.results[0] for op in inside if any(not _makes(use.owner, values) for use in op.results[0].uses)]

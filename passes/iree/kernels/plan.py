@@ -47,7 +47,7 @@ class Planner:
     def keep(self, node: Node) -> None:
         """Gives `node` its own memory from now on."""
         if self._is_known(node) or node in self._items:
-            raise NotSupported(f"{node.name} at these places")
+            raise NotSupported(f"{node.name} at these indices")
         self._items[node] = list(items_of(node))
 
     def source(self, node: Node) -> Compound | list[Item] | None:
@@ -173,7 +173,7 @@ def _roots(item: Item) -> list[tuple[Node, Index]]:
 def _visit(
     roots: Sequence[tuple[Node, Index]], planner: Planner, own: set[Node]
 ) -> tuple[dict[Node, set[Index]], dict[Node, set[Index]]]:
-    """All nodes that are computed for some elements, and the nodes that must exist before; `own` nodes are computed here."""
+    """Follows `roots` back: the indices at which this loop nest computes nodes, and those of nodes that it reads from memory."""
     ranges: dict[str, Range] = {LANE: (0, 0)}
     seen: dict[Node, set[Index]] = {}
     needs: dict[Node, set[Index]] = {}

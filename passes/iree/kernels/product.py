@@ -199,7 +199,7 @@ class _Writer:
                     tile = self._tile(self._row_panel(i, row), self._column_panel(j, first), terms)
                     self._store(tile, i, j, term)
 
-    # ---------------------------------------------------------------- places
+    # ---------------------------------------------------------------- positions
 
     def _product(self, sizes: Sequence[Index]) -> Index:
         total: Index = 1

@@ -102,6 +102,7 @@ class Rotations:
         begin, end = (first, last) if self.from_above else (last, first)
 
         def rotate(step: str, line: list[str]) -> list[str]:
+            """Rotates rows i and j, of which `line` is one; stores row i, which is final, and returns the other."""
             c, s = (t.splat(t.load(m, b, t.add(at, step))) for m in (self.cosines, self.sines))
             i = t.add(first, step) if self.from_above else t.of_indices("subi", last, step)
             j = t.add(i, 1 if self.from_above else -1)

@@ -141,7 +141,11 @@ def _line(t: Text, running: Running, x: Memory, y: Memory, positions: Sequence[t
         return new
 
     def block(level: int, base: Sequence[str] | None, start: Index, values: list[str]) -> list[str]:
-        """The combination of a block of this level; it comes after `base` and after `values`."""
+        """Writes a block, and returns `values` combined with all elements of the block.
+
+        A block of level n has _BLOCK blocks of level n - 1. `base` combines all elements before the enclosing block, and
+        `values` those between its start and this block.
+        """
         before = values if base is None else combined(base, values)
         size = _BLOCK ** (level + 1)
         stop = t.of_indices("minsi", t.add(start, size), running.count)

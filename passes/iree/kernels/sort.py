@@ -28,7 +28,7 @@ def sort_text(name: str, rows: int, n: int, element: str) -> tuple[str, list[Mem
     """
     t, digits, groups = Text(Form(element, 1, 1, 1)), BYTES[element], min(rows, GROUPS)
     operand = Memory("%operand", (rows, n), element, read_only=True)
-    keys, positions = Memory("%keys", (rows, n), element), Memory("%places", (rows, n), "i32")
+    keys, positions = Memory("%keys", (rows, n), element), Memory("%positions", (rows, n), "i32")
     more_keys, more_positions = Memory("%more_keys", (groups, n), element), Memory("%more_places", (groups, n), "i32")
     counts = Memory("%counts", (groups, digits, DIGITS), "i32")
     group = t.op(workgroup())

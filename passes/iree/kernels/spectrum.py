@@ -19,11 +19,11 @@ def accuracy(t: Text) -> float:
     return float(np.finfo(np.float32 if t.form.element == "f32" else np.float64).eps)
 
 
-def size_of(t: Text, diagonal: Numbers, beside: Numbers, n: int) -> Number:
+def size_of(t: Text, diagonal: Numbers, off_diagonal: Numbers, n: int) -> Number:
     """The largest sum of a diagonal entry and its off-diagonal entry: about the norm of the matrix."""
 
     def grow(i: str, best: list[str]) -> list[str]:
-        return [larger(Number(t, best[0]), abs(diagonal[i]) + abs(beside[i])).name]
+        return [larger(Number(t, best[0]), abs(diagonal[i]) + abs(off_diagonal[i])).name]
 
     return Number(t, t.carried(0, n, [t.number(0)], [t.form.element], grow)[0])
 

@@ -94,7 +94,7 @@ class SumsKernel(NestWriter):
             end = writer.pure(f"arith.minsi {below}, {writer.integer(self._loops[0])} : index", [below])
             self._nest(sums, [], [], (start, end))
         except NeedsBuffer as need:
-            raise NotSupported(f"{need.node.name} at these places") from None
+            raise NotSupported(f"{need.node.name} at these indices") from None
         read_only = [True] * len(inputs) + [False] * len(sums)
         return executable(name, read_only, [*lines, *writer.blocks[0].lines], (groups, 1, 1))
 

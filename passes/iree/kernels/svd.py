@@ -162,7 +162,7 @@ class _Reduction:
                 self._put(product, PRODUCT, j)
 
     def _read_row(self, k: str, tau: Number) -> None:
-        """Computes the next y, and row k after its diagonal entry, after the reflection from the left."""
+        """Applies the reflection from the left to row k: y becomes tau times the product, and LINE is row k minus y."""
         t, factor = self.t, self.t.splat(tau.name)
         with t.loop(*self._over(t.add(k, 1))) as j:
             y = t.multiplied(factor, self._vector(PRODUCT, j))

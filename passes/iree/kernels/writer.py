@@ -152,7 +152,7 @@ class Writer:
         return str(total)
 
     def clamped(self, start: Code, positions: int) -> Affine:
-        """The index of a dynamic start, clamped to 0 ... places - 1."""
+        """The index of a dynamic start, clamped to 0 ... positions - 1."""
         if positions == 1:
             return ZERO
         zero, last = self.integer(0), self.integer(positions - 1)
@@ -170,7 +170,7 @@ class Writer:
         return self.code(f"vector.broadcast {x.name} : {x.type} to {vector_type(x.dtype, lanes)}", (x,), x.dtype, lanes)
 
     def load(self, buffer: Buffer, position: Affine, lanes: int) -> Code:
-        """Loads elements from `position` on with stride `place.lane`; a single scalar if the stride is 0."""
+        """Loads elements from `position` on with stride `position.lane`; a single scalar if the stride is 0."""
         step, first = position.lane, position.scalar()
         if step == 0:
             return self._load(buffer, first, 0)
@@ -214,10 +214,10 @@ class Writer:
         return self.code(f"vector.shuffle {x.name}, {x.name} {list(order)} : {x.type}, {x.type}", (x,), x.dtype, len(order))
 
     def store(self, buffer: Buffer, positions: Sequence[Affine], values: Sequence[Code], lanes: int) -> None:
-        """Stores each of `values` at its index; its lanes have stride `place.lane`."""
+        """Stores each of `values` at its index; its lanes have the stride `lane` of the index."""
         step, first = positions[0].lane, positions[0].scalar()
-        beside = all(p == positions[0] + i for i, p in enumerate(positions))
-        if lanes and beside and step == len(values):
+        is_contiguous = all(p == positions[0] + i for i, p in enumerate(positions))
+        if lanes and is_contiguous and step == len(values):
             self._store(buffer, first, self._interleaved([self.widened(x, lanes) for x in values]))
             return
         for x, position in zip(values, positions, strict=True):

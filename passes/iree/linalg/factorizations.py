@@ -93,6 +93,7 @@ def _cholesky_block(a: Val) -> Val:
     row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
 
     def step(j: Val, a: Val) -> list[Val]:
+        """Computes column j of the Cholesky factor, and subtracts its outer product from the columns to the right."""
         zero = b.full(0, (), np.int32)
         pivot = b.dynamic_slice(a, [zero, j, j], (a.shape[0], 1, 1))
         root = b.broadcast(b.sqrt(b.reshape(b.real(pivot), (a.shape[0],))), (a.shape[0], n), [0])

@@ -174,7 +174,7 @@ def _rotation(app: Val, aqq: Val, apq: Val) -> tuple[Val, Val]:
 
 
 def _rotate(x: Val, c: Val, s: Val, dim: int) -> Val:
-    """The pairs of columns of `x` (for dim 1, conjugated rows), rotated."""
+    """The columns of `x` (for dim 1, its conjugated rows) after rotations of the pairs (i, n / 2 + i) by cosines c and sines s."""
     p, q = _halves(x, dim)
     other = 0
     c, s = (spread(v, p.shape, other, dim) for v in (c, s))
@@ -238,6 +238,7 @@ def _ordered(values: Val, vectors: Val, descending: bool) -> tuple[Val, Val]:
 
 
 def _syevd(op: ir.Operation, a: Val) -> list[Val]:
+    """Eigenvectors and eigenvalues of Hermitian matrices, of which one triangle is read."""
     n = a.shape[2]
     lower = _letter(op, "uplo") == "L"
     triangle = np.tril(np.ones((n, n), bool), -1) if lower else np.triu(np.ones((n, n), bool), 1)
@@ -264,6 +265,7 @@ def _svd(a: Val) -> tuple[Val, Val, Val]:
     worst = b.full(math.inf, (), a.dtype.type(0).real.dtype)
 
     def one_round(worst: Val, a: Val, v: Val) -> list[Val]:
+        """Makes the pairs of columns of this round orthogonal, and exchanges the pairs; `worst` is the largest cosine so far."""
         p, q = _halves(a, 2)
         pp, qq = b.reduce_sum(squared(p), [1]), b.reduce_sum(squared(q), [1])
         pq = b.reduce_sum(conj(p) * q, [1])

@@ -179,9 +179,9 @@ def sytrd(op: ir.Operation, a: Val) -> list[Val]:
     half = select(mask(np.tril(np.ones((n, n), bool), -1), x), x, 0)
     diagonal = select(mask(np.eye(n, dtype=bool), x), as_like(real(x), x), 0)
     packed, taus = _reduced(half + adjoint(half) + diagonal)
-    on, beside = real(diagonal_of(packed)), b.cut(real(_below(packed)), 1, 1, n)
+    on, off_diagonal = real(diagonal_of(packed)), b.cut(real(_below(packed)), 1, 1, n)
     packed = select(mask(np.tril(np.ones((n, n), bool)), x), packed, x)
     none = b.full(0, a.shape[:1], np.int32)
     if is_lower:
-        return [packed, on, beside, taus, none]
-    return [b.reverse(packed, [1, 2]), *(b.reverse(v, [1]) for v in (on, beside, taus)), none]
+        return [packed, on, off_diagonal, taus, none]
+    return [b.reverse(packed, [1, 2]), *(b.reverse(v, [1]) for v in (on, off_diagonal, taus)), none]

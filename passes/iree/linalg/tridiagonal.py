@@ -44,6 +44,7 @@ def tridiagonal_solve(lower: Val, diagonal: Val, upper: Val, right: Val) -> list
     packed = select(inside, packed, 0)
 
     def eliminate(i: Val, packed: Val, right: Val) -> list[Val]:
+        """Eliminates the entry below the diagonal in column i, after the exchange of two rows if that entry is larger."""
         after = i + 1
         here, last_rows = _row(packed, i), _row(packed, after)
         below = b.reshape(_row(lower, after), (stack, 1, 1))

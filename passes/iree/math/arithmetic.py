@@ -33,6 +33,7 @@ def elementwise(
     """
 
     def rewrite(op: ir.Operation, target: Target) -> Replacement:
+        """Replaces the operation by the formula, in float32 for narrower floats, where the target is not accurate."""
         values = operands(op)
         dtype = values[0].dtype
         if not is_float(dtype):

@@ -24,6 +24,8 @@ def _complex(*names: str, into: Patterns = PATTERNS) -> Callable[[Callable[..., 
     """Registers a formula for complex operands; IREE's formulas use real operations that it computes wrongly, or cannot link."""
 
     def register(formula: Callable[..., Val]) -> Callable[..., Val]:
+        """Registers a formula as a pattern for complex operands."""
+
         def rewrite(op: ir.Operation, target: Target) -> Replacement:
             values = operands(op)
             if op.name in _REDUCERS and not runs_regions(op.parent):  # sums are recognised by the operation in their region

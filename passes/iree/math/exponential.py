@@ -71,6 +71,7 @@ def normal_part(x: Val) -> tuple[Val, Val]:
 
 
 def _log_normal(x: Val, extra: Val | float, correction: Val | None) -> Val:
+    """The logarithm of a normal number, 2**k * (1 + f), as k log 2 + log(1 + f), by the method of fdlibm."""
     form = format_of(x)
     k, f = split_log(x)
     k = k + extra if isinstance(extra, Val) else k

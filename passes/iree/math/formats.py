@@ -159,7 +159,7 @@ F64 = Format(
 
 
 def rounded(x: Val) -> Val:
-    """`x` behind a barrier, so that compilers on Vulkan do not reassociate it."""
+    """`x`, passed through a barrier, so that compilers on Vulkan do not reassociate it."""
     return x if machine().codegen.order else maximum(x, -float(np.finfo(x.dtype).max))
 
 

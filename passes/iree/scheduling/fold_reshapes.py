@@ -29,6 +29,7 @@ class FoldReshapesPass(Pass):
 
 
 def _fold(block: ir.Block) -> None:
+    """Replaces a reshape of a reshape by one reshape, or by its operand if the shape is the same."""
     for op in [op.operation for op in block.operations if op.operation.name == "stablehlo.reshape"]:
         inner = made_by(op.operands[0])
         if inner is None or inner.name != "stablehlo.reshape":

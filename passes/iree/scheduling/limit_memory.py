@@ -93,14 +93,14 @@ class _Program:
 
     def limit(self, limit: int) -> None:
         """Rewrites the block so that it meets the limit."""
-        again = self.plan(limit).again
-        if not again:
+        recomputed = self.plan(limit).recomputed
+        if not recomputed:
             return
         current: dict[ir.Value, ir.Value] = {}
         for number, op in enumerate([*self.ops, self.end]):
             with ir.InsertionPoint(op), op.location:
-                if number in again:
-                    self._repeat(again[number], number, current)
+                if number in recomputed:
+                    self._repeat(recomputed[number], number, current)
                 self._rename(op, current)
         erase_dead([o.operation for o in self.block.operations][:-1])
 
@@ -133,18 +133,18 @@ class _Program:
 
     def _rename(self, op: ir.Operation, names: Mapping[ir.Value, ir.Value]) -> None:
         """Makes an operation read the latest copies; operations that are fused into it are repeated for them."""
-        again: dict[ir.Value, ir.Value] = {}
+        copies: dict[ir.Value, ir.Value] = {}
 
         def renamed(value: ir.Value) -> ir.Value:
             if value in self.numbers:
                 return names.get(value, value)
-            if value not in again and any(root in names for root in self.roots.get(value, ())):
+            if value not in copies and any(root in names for root in self.roots.get(value, ())):
                 operands = [renamed(operand) for operand in value.owner.operation.operands]
                 copy = value.owner.operation.clone()
                 for i, operand in enumerate(operands):
                     copy.operands[i] = operand
-                again[value] = copy.results[0]
-            return again.get(value, value)
+                copies[value] = copy.results[0]
+            return copies.get(value, value)
 
         for i, operand in enumerate(op.operands):
             op.operands[i] = renamed(operand)

@@ -91,15 +91,15 @@ def _of_convolution(op: ir.Operation) -> PackedProduct:
     seen, weights = [taps[n][0] for n in order], [taps[n][1] for n in order]
 
     position = result_dims.index("f")
-    before, behind = result_dims[:position], result_dims[position + 1 :]
-    is_separate = before and math.prod(positions[d].size for d in behind) >= thresholds.PACKED_SIDE
-    batch = before if behind and is_separate else ()
+    before, trailing = result_dims[:position], result_dims[position + 1 :]
+    is_separate = before and math.prod(positions[d].size for d in trailing) >= thresholds.PACKED_SIDE
+    batch = before if trailing and is_separate else ()
     free = [d for d in result_dims if d != "f" and d not in batch]
     windows = Factor(x, [group[0], *(positions[d] for d in batch)], [positions[d] for d in free], seen)
     copies = [Axis(positions[d].size, 0) for d in batch]
     features = Factor(w, [group[1], *copies], [of_group["o"][1]], weights)
-    names = ("g", *batch, "f", *free) if behind else ("g", *free, "f")
-    left, right = (features, windows) if behind else (windows, features)
+    names = ("g", *batch, "f", *free) if trailing else ("g", *free, "f")
+    left, right = (features, windows) if trailing else (windows, features)
     wanted = [name for d in result_dims for name in (("g", "f") if d == "f" else (d,))]
     return PackedProduct(op, left, right, [names.index(name) for name in wanted])
 

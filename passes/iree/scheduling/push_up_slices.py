@@ -41,6 +41,7 @@ class PushUpSlicesPass(Pass):
 
 
 def _push_up(block: ir.Block) -> None:
+    """Computes values of which only slices are read as these slices."""
     ops = [op.operation for op in block.operations]
     parts_only = _only_sliced(ops)
     slices = [op for op in ops if op.name == "stablehlo.slice" and op.operands[0] in parts_only]
@@ -100,6 +101,7 @@ def _computed(
 
 
 def _sliced(value: ir.Value, box: Slice) -> Val:
+    """A slice of a value, simplified if the value is a slice, a constant, a concatenation or a broadcast."""
     owner = made_by(value)
     if owner is not None:
         if owner.name == "stablehlo.slice":

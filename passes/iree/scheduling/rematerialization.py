@@ -24,7 +24,7 @@ class Step:
 class Plan:
     """The steps that are repeated before each step, in order; the peak of live bytes, and the values that are live then."""
 
-    again: dict[int, list[int]]
+    recomputed: dict[int, list[int]]
     peak: int
     held: frozenset[int]
 
@@ -47,12 +47,12 @@ def rematerialized(steps: Sequence[Step], sizes: Sequence[int], results: Iterabl
       A chain of four steps, whose values are read again on the way back. With room for four values the first one is
       recomputed.
 
-      >>> there = [Step((i,), (i + 1,)) for i in range(4)]
+      >>> forward = [Step((i,), (i + 1,)) for i in range(4)]
       >>> back = [Step((4, 3), (5,)), Step((5, 2), (6,)), Step((6, 1), (7,))]
-      >>> rematerialized(there + back, [1] * 8, [7], limit=9).peak
+      >>> rematerialized(forward + back, [1] * 8, [7], limit=9).peak
       5
-      >>> plan = rematerialized(there + back, [1] * 8, [7], limit=4)
-      >>> plan.peak, plan.again
+      >>> plan = rematerialized(forward + back, [1] * 8, [7], limit=4)
+      >>> plan.peak, plan.recomputed
       (4, {6: [0]})
     """
     return _Run(steps, sizes, frozenset(results), limit).plan()
@@ -78,14 +78,14 @@ class _Run:
             for value in dict.fromkeys(step.reads):
                 if value in self.readers:
                     self.readers[value].append(number)
-        again: dict[int, list[int]] = {}
+        recomputed: dict[int, list[int]] = {}
         count = 0
         for now, step in enumerate(self.steps):
             missing = self._missing(step.reads)
             for i, number in enumerate(missing):
                 self._do(number, now, {*step.reads, *(v for later in missing[i:] for v in self.steps[later].reads)})
             if missing:
-                again[now] = missing
+                recomputed[now] = missing
                 count += len(missing)
             self._do(now, now, set(step.reads))
             for value in (v for n in (*missing, now) for v in (*self.steps[n].reads, *self.steps[n].makes)):
@@ -93,7 +93,7 @@ class _Run:
                     self._forget(value)
             if count > thresholds.REMATERIALIZED * len(self.steps):
                 self.limit = math.inf  # too much work is useless: from here on values stay live
-        return Plan(again, self.peak, self.at_peak)
+        return Plan(recomputed, self.peak, self.at_peak)
 
     def _missing(self, values: Iterable[int]) -> list[int]:
         """The steps that make missing values, and missing operands of these steps, in order."""

@@ -46,6 +46,7 @@ class _Loop:
         self._op = op
 
     def reuse(self) -> None:
+        """Lets each output tape of the loop use the memory of an input tape whose row is read in the same iteration."""
         counter = find_counter(self._op)
         if counter is None:
             return

@@ -70,6 +70,7 @@ def _swap_factors(op: ir.Operation, vector_bytes: int) -> None:
 
 
 def _merge_rows(op: ir.Operation, vector_bytes: int) -> None:
+    """Replaces a product of a stack (p, q, r) with a matrix by one product of p * q rows, or by separate products."""
     b, a = (Val(v) for v in op.operands)
     axes = contracted_axes(op)
     if axes is None or (b.rank, a.rank) != (3, 2) or axes[0] == 0:

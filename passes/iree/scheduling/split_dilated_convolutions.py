@@ -104,11 +104,11 @@ def _split(op: ir.Operation) -> None:
     with ir.InsertionPoint(op), op.location:
         low = [max(p.before for p in of_axis if p.taps) for of_axis in phases]
         whole = [max(n - p.before + p.reach for p in of_axis if p.taps) for n, of_axis in zip(low, phases, strict=True)]
-        before, behind = [0] * x.rank, [0] * x.rank
+        first_edges, last_edges = [0] * x.rank, [0] * x.rank
         for axis, n, size in zip(split, low, whole, strict=True):
             position = positions[0][axis]
-            before[position], behind[position] = n, size - n - x.shape[position]
-        image = b.pad(x, before, behind)
+            first_edges[position], last_edges[position] = n, size - n - x.shape[position]
+        image = b.pad(x, first_edges, last_edges)
         attributes = attributes_of(op) | _without_zeros(window, split)
         part = list(shape)
         for axis, count in zip(split, counts, strict=True):

@@ -84,7 +84,7 @@ func.func @in_axes_count(%x: tensor<2xf32>) -> tensor<2xf32> {
 // -----
 
 func.func @places(%x: tensor<2xf32>) -> tensor<2xf32> {
-  // expected-error@below {{batch.vmap requires distinct places below 1 for the 1 axes of operand 0, got [1].}}
+  // expected-error@below {{batch.vmap requires distinct positions below 1 for the 1 axes of operand 0, got [1].}}
   %y = "batch.vmap"(%x) ({
   ^bb0(%a: tensor<f32>):
     stablehlo.return %a : tensor<f32>

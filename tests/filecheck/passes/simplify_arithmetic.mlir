@@ -364,3 +364,24 @@ func.func @signs_of_zeros(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>, t
   %3 = stablehlo.subtract %x, %c : tensor<3xf32>
   return %0, %1, %2, %3 : tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>
 }
+
+// A format with all bits of the dtype rounds nothing; f64 has 11 and 52.
+// CHECK-LABEL: func.func @reduce_nothing
+// CHECK-SAME: (%[[X:.*]]: tensor<3xf64>)
+// CHECK-NEXT: %[[Y:.*]] = stablehlo.reduce_precision %[[X]], format = e8m52
+// CHECK-NEXT: return %[[X]], %[[Y]]
+func.func @reduce_nothing(%x: tensor<3xf64>) -> (tensor<3xf64>, tensor<3xf64>) {
+  %0 = stablehlo.reduce_precision %x, format = e11m52 : tensor<3xf64>
+  %1 = stablehlo.reduce_precision %x, format = e8m52 : tensor<3xf64>
+  return %0, %1 : tensor<3xf64>, tensor<3xf64>
+}
+
+// The real part and the conjugate of a real number are the number.
+// CHECK-LABEL: func.func @part_of_real
+// CHECK-SAME: (%[[X:.*]]: tensor<3xf64>)
+// CHECK-NEXT: return %[[X]], %[[X]]
+func.func @part_of_real(%x: tensor<3xf64>) -> (tensor<3xf64>, tensor<3xf64>) {
+  %0 = stablehlo.real %x : (tensor<3xf64>) -> tensor<3xf64>
+  %1 = chlo.conj %x : tensor<3xf64> -> tensor<3xf64>
+  return %0, %1 : tensor<3xf64>, tensor<3xf64>
+}
