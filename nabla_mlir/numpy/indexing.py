@@ -164,7 +164,10 @@ def _moded(name: str, x: Tensor, indices: Any, axis: int, mode: Any, fill_value:
         low, high = (full_like(i, v) for v in (-n if i.dtype.kind == "i" else 0, n))
         is_below, is_above = (lg.compare(i, v, comparison_direction=d) for v, d in ((low, "LT"), (high, "GE")))
         return x, indices, lg.logical_or(is_below, is_above) if i.dtype.kind == "i" else is_above
-    inside = brought_inside(indices, x.shape[axis], word)
+    n = x.shape[axis]
+    if not isinstance(indices, Tensor) and word == "fill" and np.all((indices >= -n) & (indices < n)):
+        return x, indices, None
+    inside = brought_inside(indices, n, word)
     inside = inside if isinstance(inside, Tensor) or inside.ndim else int(inside)
     return longer(x, [axis] if word == "fill" else [], filler(fill_value, x.dtype)), inside, None
 

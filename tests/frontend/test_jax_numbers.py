@@ -97,6 +97,8 @@ PARAMETERS: dict[str, Case] = {
     "negative is outside": lambda jax: jax.numpy.arange(5.0).at[np.array([-1, 1])].set(9.0, wrap_negative_indices=False),
     "negative is clamped": lambda jax: jax.numpy.arange(5.0).at[np.array([-1, 1])].get(wrap_negative_indices=False),
     "along an axis": lambda jax: jax.numpy.take_along_axis(X[0], np.array([-1, 1]), 0, wrap_negative_indices=False),
+    "filled in a trace": lambda jax: jax.jit(lambda x: jax.numpy.take(x, np.array([12, -1, 2])))(X[0]),
+    "filled along an axis": lambda jax: jax.grad(lambda x: jax.numpy.take_along_axis(x, np.array([12, -1]), 0).sum())(X[0]),
     "one_hot": lambda jax: jax.numpy.take_along_axis(X[0], np.array([-1, 1, 7]), 0, mode="one_hot"),
     "hermitian svd": lambda jax: abs(jax.numpy.linalg.svd(f32([[1, 2], [2, -5]]), hermitian=True)[0]),
     "hermitian values": lambda jax: jax.numpy.linalg.svd(f32([[1, 2], [2, -5]]), compute_uv=False, hermitian=True),
