@@ -114,7 +114,7 @@ def ragged_dot_general(
     is_row = at not in (*lc, *lb)
     if len(group) != is_row or any(not 0 <= d < y.ndim or d in (*rc, *rb) for d in group):
         raise ShapeError(
-            f"ragged_dot_general requires one group axis of {y.shape}, apart from contracting and batch axes, for a ragged axis "
+            f"ragged_dot_general requires one group axis of {y.shape}, not contracted and no batch axis, for a ragged axis "
             f"of rows, and none otherwise, got {group}.",
             where=user_frame(),
         )
