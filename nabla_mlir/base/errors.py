@@ -74,12 +74,20 @@ class AxisError(ShapeError, IndexError):
     """An array has no such axis."""
 
 
-class DtypeError(NablaError, TypeError):
+class DtypeError(NablaError, TypeError, ValueError):
     """An element type does not fit the operation."""
+
+
+class RangeError(DtypeError, OverflowError):
+    """An integer lies outside the range of its dtype."""
 
 
 class IndexingError(NablaError, IndexError):
     """An index lies outside the array, or there are too many."""
+
+
+class IndexValueError(IndexingError, ValueError):
+    """An index among the arguments of a function lies outside the shape."""
 
 
 class SliceError(IndexingError, ValueError):

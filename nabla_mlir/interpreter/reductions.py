@@ -35,13 +35,18 @@ def reduce(*operands: np.ndarray, dimensions: Sequence[int], body: Body) -> list
     xs, inits = operands[:count], operands[count:]
     axes = tuple(dimensions)
     if isinstance(body, str) and body in UFUNCS:
-        x, init = xs[0], inits[0]
-        wide = np.dtype(np.float32) if x.dtype.kind in "fV" and x.dtype.itemsize < 4 else x.dtype
-        return [UFUNCS[body].reduce(x.astype(wide, copy=False), axis=axes, initial=init.astype(wide)).astype(x.dtype)]
+        return [reduced(body, xs[0], inits[0], axes)]
     others = [d for d in range(xs[0].ndim) if d not in axes]
     length = math.prod(xs[0].shape[d] for d in axes)
     rows = [x.transpose([*axes, *others]).reshape(length, *(x.shape[d] for d in others)) for x in xs]
     return fold(body, rows, inits)
+
+
+def reduced(body: str, x: np.ndarray, init: np.ndarray, axes: Shape) -> np.ndarray:
+    """The elements along some axes and an initial value combined by a named operation; narrow floats are combined in float32."""
+    wide = np.dtype(np.float32) if x.dtype.kind in "fV" and x.dtype.itemsize < 4 else x.dtype
+    out = UFUNCS[body].reduce(x.astype(wide, copy=False), axis=axes, initial=init.astype(wide))
+    return np.asarray(out).astype(x.dtype)
 
 
 def fold(body: Body, rows: Sequence[np.ndarray], inits: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -10,7 +10,7 @@ import numpy as np
 from nabla_mlir.interpreter.contractions import windows_of
 from nabla_mlir.interpreter.elementwise import compare
 from nabla_mlir.interpreter.evaluations import evaluation
-from nabla_mlir.interpreter.reductions import UFUNCS, Body, combine, fold
+from nabla_mlir.interpreter.reductions import UFUNCS, Body, combine, fold, reduced
 from nabla_mlir.interpreter.shape import pad
 
 Shape = tuple[int, ...]
@@ -37,7 +37,7 @@ def reduce_window(
     rank = len(window_dimensions)
     axes = tuple(range(rank, 2 * rank))
     if isinstance(body, str) and body in UFUNCS:
-        return [UFUNCS[body].reduce(windows[0], axis=axes, initial=operands[1])]
+        return [reduced(body, windows[0], operands[1], axes)]
     length = math.prod(window_dimensions)
     rows = [w.transpose([*axes, *range(rank)]).reshape(length, *w.shape[:rank]) for w in windows]
     return fold(body, rows, operands[count:])

@@ -249,7 +249,13 @@ def softmax(x: ArrayLike, axis: Static[Axis] = -1, where: Any = None) -> Tensor:
     mask = _mask(x, where)
     low, axes = shifted_by_largest("softmax", _unless(mask, x, -math.inf), axis)
     powers = widened(ew.exponential(_unless(mask, low, -math.inf)))
-    return convert(powers / spread(fold(powers, axes, "add"), powers.shape, axes), low.dtype)
+    total = _unless_empty(mask, axes, fold(powers, axes, "add"))
+    return convert(powers / spread(total, powers.shape, axes), low.dtype)
+
+
+def _unless_empty(mask: Tensor | None, axes: tuple[int, ...], total: Tensor) -> Tensor:
+    """Replaces the sum by 1 where the mask excludes all elements, such as those of a masked row of attention."""
+    return total if mask is None else lg.select(fold(mask, axes, "or"), total, full_like(total, 1))
 
 
 def _mask(x: Any, where: Any) -> Tensor | None:
@@ -264,6 +270,7 @@ def _unless(mask: Tensor | None, x: Any, value: float) -> Any:
 @library
 def log_softmax(x: ArrayLike, axis: Static[Axis] = -1, where: Any = None) -> Tensor:
     """x - logsumexp(x) over `axis`, without overflow; where `where` does not hold -inf, and left out of the sum."""
-    low, axes = shifted_by_largest("log_softmax", _unless(_mask(x, where), x, -math.inf), axis)
-    total = ew.log(fold(widened(ew.exponential(low)), axes, "add"))
+    mask = _mask(x, where)
+    low, axes = shifted_by_largest("log_softmax", _unless(mask, x, -math.inf), axis)
+    total = ew.log(_unless_empty(mask, axes, fold(widened(ew.exponential(low)), axes, "add")))
     return low - spread(convert(total, low.dtype), low.shape, axes)

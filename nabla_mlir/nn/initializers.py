@@ -18,6 +18,7 @@ from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy import creation
 from nabla_mlir.numpy.axes import axes_of, axis_of, shape_of
 from nabla_mlir.numpy.shapes import moveaxis
+from nabla_mlir.numpy.ufuncs import cos, log1p, sin, sqrt
 from nabla_mlir.numpy.updates import IndexUpdate
 from nabla_mlir.random.arguments import float_dtype
 
@@ -25,6 +26,7 @@ Initializer = Callable[..., Any]  # (key, shape, dtype) -> an array
 _MODES = ("fan_in", "fan_out", "fan_avg", "fan_geo_avg")
 _DISTRIBUTIONS = ("truncated_normal", "normal", "uniform")
 _TRUNCATED = 0.87962566103423978  # the deviation of a normal number between -2 and 2
+_TRUNCATED_DISK = 0.95311164380491208  # the deviation of a complex normal number of modulus up to 2
 
 
 def zeros(key: ArrayLike, shape: Any, dtype: Any = None) -> Any:
@@ -123,7 +125,7 @@ def variance_scaling(
       in_axis: the axis, or the axes, of the inputs of the layer.
       out_axis: those of its outputs.
       batch_axis: those that count for neither; all others count for both.
-      dtype: of the result if the call names none; real, but for "normal".
+      dtype: of the result if the call names none. Complex numbers have uniform angles.
 
     Raises:
       TraceError: there is no such mode or distribution; ShapeError, when it is called: the shape has not these axes.
@@ -139,11 +141,14 @@ def variance_scaling(
     own = dtype
 
     def init(key: Any, shape: Any, dtype: Any = own) -> Any:
-        shape, dtype = shape_of("variance_scaling", shape), float_dtype("variance_scaling", dtype, complex=distribution == "normal")
+        shape, dtype = shape_of("variance_scaling", shape), float_dtype("variance_scaling", dtype, complex=True)
         if not math.prod(shape):
             return creation.zeros(shape, dtype)
         part = np.zeros((), dtype).real.dtype
         variance = np.array(scale / _fan(shape, mode, in_axis, out_axis, batch_axis), part)
+        if dtype.kind == "c" and distribution != "normal":
+            deviation = np.sqrt(variance) / np.array(_TRUNCATED_DISK if distribution == "truncated_normal" else 1.0, part)
+            return _in_disk(key, shape, dtype, distribution) * np.asarray(deviation, dtype)
         if distribution == "uniform":
             return random.uniform(key, shape, dtype, -1.0) * np.asarray(np.sqrt(np.array(3, part) * variance))
         if distribution == "normal":
@@ -152,6 +157,18 @@ def variance_scaling(
         return random.truncated_normal(key, -2.0, 2.0, shape, dtype) * np.asarray(deviation)
 
     return init
+
+
+def _in_disk(key: Any, shape: tuple[int, ...], dtype: np.dtype, distribution: str) -> Any:
+    """Complex numbers of variance 1: uniform in a disk, or normal numbers whose modulus is at most 2, as in JAX.
+
+    The modulus r has the distribution function r^2 / 2, or that of exp(-r^2) cut at 2; the angle is uniform.
+    """
+    part = np.zeros((), dtype).real.dtype
+    first, second = random.split(key)
+    share, angle = random.uniform(first, shape, part), random.uniform(second, shape, part) * np.asarray(2 * np.pi, part)
+    modulus = sqrt(2 * share) if distribution == "uniform" else sqrt(-log1p(share * math.expm1(-4.0)))
+    return modulus * cos(angle) + 1j * (modulus * sin(angle))
 
 
 def _fan(shape: tuple[int, ...], mode: str, in_axis: Any, out_axis: Any, batch_axis: Any) -> float:
@@ -180,7 +197,7 @@ def _named(name: str, scale: float, mode: str, distribution: str) -> Initializer
       in_axis: the axis, or the axes, of the inputs of the layer.
       out_axis: those of its outputs.
       batch_axis: those that count for neither; all others count for both.
-      dtype: of the result if the call names none, real.
+      dtype: of the result if the call names none.
 
     Example:
       >>> import nabla_mlir as nm

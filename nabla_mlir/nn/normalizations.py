@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import Axis, axes_of
 from nabla_mlir.numpy.operands import convert, inexact, tensor
@@ -22,6 +23,8 @@ def standardize(
     variance: ArrayLike | None = None,
     epsilon: float = 1e-5,
     where: Any = None,
+    *,
+    algorithm: str = "stable",
 ) -> Tensor:
     """(x - mean) / sqrt(variance + epsilon) over `axis`; NaN where the variance overflows.
 
@@ -31,7 +34,13 @@ def standardize(
       mean, variance: these, where they are known, with axes that broadcast.
       epsilon: the number that is added to the variance.
       where: truth values; elements where they are False are left out of mean and variance.
+      algorithm: "stable" or "fast" of JAX; the variance is always the mean of (x - mean)^2, which does not cancel.
+
+    Raises:
+      ShapeError: the algorithm is unknown.
     """
+    if algorithm not in ("stable", "fast"):
+        raise ShapeError(f"standardize requires the algorithm 'stable' or 'fast', got {algorithm!r}.", where=user_frame())
     x = inexact(x)
     dtype, x = x.dtype, widened(x)
     axes = axes_of("standardize", axis, x.ndim)

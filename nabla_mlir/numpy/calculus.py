@@ -85,13 +85,17 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Sta
     Args:
       y: the samples.
       x: the coordinates of the samples; by default they have the distance `dx`.
-      dx: the distance of neighbouring samples.
+      dx: the distance of neighbouring samples: a number, or an array that broadcasts to the distances.
       axis: the axis of the samples.
 
     Example:
       >>> float(trapezoid(np.array([1.0, 2.0, 3.0]), dx=2.0))
       8.0
     """
+    if x is None and np.ndim(dx):
+        y, at = inexact(y), axis_of("trapezoid", axis, np.ndim(y))
+        high, low = (moveaxis(moveaxis(y, at, 0)[part], 0, at) for part in (slice(1, None), slice(-1)))
+        return sum((high + low) * dx, at) * 0.5
     if x is None:
         rows, step = moveaxis(inexact(y), axis, -1), dx
     else:

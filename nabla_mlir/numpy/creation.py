@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from nabla_mlir.base import thresholds
-from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.base.errors import ConcretizationError, DtypeError, ShapeError, user_frame
 from nabla_mlir.base.typing import ArrayLike, DTypeLike
 from nabla_mlir.dialects.types import as_dtype, is_float
 from nabla_mlir.numpy.axes import axes_of, axis_of, padded, shape_of
 from nabla_mlir.numpy.inspection import placed
-from nabla_mlir.numpy.operands import convert, inexact_dtype, tensor
+from nabla_mlir.numpy.operands import convert, inexact_dtype, require_integer, tensor
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
@@ -113,18 +114,21 @@ def arange(
     """start, start + step, ... below stop; ``arange(n)`` counts from 0.
 
     Raises:
-      DtypeError: a bound is traced (the length of the result would depend on values).
+      DtypeError: a bound is complex.
+      ConcretizationError: a bound is traced (the length of the result would depend on values).
     """
     if stop is None:
         start, stop = 0, start
     if any(isinstance(v, Tensor) for v in (start, stop, step)):
-        raise DtypeError(
+        raise ConcretizationError(
             "arange requires concrete bounds, got a traced tensor.",
             where=user_frame(),
             help="pass the length as a static argument, or scale arange(n) with a fixed n.",
         )
     bounds = [v.item() if hasattr(v, "item") else v for v in (start, stop, step)]
     start, stop, step = bounds
+    if any(isinstance(v, complex) for v in bounds):
+        raise DtypeError(f"arange requires real bounds, got {start}, {stop} and {step}.", where=user_frame())
     if step == 0:
         raise ShapeError("arange requires a step that is not 0, got 0.", where=user_frame())
     dtype = promote_dtypes(bounds) if dtype is None else as_dtype(dtype)
@@ -175,16 +179,28 @@ def linspace(
         out = convert(first * (1.0 - part) + last * part, final)  # a weighted mean, so that both ends are exact
         at = axis_of("linspace", axis, rank + 1)
         out = transposed(out, (*range(1, at + 1), 0, *range(at + 1, rank + 1))) if at else out
-    return (out, (last - first) / (gaps if gaps > 0 else np.nan)) if retstep else out
+    if not retstep:
+        return out
+    return out, (last - first) / gaps if gaps > 0 else full((), np.nan, kind)  # as in NumPy: one number without a gap
 
 
 @placed
 @library
 def eye(
-    N: Static[int], M: Static[int | None] = None, k: Static[int] = 0, dtype: DTypeLike | None = None, *, device: Any = None
+    N: Static[int], M: Static[int | None] = None, k: Static[Any] = 0, dtype: DTypeLike | None = None, *, device: Any = None
 ) -> Tensor:
-    """An N by M matrix with ones on the k-th diagonal and zeros elsewhere."""
-    return convert(la.diagonal_mask(N, N if M is None else M, k, "EQ"), Defaults.float if dtype is None else dtype)
+    """An N by M matrix with ones on the k-th diagonal and zeros elsewhere; `k` may be traced."""
+    return convert(_diagonal("eye", N, M, k, "EQ"), Defaults.float if dtype is None else dtype)
+
+
+def _diagonal(name: str, rows: int, columns: int | None, k: Any, direction: str) -> Tensor:
+    """Compares row + k with column."""
+    columns = rows if columns is None else columns
+    if not isinstance(k, Tensor):
+        return la.diagonal_mask(rows, columns, operator.index(k), direction)
+    offset = convert(require_integer(name, k), np.int32)
+    row, column = (iota((rows, columns), axis, np.dtype(np.int32)) for axis in (0, 1))
+    return lg.compare(row + offset, column, comparison_direction=direction)
 
 
 @library
@@ -194,9 +210,9 @@ def identity(n: Static[int], dtype: DTypeLike | None = None) -> Tensor:
 
 
 @library
-def tri(N: Static[int], M: Static[int | None] = None, k: Static[int] = 0, dtype: DTypeLike | None = None) -> Tensor:
-    """An N by M matrix with ones on and below the k-th diagonal."""
-    return convert(la.diagonal_mask(N, N if M is None else M, k, "GE"), Defaults.float if dtype is None else dtype)
+def tri(N: Static[int], M: Static[int | None] = None, k: Static[Any] = 0, dtype: DTypeLike | None = None) -> Tensor:
+    """An N by M matrix with ones on and below the k-th diagonal; `k` may be traced."""
+    return convert(_diagonal("tri", N, M, k, "GE"), Defaults.float if dtype is None else dtype)
 
 
 def _matrices(name: str, x: Any) -> Tensor:

@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.dialects.types import is_narrow
 from nabla_mlir.numpy import logic
-from nabla_mlir.numpy.axes import dynamic_shape, joined, padded
+from nabla_mlir.numpy.axes import axis_of, dynamic_shape, joined, padded
 from nabla_mlir.numpy.creation import iota
 from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.operands import asarray, convert, tensor
-from nabla_mlir.numpy.reductions import sum
+from nabla_mlir.numpy.reductions import any, sum
 from nabla_mlir.numpy.running import cumsum
+from nabla_mlir.numpy.shapes import moveaxis
 from nabla_mlir.numpy.sorting import argsort
 from nabla_mlir.numpy.special_values import is_nan
 from nabla_mlir.ops import logic as lg
@@ -61,18 +63,27 @@ def _positions(x: np.ndarray) -> Array:
     return Array.from_numpy(x.astype(Defaults.int))
 
 
+def _fills(name: str, fill_value: Any, rank: int) -> tuple[int, ...]:
+    """The index that fills the result along each axis."""
+    fills = np.ravel(np.asarray(0 if fill_value is None else fill_value)).tolist()
+    if len(fills) not in (1, rank):
+        raise ShapeError(f"{name} requires one index or {rank} as fill_value, got {fill_value}.", where=user_frame())
+    return tuple(map(int, fills * rank if len(fills) == 1 else fills))
+
+
 # ---------------------------------------------------------------- indices
-def nonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> tuple[Any, ...]:
+def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
     """The indices of the nonzero elements along each axis, in row-major order.
 
     Args:
       a: an array with axes.
       size: the length of the result; required in traces. None means all.
-      fill_value: the index that fills the result after the last nonzero element.
+      fill_value: the index that fills the result after the last nonzero element, or a tuple of one for each axis; None is 0.
 
     Raises:
       TraceError: `a` is traced and `size` is missing.
       ValueError: `a` has no axis.
+      ShapeError: `fill_value` has another number of indices than the array has axes.
 
     Example:
       >>> [i.tolist() for i in nonzero(np.array([[0, 5], [7, 0]]))]
@@ -81,11 +92,11 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> tuple[An
       [1, 2, 0]
     """
     if size is not None:
-        return _sized_nonzero(a, size, fill_value)
+        return _sized_nonzero(a, size, _fills("nonzero", fill_value, np.ndim(a)))
     return tuple(map(_positions, np.nonzero(_numbers("nonzero", a))))
 
 
-def flatnonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
+def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The indices of the nonzero elements of the flattened array; arguments as in `nonzero`.
 
     Example:
@@ -93,11 +104,11 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
       [1, 2]
     """
     if size is not None:
-        return _sized_positions(a, size, fill_value)
+        return _sized_positions(a, size, *_fills("flatnonzero", fill_value, 1))
     return _positions(np.flatnonzero(_numbers("flatnonzero", a)))
 
 
-def argwhere(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
+def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The indices of the nonzero elements, with one row for each element; arguments as in `nonzero`.
 
     Example:
@@ -105,11 +116,11 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
       [[0, 1], [1, 0]]
     """
     if size is not None:
-        return _sized_rows(a, size, fill_value)
+        return _sized_rows(a, size, _fills("argwhere", fill_value, np.ndim(a)))
     return _positions(np.argwhere(_numbers("argwhere", a)))
 
 
-def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: int = 0) -> Any:
+def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
     """Returns x where the condition is true, and y elsewhere. Without x and y, the indices as in `nonzero`.
 
     Raises:
@@ -144,19 +155,19 @@ def _first_positions(mask: Tensor, size: int, fill_value: int) -> Tensor:
 
 
 @library
-def _sized_nonzero(x: Any, size: Static[int], fill_value: Static[int]) -> tuple[Tensor, ...]:
+def _sized_nonzero(x: Any, size: Static[int], fills: Static[tuple[int, ...]]) -> tuple[Tensor, ...]:
     x = tensor(x)
     positions = _sized_positions(x, size, -1)
     indices = []
-    for axis, length in enumerate(x.shape):
+    for axis, (length, fill) in enumerate(zip(x.shape, fills, strict=True)):
         index = positions // max(math.prod(x.shape[axis + 1 :]), 1) % max(length, 1)
-        indices.append(logic.where(positions < 0, full((), fill_value, index.dtype), index))
+        indices.append(logic.where(positions < 0, full((), fill, index.dtype), index))
     return tuple(indices)
 
 
 @library
-def _sized_rows(x: Any, size: Static[int], fill_value: Static[int]) -> Tensor:
-    return joined([reshaped(i, (size, 1)) for i in _sized_nonzero(x, size, fill_value)], 1)
+def _sized_rows(x: Any, size: Static[int], fills: Static[tuple[int, ...]]) -> Tensor:
+    return joined([reshaped(i, (size, 1)) for i in _sized_nonzero(x, size, fills)], 1)
 
 
 # ---------------------------------------------------------------- sets
@@ -165,24 +176,29 @@ def unique(
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
+    axis: int | None = None,
     *,
     equal_nan: bool = True,
     size: int | None = None,
     fill_value: Any = None,
+    sorted: bool = True,
 ) -> Any:
     """Returns the sorted unique elements, or a tuple with the other requested results in the order of the arguments.
 
     Args:
-      ar: an array, which is flattened.
+      ar: an array, which is flattened unless `axis` is given.
       return_index: True also returns the first index of each unique element.
       return_inverse: True also returns, in the shape of `ar`, the index of each element in the unique elements.
       return_counts: True also returns the counts.
+      axis: the axis along which slices are compared as wholes, in lexicographic order; None compares elements.
       equal_nan: True if all NaN are one element.
       size: the length of the result; required in traces. None means all.
       fill_value: the value that fills the result after the last unique element; None means the first element.
+      sorted: has no effect; the result is always sorted.
 
     Raises:
       TraceError: `ar` is traced and `size` is missing.
+      AxisError: the array has no such axis.
 
     Example:
       >>> unique(np.array([3.0, 1.0, 3.0])).tolist()
@@ -192,40 +208,51 @@ def unique(
     """
     if size is None:
         host = _numbers("unique", ar)
-        values, *positions = np.unique(host, return_index=True, return_inverse=True, return_counts=True, equal_nan=equal_nan)
-        parts = [Array.from_numpy(values), *map(_positions, positions)]
+        # NumPy does not know the NaN of narrow formats such as bfloat16; float32 has all of their numbers.
+        known = host.astype(np.float32) if is_narrow(host.dtype) else host
+        own = None if axis is None else axis_of("unique", axis, known.ndim)
+        values, *positions = np.unique(known, True, True, True, own, equal_nan=equal_nan)
+        parts = [Array.from_numpy(values.astype(host.dtype, copy=False)), *map(_positions, positions)]
     else:
-        parts = list(_sized_unique(ar, size, fill_value, equal_nan))
+        parts = list(_sized_unique(ar, size, fill_value, equal_nan, axis))
     choice = [True, return_index, return_inverse, return_counts]
     out = tuple(part for part, is_chosen in zip(parts, choice, strict=True) if is_chosen)
     return out if len(out) > 1 else out[0]
 
 
 @library
-def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool) -> tuple[Tensor, ...]:
-    """The first `size` unique elements, with indices, inverse and counts."""
+def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool, axis: Static[int | None]) -> tuple[Tensor, ...]:
+    """The first `size` unique elements or slices, with indices, inverse and counts."""
     x = tensor(x)
-    flat = reshaped(x, (x.size,))
-    n = x.size
+    at = 0 if axis is None else axis_of("unique", axis, x.ndim)
+    slices = reshaped(x, (x.size,)) if axis is None else moveaxis(x, at, 0)
+    n, rest = slices.shape[0], slices.shape[1:]
     if not n:
         nothing = full((size,), 0, Defaults.int)
-        return full((size,), fill_value or 0, x.dtype), nothing, reshaped(sliced(nothing, 0, 0, 0), x.shape), nothing
-    order = argsort(flat)
-    elements = take(flat, order, mode="promise_in_bounds")
-    high, low = sliced(elements, 0, 1, n), sliced(elements, 0, 0, n - 1)
+        values = full((size, *rest), 0 if fill_value is None else fill_value, x.dtype)
+        inverse = reshaped(sliced(nothing, 0, 0, 0), x.shape if axis is None else (0,))
+        return moveaxis(values, 0, at), nothing, inverse, nothing
+    rows = reshaped(slices, (n, math.prod(rest)))
+    order = iota((n,), 0, Defaults.int)
+    for k in reversed(range(rows.shape[1])):  # stable sorts by the last key first
+        column = reshaped(sliced(rows, 1, k, k + 1), (n,))
+        order = take(order, argsort(take(column, order, mode="promise_in_bounds")), mode="promise_in_bounds")
+    ordered = take(rows, order, 0, mode="promise_in_bounds")
+    high, low = sliced(ordered, 0, 1, n), sliced(ordered, 0, 0, n - 1)
     differs = lg.compare(high, low, comparison_direction="NE")
     if equal_nan and is_inexact(x.dtype):
         differs = lg.logical_and(differs, lg.logical_not(lg.logical_and(is_nan(high), is_nan(low))))
-    first = padded(differs, 0, 1, 0, True)
+    first = padded(any(differs, 1), 0, 1, 0, True)
     starts = _first_positions(first, size + 1, n)
     ends, starts = sliced(starts, 0, 1, size + 1), sliced(starts, 0, 0, size)
     exists = logic.less(starts, n)
     positions = logic.where(exists, starts, 0)  # the first element fills the result after the last one
-    values, indices = (take(v, positions, mode="promise_in_bounds") for v in (elements, order))
+    values = reshaped(take(ordered, positions, 0, mode="promise_in_bounds"), (size, *rest))
     if fill_value is not None:
-        values = logic.where(exists, values, convert(tensor(fill_value), x.dtype))
+        values = logic.where(reshaped(exists, (size, *(1,) * len(rest))), values, convert(tensor(fill_value), x.dtype))
     inverse = take(cumsum(convert(first, order.dtype)) - 1, argsort(order), mode="promise_in_bounds")
-    return values, indices, reshaped(inverse, x.shape), ends - starts
+    indices = take(order, positions, mode="promise_in_bounds")
+    return moveaxis(values, 0, at), indices, reshaped(inverse, x.shape if axis is None else (n,)), ends - starts
 
 
 def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAllResult:

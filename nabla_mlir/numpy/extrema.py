@@ -12,7 +12,7 @@ from nabla_mlir.dialects.types import is_complex, is_differentiable
 from nabla_mlir.numpy import complex_order
 from nabla_mlir.numpy.axes import Axis, Shape, axes_of, axis_of
 from nabla_mlir.numpy.operands import convert, meet, tensor
-from nabla_mlir.numpy.reductions import count, fold, keep, masked, spread
+from nabla_mlir.numpy.reductions import check_initial, count, fold, keep, masked, spread
 from nabla_mlir.numpy.special_values import is_nan
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
@@ -75,6 +75,7 @@ def _first(hits: Tensor, axis: int) -> Tensor:
 def extremum(name: str, combiner: str, x: ArrayLike, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Tensor:
     """The largest or smallest element over axes; `name` is the called function, for error messages."""
     x = tensor(x)
+    check_initial(name, initial)
     axes = axes_of(name, axis, x.ndim)
     if not count(x.shape, axes) and initial is None:
         raise ShapeError(

@@ -17,7 +17,10 @@ from nabla_mlir.ops import blocks, lapack
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops import logic as lg
+from nabla_mlir.ops import shape as sh
+from nabla_mlir.ops import sorting as so
 from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.ops.gather import along_axis
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import library
@@ -265,7 +268,9 @@ def _eig(name: str, a: Any, vectors: bool) -> tuple[Tensor, Tensor]:
 
 
 @library
-def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+def svd(
+    a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False, *, algorithm: Any = None
+) -> Any:
     """Returns the factors of ``a = U diag(S) Vh``, with descending singular values.
 
     The derivatives of U and Vh require different singular values that are not zero; the derivatives of S always exist.
@@ -274,15 +279,19 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> An
       a: matrices of shape (..., m, n); k = min(m, n).
       full_matrices: True gives U with m columns and Vh with n rows; False gives k of both.
       compute_uv: False returns only S, of shape (..., k).
+      hermitian: True computes the eigenvalues and eigenvectors of the Hermitian part of `a` instead.
+      algorithm: has no effect; the library decides.
 
     Raises:
-      ShapeError: `a` has fewer than two axes.
+      ShapeError: `a` has fewer than two axes, or is not square although `hermitian` is True.
 
     Example:
       >>> import numpy as np
       >>> np.asarray(svd(np.array([[3.0, 0.0], [0.0, -4.0]])).S).round(6).tolist()
       [4.0, 3.0]
     """
+    if hermitian:
+        return _hermitian_svd(a, compute_uv)
     a = matrices("svd", a)
     (m, n), stack = a.shape[-2:], a.shape[:-2]
     k = min(m, n)
@@ -297,6 +306,20 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True) -> An
     mode = "N" if not compute_uv else "A" if full_matrices else "S"
     _, s, u, vh, _ = lapack.routine(f"lapack_{letter(a.dtype)}gesdd_ffi", [a], results, mode=mode)
     return SVDResult(u, s, vh) if compute_uv else s
+
+
+def _hermitian_svd(a: ArrayLike, compute_uv: bool) -> Any:
+    """With the eigenvalues w and eigenvectors V: S = abs(w) in descending order, U = V, and Vh = sign(w) V^H."""
+    vectors, values = _eigh("svd", a, None)
+    size = ew.absolute(values)
+    axis = size.ndim - 1
+    positions = sh.iota(shape=size.shape, dtype=_INFO, iota_dimension=axis)
+    _, order = so.sort(stop_gradient(size), positions, dimension=axis, is_stable=True, comparator="GT")
+    size, sign = (along_axis(v, order, axis) for v in (size, ew.sign(values)))
+    if not compute_uv:
+        return size
+    u = along_axis(vectors, sh.expand(order, vectors.shape, (axis,)), axis + 1)
+    return SVDResult(u, size, la.adjoint(u * sh.expand(convert(sign, u.dtype), u.shape, (axis,))))
 
 
 @library

@@ -14,7 +14,7 @@ from nabla_mlir.base.typing import ArrayLike, DTypeLike
 from nabla_mlir.dialects.types import as_dtype, is_complex
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, padded
 from nabla_mlir.numpy.inspection import placed
-from nabla_mlir.numpy.operands import convert, inexact, require_real
+from nabla_mlir.numpy.operands import convert, inexact, require_real, tensor
 from nabla_mlir.numpy.shapes import roll
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.fourier import fft as fft_record
@@ -280,7 +280,7 @@ def fftshift(x: ArrayLike, axes: Static[Axis] = None) -> Tensor:
       >>> fftshift(np.array([0.0, 0.25, -0.5, -0.25])).tolist()
       [-0.5, -0.25, 0.0, 0.25]
     """
-    x = inexact(x)
+    x = tensor(x)
     positions = axes_of("fftshift", axes, x.ndim)
     return roll(x, tuple(x.shape[d] // 2 for d in positions), positions)
 
@@ -288,6 +288,6 @@ def fftshift(x: ArrayLike, axes: Static[Axis] = None) -> Tensor:
 @library
 def ifftshift(x: ArrayLike, axes: Static[Axis] = None) -> Tensor:
     """The inverse of `fftshift`."""
-    x = inexact(x)
+    x = tensor(x)
     positions = axes_of("ifftshift", axes, x.ndim)
     return roll(x, tuple(-(x.shape[d] // 2) for d in positions), positions)

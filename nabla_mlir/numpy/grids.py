@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import IndexValueError, ShapeError, user_frame
 from nabla_mlir.base.typing import ArrayLike, DTypeLike
 from nabla_mlir.numpy.creation import arange, linspace
 from nabla_mlir.numpy.joining import concatenate, stack
 from nabla_mlir.numpy.logic import clip, where
 from nabla_mlir.numpy.operands import asarray, require_integer, tensor
 from nabla_mlir.numpy.shapes import atleast_1d
-from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults
 from nabla_mlir.table.tensor import Tensor
@@ -125,31 +124,58 @@ def unravel_index(indices: Any, shape: Static[Any]) -> tuple[Tensor, ...]:
     return tuple(reversed(out))
 
 
-@library
-def ravel_multi_index(multi_index: Any, dims: Static[Any], mode: str = "raise", order: str = "C") -> Tensor:
+def ravel_multi_index(
+    multi_index: Any, dims: Any, mode: str = "raise", order: str = "C", *, dtype: DTypeLike | None = None
+) -> Tensor:
     """Converts indices along the axes of an array to an index of the flattened array.
 
     Args:
       multi_index: an integer array for each axis.
       dims: the shape.
-      mode: the treatment of indices out of range: "wrap", "clip" or "raise" (the default, which accepts unknown indices).
+      mode: the treatment of indices out of range: "wrap", "clip" or "raise" (the default). Traced indices are not checked.
+        "ignore" checks nothing.
       order: "C" or "F".
+      dtype: the dtype of the result.
+
+    Raises:
+      ShapeError: the mode or the order is unknown, or the number of index arrays is not that of the axes.
+      IndexValueError: the mode is "raise", and an index is out of range.
 
     Example:
       >>> int(ravel_multi_index((1, 2), (2, 3)))
       5
     """
-    if mode not in ("raise", "wrap", "clip") or order not in ("C", "F"):
+    if mode not in ("raise", "wrap", "clip", "ignore") or order not in ("C", "F"):
         raise ShapeError(
             f"ravel_multi_index requires mode raise, wrap or clip and order C or F, got {mode!r} and {order!r}.", where=user_frame()
         )
-    parts = list(zip(multi_index, dims, strict=True))
+    indices, lengths = list(multi_index), tuple(dims)
+    if len(indices) != len(lengths):
+        raise ShapeError(
+            f"ravel_multi_index requires an index array for each axis of {lengths}, got {len(indices)}.", where=user_frame()
+        )
+    for d, (index, n) in enumerate(zip(indices, lengths, strict=True)):
+        if mode == "raise" and not isinstance(index, Tensor) and np.size(index):
+            known = np.asarray(index)
+            if known.dtype.kind in "biu" and (known.min() < 0 or known.max() >= n):
+                raise IndexValueError(
+                    f"ravel_multi_index requires indices from 0 to {n - 1} along axis {d}, got {known.min()} to {known.max()}.",
+                    where=user_frame(),
+                    help='mode="wrap" and mode="clip" accept others.',
+                )
+    out = _raveled(indices, lengths, mode, order)
+    return out if dtype is None else out.astype(dtype)
+
+
+@library
+def _raveled(indices: Any, lengths: Static[Any], mode: str, order: str) -> Tensor:
+    parts = list(zip(indices, lengths, strict=True))
     total: Any = 0
     for index, n in parts if order == "C" else reversed(parts):
         position = require_integer("ravel_multi_index", tensor(index))
         position = position % n if mode == "wrap" else clip(position, 0, n - 1) if mode == "clip" else position
         total = total * n + position
-    return total
+    return tensor(total)
 
 
 # ---------------------------------------------------------------- objects with brackets
@@ -170,6 +196,8 @@ class _Grid:
         if isinstance(key, slice):
             return _steps(key)
         vectors = [_steps(k) for k in key]
+        if not vectors:
+            return asarray(np.zeros(0, Defaults.int)) if self._dense else []
         dtype = np.result_type(*(v.dtype for v in vectors))
         shape = tuple(v.shape[0] for v in vectors)
         rows = [v.astype(dtype).reshape((1,) * d + (v.shape[0],) + (1,) * (len(vectors) - d - 1)) for d, v in enumerate(vectors)]
@@ -186,30 +214,52 @@ ogrid: _Grid = _Grid(dense=False)
 
 
 class _Joined:
-    """``r_[1:4, 0, x]`` concatenates ranges, numbers and arrays; ``c_`` joins them as columns."""
+    """``r_[1:4, 0, x]`` concatenates ranges, numbers and arrays; ``c_`` joins them as columns.
 
-    def __init__(self, columns: bool):
-        self._columns = columns
+    A first string of up to three integers, such as "0,2,1", states the axis along which arrays are joined, the smallest number
+    of axes, and the position of the axes of arrays that have fewer. "r" and "c" turn a vector into a row or a column.
+    """
+
+    def __init__(self, directions: tuple[int, int, int]):
+        self._directions = directions
 
     def __getitem__(self, key: Any) -> Any:
-        items = key if isinstance(key, tuple) else (key,)
+        items = list(key) if isinstance(key, tuple) else [key]
+        axis, ndmin, trans = self._directions
+        matrix = ""
+        if isinstance(items[0], str):
+            word = items.pop(0)
+            if word in ("r", "c"):
+                matrix = word
+            else:
+                axis, ndmin, trans = self._read(word)
         if any(isinstance(item, str) for item in items):
-            raise ShapeError(
-                "r_ and c_ require ranges, numbers and arrays, got a string.",
-                where=user_frame(),
-                help="use concatenate or stack with an axis.",
-            )
-        parts = [_steps(item) if isinstance(item, slice) else atleast_1d(item) for item in items]
-        if self._columns:
-            return concatenate([_column(p) for p in parts], -1)
-        return concatenate(parts)
+            raise ShapeError("r_ and c_ require ranges, numbers and arrays, got a string.", where=user_frame())
+        out = concatenate([self._part(item, ndmin, trans) for item in items], axis)
+        return out if not matrix or out.ndim > 1 else out[None] if matrix == "r" else out[:, None]
+
+    def _read(self, word: str) -> tuple[int, int, int]:
+        try:
+            numbers = [int(part) for part in word.split(",")]
+        except ValueError:
+            numbers = []
+        if not 1 <= len(numbers) <= 3:
+            raise ShapeError(f"r_ and c_ require 'r', 'c' or up to three integers as string, got {word!r}.", where=user_frame())
+        axis, ndmin, trans = (*numbers, *self._directions[len(numbers) :])
+        return axis, ndmin, trans
+
+    @staticmethod
+    def _part(item: Any, ndmin: int, trans: int) -> Any:
+        """An item with at least `ndmin` axes; those that it has begin at the position `trans`, -1 is the last position."""
+        part = _steps(item) if isinstance(item, slice) else atleast_1d(item) if ndmin < 2 or np.ndim(item) else asarray(item)
+        own = np.ndim(part)
+        if own >= ndmin:
+            return part
+        more = ndmin - own
+        first = trans if trans >= 0 else more + 1 + trans
+        before = min(max(first, 0), more)
+        return part.reshape((1,) * before + tuple(part.shape) + (1,) * (more - before))
 
 
-@library
-def _column(x: Any) -> Tensor:
-    x = tensor(x)
-    return reshaped(x, (x.size, 1)) if x.ndim == 1 else x
-
-
-r_: _Joined = _Joined(columns=False)
-c_: _Joined = _Joined(columns=True)
+r_: _Joined = _Joined((0, 1, -1))
+c_: _Joined = _Joined((-1, 2, 0))

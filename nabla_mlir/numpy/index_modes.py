@@ -89,28 +89,31 @@ def filler(fill_value: ArrayLike, dtype: np.dtype) -> Any:
     return True if dtype.kind == "b" else int(np.iinfo(dtype).max if dtype.kind == "u" else np.iinfo(dtype).min)
 
 
-def brought_inside(i: Any, n: int, mode: str) -> Any:
-    """Applies a mode to indices along an axis of length n; negative indices count from the end, and "fill" gives n."""
+def brought_inside(i: Any, n: int, mode: str, from_end: bool = True) -> Any:
+    """Applies a mode to indices along an axis of length n; "fill" gives n for those out of range.
+
+    Negative indices count from the end if `from_end`, and are out of range otherwise.
+    """
     if not isinstance(i, Tensor):
         i = np.asarray(i, np.int64)
         if mode == "wrap":
             return i % n
-        i = np.where(i < 0, i + n, i)
+        i = np.where((i < 0) & from_end, i + n, i)
         return np.where((i < 0) | (i >= n), n, i) if mode == "fill" else np.clip(i, 0, n - 1)
     i = convert(i, Defaults.int) if i.dtype.itemsize < 4 or i.dtype.kind == "u" else i
     if mode == "wrap":
         return remainder(i, n)
     zero, last = full_like(i, 0), full_like(i, n - 1)
-    is_negative = lg.compare(i, zero, comparison_direction="LT")
-    i = lg.select(is_negative, i + n, i)
+    if from_end:
+        i = lg.select(lg.compare(i, zero, comparison_direction="LT"), i + n, i)
     if mode != "fill":
         return lg.clamp(zero, i, last)
     outside = lg.logical_or(lg.compare(i, zero, comparison_direction="LT"), lg.compare(i, last, comparison_direction="GT"))
     return lg.select(outside, full_like(i, n), i)
 
 
-def index_inside(shape: Sequence[int], index: Any, mode: str) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """Returns an index whose integers are in range, and the axes that need one more element for "fill"."""
+def index_inside(shape: Sequence[int], index: Any, mode: str, from_end: bool = True) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """Returns an index whose integers are in range, and the axes that need one more element for "fill"; see `brought_inside`."""
     items: list[Any] = []
     axes: list[int] = []
     axis = 0
@@ -119,7 +122,7 @@ def index_inside(shape: Sequence[int], index: Any, mode: str) -> tuple[tuple[Any
             items.append(item)
             continue
         if isinstance(item, int) or (hasattr(item, "dtype") and is_integer(item.dtype)):
-            item = brought_inside(item, shape[axis], mode)
+            item = brought_inside(item, shape[axis], mode, from_end)
             item = item if isinstance(item, Tensor) or item.ndim else int(item)
             axes += [axis] if mode == "fill" else []
         items.append(item)

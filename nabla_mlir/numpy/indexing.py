@@ -14,7 +14,7 @@ import numpy as np
 from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import axis_of, joined, reversed_along
-from nabla_mlir.numpy.index_modes import brought_inside, filled, filler, longer, word_of
+from nabla_mlir.numpy.index_modes import GatherScatterMode, brought_inside, filled, filler, longer, word_of
 from nabla_mlir.numpy.index_plan import Plan, Window, plain_index, read_index, static_index, wrapped
 from nabla_mlir.numpy.operands import convert, tensor
 from nabla_mlir.ops import logic as lg
@@ -164,14 +164,23 @@ def _moded(name: str, x: Tensor, indices: Any, axis: int, mode: Any, fill_value:
         low, high = (full_like(i, v) for v in (-n if i.dtype.kind == "i" else 0, n))
         is_below, is_above = (lg.compare(i, v, comparison_direction=d) for v, d in ((low, "LT"), (high, "GE")))
         return x, indices, lg.logical_or(is_below, is_above) if i.dtype.kind == "i" else is_above
-    inside = brought_inside(indices, x.shape[axis], word)
+    n = x.shape[axis]
+    if not isinstance(indices, Tensor) and word == "fill" and np.all((indices >= -n) & (indices < n)):
+        return x, indices, None
+    inside = brought_inside(indices, n, word)
     inside = inside if isinstance(inside, Tensor) or inside.ndim else int(inside)
     return longer(x, [axis] if word == "fill" else [], filler(fill_value, x.dtype)), inside, None
 
 
 @library
 def take_along_axis(
-    arr: ArrayLike, indices: Any, axis: Static[int | None] = -1, mode: Any = None, fill_value: Any = None
+    arr: ArrayLike,
+    indices: Any,
+    axis: Static[int | None] = -1,
+    mode: Any = None,
+    fill_value: Any = None,
+    *,
+    wrap_negative_indices: bool = True,
 ) -> Tensor:
     """Returns an element of `arr` for each element of `indices`, which replaces the index along `axis`.
 
@@ -179,7 +188,8 @@ def take_along_axis(
       arr: an array.
       indices: integers, with the same number of axes as `arr`.
       axis: the axis of the indices; None flattens first.
-      mode, fill_value: as for `take`.
+      mode, fill_value: as for `take`; mode "one_hot" gives 0 out of range.
+      wrap_negative_indices: False means that negative indices are out of range.
 
     Raises:
       ShapeError: the shapes do not broadcast in the other axes.
@@ -188,6 +198,12 @@ def take_along_axis(
     if axis is None:
         x, axis = reshaped(x, (x.size,)), 0
     axis = axis_of("take_along_axis", axis, x.ndim)
+    if mode in ("one_hot", GatherScatterMode.ONE_HOT):
+        mode, fill_value = "fill", 0
+    if not wrap_negative_indices:
+        known = plain_index(indices)
+        indices = brought_inside(known, x.shape[axis], word_of("take_along_axis", mode or "fill"), from_end=False)
+        mode = "fill" if mode is None else mode
     x, indices, outside = _moded("take_along_axis", x, indices, axis, mode, fill_value)
     if np.ndim(indices) != x.ndim:
         raise ShapeError(

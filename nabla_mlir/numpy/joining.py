@@ -153,10 +153,10 @@ def unstack(x: ArrayLike, axis: Static[int] = 0) -> tuple[Tensor, ...]:
 
 @library
 def diff(a: ArrayLike, n: Static[int] = 1, axis: Static[int] = -1, prepend: Any = None, append: Any = None) -> Tensor:
-    """The differences between neighbours along `axis`, n times."""
+    """The differences between neighbours along `axis`, n times, with `prepend` and `append` at the ends unless n is 0."""
     x = tensor(a)
     at = axis_of("diff", axis, x.ndim)
-    ends = [None if e is None else _end(x, at, e) for e in (prepend, append)]
+    ends = [None if e is None or not n else _end(x, at, e) for e in (prepend, append)]
     if ends != [None, None]:
         x = concatenate([e for e in (ends[0], x, ends[1]) if e is not None], at)
     for _ in range(n):

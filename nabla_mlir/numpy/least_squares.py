@@ -13,9 +13,10 @@ from nabla_mlir.numpy.axes import axes_of
 from nabla_mlir.numpy.factorizations import matrices, svd
 from nabla_mlir.numpy.operands import convert, inexact
 from nabla_mlir.numpy.products import matmul
+from nabla_mlir.numpy.pseudo_inverses import pseudo_inverse, significant
 from nabla_mlir.numpy.reductions import count_nonzero, sum
 from nabla_mlir.numpy.shapes import transpose
-from nabla_mlir.numpy.systems import inv, pseudo_inverse, significant, solve
+from nabla_mlir.numpy.systems import inv, solve
 from nabla_mlir.numpy.ufuncs import absolute, square
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library

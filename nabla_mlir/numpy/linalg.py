@@ -28,6 +28,7 @@ from nabla_mlir.numpy.products import matmul as matmul
 from nabla_mlir.numpy.products import multi_dot as multi_dot
 from nabla_mlir.numpy.products import tensordot as tensordot
 from nabla_mlir.numpy.products import vecdot as vecdot
+from nabla_mlir.numpy.pseudo_inverses import pinv as pinv
 from nabla_mlir.numpy.shapes import matrix_transpose as matrix_transpose
 from nabla_mlir.numpy.stacks import diagonal as diagonal
 from nabla_mlir.numpy.stacks import matrix_norm as matrix_norm
@@ -36,7 +37,6 @@ from nabla_mlir.numpy.stacks import trace as trace
 from nabla_mlir.numpy.systems import SlogdetResult as SlogdetResult
 from nabla_mlir.numpy.systems import det as det
 from nabla_mlir.numpy.systems import inv as inv
-from nabla_mlir.numpy.systems import pinv as pinv
 from nabla_mlir.numpy.systems import slogdet as slogdet
 from nabla_mlir.numpy.systems import solve as solve
 from nabla_mlir.numpy.systems import triangular_solve as triangular_solve

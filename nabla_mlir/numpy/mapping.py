@@ -32,27 +32,38 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signat
       >>> vectorize(lambda a, b: a @ b, signature="(n),(n)->()")(np.ones((2, 3)), np.ones(3)).tolist()
       [3.0, 3.0]
     """
-    ranks = None if signature is None else _ranks(signature)
+    if any(not isinstance(e, (int, str)) for e in excluded) or any(isinstance(e, int) and e < 0 for e in excluded):
+        raise ShapeError(f"vectorize requires positions from 0 and names as excluded, got {set(excluded)}.", where=user_frame())
+    axes = None if signature is None else _axes(signature)
 
     @functools.wraps(pyfunc)
     def call(*args: Any, **kwargs: Any) -> Any:
-        static = {i: a for i, a in enumerate(args) if i in excluded}
+        absent = [i for i, a in enumerate(args) if a is None and i not in excluded]
+        if absent and axes is not None:
+            raise ShapeError(f"vectorize with a signature requires arrays, got None at the positions {absent}.", where=user_frame())
+        static = {i: a for i, a in enumerate(args) if i in excluded or i in absent}
         options = {n: v for n, v in kwargs.items() if n in excluded}
         positions = [i for i in range(len(args)) if i not in static]
         arrays = [asarray(args[i]) for i in positions] + [asarray(kwargs[n]) for n in kwargs if n not in options]
         names = [n for n in kwargs if n not in options]
-        core = [0] * len(arrays) if ranks is None else ranks
+        core = [0] * len(arrays) if axes is None else [len(part) for part in axes[0]]
         if len(core) != len(arrays) or any(a.ndim < r for a, r in zip(arrays, core, strict=True)):
             raise ShapeError(
                 f"vectorize requires arguments with the axes of {signature!r}, got shapes "
                 f"{', '.join(str(a.shape) for a in arrays)}.",
                 where=user_frame(),
             )
+        lengths: dict[str, int] = {}
+        if axes is not None:
+            _check_lengths(axes[0], [a.shape[a.ndim - r :] for a, r in zip(arrays, core, strict=True)], lengths)
 
         def inner(*values: Any) -> Any:
             by_position = {**static, **dict(zip(positions, values, strict=False))}
             keywords = dict(zip(names, values[len(positions) :], strict=True))
-            return pyfunc(*(by_position[i] for i in range(len(args))), **keywords, **options)
+            out = pyfunc(*(by_position[i] for i in range(len(args))), **keywords, **options)
+            if axes is not None:
+                _check_results(axes[1], out, dict(lengths))
+            return out
 
         outer = np.broadcast_shapes(*(a.shape[: a.ndim - r] for a, r in zip(arrays, core, strict=True)))
         full = [broadcast_to(a, (*outer, *a.shape[a.ndim - r :])) for a, r in zip(arrays, core, strict=True)]
@@ -64,12 +75,36 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signat
     return call
 
 
-def _ranks(signature: str) -> list[int]:
+def _axes(signature: str) -> tuple[list[list[str]], list[list[str]]]:
+    """The names of the axes of each argument and of each result."""
     groups = r"\([\w,\s]*\)"
     if not re.fullmatch(rf"\s*{groups}(\s*,\s*{groups})*\s*->\s*{groups}(\s*,\s*{groups})*\s*", signature):
         raise ShapeError(f"vectorize requires a signature such as '(n,m),(m)->(n)', got {signature!r}.", where=user_frame())
-    left = signature.partition("->")[0]
-    return [len([name for name in group[1:-1].split(",") if name.strip()]) for group in re.findall(groups, left)]
+    left, _, right = signature.partition("->")
+    read = lambda text: [[n.strip() for n in g[1:-1].split(",") if n.strip()] for g in re.findall(groups, text)]  # noqa: E731
+    return read(left), read(right)
+
+
+def _check_lengths(names: Sequence[Sequence[str]], shapes: Sequence[Sequence[int]], lengths: dict[str, int]) -> None:
+    """Checks that axes of one name have one length, and notes the lengths of new names."""
+    for own, shape in zip(names, shapes, strict=True):
+        if len(own) != len(shape):
+            raise ShapeError(
+                f"vectorize requires results with the axes ({', '.join(own)}), got shape {tuple(shape)}.", where=user_frame()
+            )
+        for name, n in zip(own, shape, strict=True):
+            if lengths.setdefault(name, n) != n:
+                raise ShapeError(
+                    f"vectorize requires axes {name!r} of one length, got {lengths[name]} and {n}.", where=user_frame()
+                )
+
+
+def _check_results(names: Sequence[Sequence[str]], out: Any, lengths: dict[str, int]) -> None:
+    outs = out if len(names) > 1 else [out]
+    if not isinstance(outs, (list, tuple)) or len(outs) != len(names):
+        got = len(out) if isinstance(out, (list, tuple)) else "one array"
+        raise ShapeError(f"vectorize requires a tuple of {len(names)} results, got {got}.", where=user_frame())
+    _check_lengths(names, [np.shape(o) for o in outs], lengths)
 
 
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:

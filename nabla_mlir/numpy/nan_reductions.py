@@ -13,17 +13,16 @@ from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.numpy import extrema, running
 from nabla_mlir.numpy import reductions as red
 from nabla_mlir.numpy.axes import Axis
-from nabla_mlir.numpy.operands import convert, tensor
+from nabla_mlir.numpy.operands import tensor
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.staging.eager import Static, library
-from nabla_mlir.table.promotion import broadcast_to
 from nabla_mlir.table.tensor import Tensor, full_like
 
 
 def _numbers(x: Any, where: Any = None) -> tuple[Tensor, Tensor | None]:
     """The array, and the mask of its elements that are not NaN and selected by `where`."""
     x = tensor(x)
-    mask = None if where is None else broadcast_to(convert(tensor(where), bool), x.shape)
+    mask = None if where is None else red.mask_of(where, x.shape)
     if not is_differentiable(x.dtype):
         return x, mask
     numbers = lg.compare(x, x, comparison_direction="EQ")
@@ -38,10 +37,11 @@ def nansum(
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
+    promote_integers: bool = True,
 ) -> Tensor:
     """The sum of the elements that are not NaN; arguments as for `sum`."""
     x, numbers = _numbers(a, where)
-    return red.sum(x, axis, dtype, keepdims, initial, numbers)
+    return red.sum(x, axis, dtype, keepdims, initial, numbers, promote_integers)
 
 
 @library
@@ -52,10 +52,11 @@ def nanprod(
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
+    promote_integers: bool = True,
 ) -> Tensor:
     """The product of the elements that are not NaN; arguments as for `sum`."""
     x, numbers = _numbers(a, where)
-    return red.prod(x, axis, dtype, keepdims, initial, numbers)
+    return red.prod(x, axis, dtype, keepdims, initial, numbers, promote_integers)
 
 
 @library
@@ -75,6 +76,8 @@ def nanvar(
     ddof: Static[float] = 0,
     keepdims: bool = False,
     where: ArrayLike | None = None,
+    *,
+    mean: ArrayLike | None = None,
 ) -> Tensor:
     """The variance of the elements that are not NaN; arguments as for `var`.
 
@@ -83,7 +86,7 @@ def nanvar(
       1.0
     """
     x, numbers = _numbers(a, where)
-    return red.var(x, axis, dtype, ddof, keepdims, numbers)
+    return red.var(x, axis, dtype, ddof, keepdims, numbers, mean=mean)
 
 
 @library
@@ -94,10 +97,12 @@ def nanstd(
     ddof: Static[float] = 0,
     keepdims: bool = False,
     where: ArrayLike | None = None,
+    *,
+    mean: ArrayLike | None = None,
 ) -> Tensor:
     """The standard deviation of the elements that are not NaN; arguments as for `var`."""
     x, numbers = _numbers(a, where)
-    return red.std(x, axis, dtype, ddof, keepdims, numbers)
+    return red.std(x, axis, dtype, ddof, keepdims, numbers, mean=mean)
 
 
 def _extremum(name: str, a: Any, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Tensor:

@@ -14,16 +14,18 @@ from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.numpy import extrema
 from nabla_mlir.numpy import reductions as red
 from nabla_mlir.numpy.axes import Axis, axes_of
-from nabla_mlir.numpy.factorizations import matrices, svdvals
+from nabla_mlir.numpy.factorizations import eigvalsh, matrices, svdvals
 from nabla_mlir.numpy.operands import convert, inexact
+from nabla_mlir.numpy.pseudo_inverses import significant
 from nabla_mlir.numpy.special_values import root
-from nabla_mlir.numpy.systems import inv, significant
+from nabla_mlir.numpy.systems import inv
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.ops.shape import reshaped, transposed
 from nabla_mlir.staging.eager import Static, library
-from nabla_mlir.table.tensor import Tensor, full_like
+from nabla_mlir.table.promotion import Defaults
+from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
 @library
@@ -109,6 +111,8 @@ def _matrix_norm(x: Tensor, ord: Any, axes: Sequence[int]) -> Tensor:
     if ord in (None, "fro"):
         return root(red.sum(_squares(x), (rows, columns)))
     x = transposed(x, (*(d for d in range(x.ndim) if d not in axes), rows, columns))
+    if ord in (1, 2, math.inf) and 0 in x.shape[-2:]:  # the largest of no numbers, which are not negative
+        return full(x.shape[:-2], 0, red.real_kind(x.dtype))
     if ord in (1, -1, math.inf, -math.inf):
         return (extrema.max if ord > 0 else extrema.min)(red.sum(ew.absolute(x), -2 if abs(ord) == 1 else -1), -1)
     if ord == "nuc":
@@ -154,18 +158,23 @@ def cond(x: ArrayLike, p: ArrayLike | None = None) -> Tensor:
 
 
 @library
-def matrix_rank(M: Any, rtol: Any = None, *, tol: Any = None) -> Tensor:
+def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any = None) -> Tensor:
     """The number of singular values above ``rtol * largest``; `rtol` is one number, or one for each matrix.
 
-    The default of `rtol` is max(m, n) times the machine epsilon. `tol` is an absolute bound.
+    The default of `rtol` is max(m, n) times the machine epsilon. `tol` is an absolute bound; both together raise ShapeError. If
+    `hermitian` is True, the absolute eigenvalues are counted. A vector that is not 0 has rank 1.
 
     Example:
       >>> import numpy as np
       >>> int(matrix_rank(np.array([[1.0, 2.0], [2.0, 4.0]])))
       1
     """
+    if rtol is not None and tol is not None:
+        raise ShapeError(f"matrix_rank requires either rtol or tol, got {rtol} and {tol}.", where=user_frame())
+    if np.ndim(M) < 2:
+        return convert(red.any(M), Defaults.int)
     a = matrices("matrix_rank", M)
-    s = svdvals(a)
+    s = ew.absolute(eigvalsh(a)) if hermitian else svdvals(a)
     if tol is not None:
         return red.count_nonzero(lg.compare(s, full_like(s, tol), comparison_direction="GT"), -1)
     rtol = max(a.shape[-2:]) * float(np.finfo(a.dtype).eps) if rtol is None else rtol

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array as array_module
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.conversion import rank_of
-from nabla_mlir.base.errors import CopyError, DtypeError, ShapeError, TraceError, user_frame
+from nabla_mlir.base.errors import CopyError, DtypeError, RangeError, ShapeError, TraceError, user_frame
 from nabla_mlir.base.exchange import readable
 from nabla_mlir.base.typing import DTypeLike
 from nabla_mlir.dialects.types import as_dtype, is_complex, is_integer
@@ -29,19 +30,24 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None,
     """Converts `a` to an array. Python numbers, also in lists, get the default dtypes; NumPy arrays do not change dtype.
 
     Args:
-      a: an array, a number, or nested lists of these.
+      a: an array, a number, nested lists of these, or a buffer of Python (bytearray, memoryview, array.array).
       dtype: the dtype of the result; the default depends on `a`.
       copy: True copies, so that later writes to `a` do not change the result; False never copies; None copies if needed.
       device: the device of the result; inside a trace, the target decides the device.
 
     Raises:
       CopyError: `copy` is False, and a copy or a conversion is needed.
+      DtypeError: `a` is a masked array, whose mask would be lost.
 
     Example:
       >>> asarray([1.0, 2.0]).dtype
       dtype('float32')
     """
     dtype, a = None if dtype is None else as_dtype(dtype), readable(a)
+    if isinstance(a, (bytearray, memoryview, array_module.array)):
+        a = np.asarray(a)
+    if isinstance(a, np.ma.MaskedArray):
+        raise DtypeError("asarray requires an array without a mask, got a masked array.", where=user_frame(), help="use filled().")
     leaves = [a]
     if isinstance(a, (list, tuple)):
         leaves, tree = pytree.flatten(a)
@@ -147,7 +153,7 @@ def _host(x: Any, leaves: Sequence[Any], dtype: np.dtype | None) -> np.ndarray:
     if dtype.kind in "iu" and host.dtype.kind in "iu" and host.size:
         info = np.iinfo(dtype)
         if host.min() < info.min or host.max() > info.max:
-            raise DtypeError(
+            raise RangeError(
                 f"asarray requires integers in the range of {dtype}, got {host.min()} to {host.max()}.",
                 where=user_frame(),
                 help="pass a wider dtype.",

@@ -11,9 +11,11 @@ from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import Shape, joined, padded, reversed_along
 from nabla_mlir.numpy.extrema import max, min
+from nabla_mlir.numpy.joining import stack
 from nabla_mlir.numpy.operands import convert, tensor
 from nabla_mlir.numpy.quantiles import median
 from nabla_mlir.numpy.reductions import mean
+from nabla_mlir.numpy.shapes import moveaxis
 from nabla_mlir.numpy.ufuncs import round
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.shape import sliced
@@ -26,15 +28,16 @@ _MODES = ("edge", "reflect", "symmetric", "wrap")
 _STATISTICS: dict[str, Callable[..., Tensor]] = {"maximum": max, "minimum": min, "mean": mean, "median": median}
 
 
-@library
 def pad(
     array: ArrayLike,
-    pad_width: Static[Any],
-    mode: str = "constant",
+    pad_width: Any,
+    mode: Any = "constant",
     constant_values: Any = 0,
     end_values: Any = 0,
-    stat_length: Static[Any] = None,
-) -> Tensor:
+    stat_length: Any = None,
+    reflect_type: str = "even",
+    **kwargs: Any,
+) -> Any:
     """Adds elements at the ends of the axes of an array.
 
     Args:
@@ -42,18 +45,65 @@ def pad(
       pad_width: a number, (before, after), or a pair for each axis.
       mode: "constant", "edge" (the last element), "reflect" (mirrored at the last element), "symmetric" (mirrored after it),
         "wrap" (from the other end), "linear_ramp" (from the last element to a value), "empty" (zeros), or a statistic of
-        the elements: "maximum", "minimum", "mean", "median".
+        the elements: "maximum", "minimum", "mean", "median". A function ``mode(row, (before, after), axis, kwargs)`` gets each
+        row along each axis, padded with zeros, and returns the row with the added elements.
       constant_values: the added value in mode "constant": a number, or in the form of `pad_width`.
       end_values: the last values of the ramps: a number, or in the form of `pad_width`.
       stat_length: the number of elements at each end for the statistic, in the form of `pad_width`; None means all.
+      reflect_type: "even", or "odd": twice the last element less the mirrored ones.
+      **kwargs: the last argument of the function.
 
     Raises:
-      ShapeError: the mode is unknown, the widths do not fit the axes, or an axis has no element to repeat.
+      ShapeError: the mode is unknown, the widths do not fit the axes, an axis has no element to repeat, or an argument belongs
+        to another mode.
 
     Example:
       >>> pad(np.array([4.0, 8.0]), (2, 1), "linear_ramp", end_values=(0, 6)).tolist()
       [0.0, 2.0, 4.0, 8.0, 6.0]
     """
+    given = {
+        "constant_values": not _is_zero(constant_values),
+        "end_values": not _is_zero(end_values),
+        "stat_length": stat_length is not None,
+        "reflect_type": reflect_type != "even",
+    }
+    others = [name for name, is_given in given.items() if is_given and not callable(mode) and name != _ARGUMENTS.get(mode)]
+    if others or (kwargs and not callable(mode)) or reflect_type not in ("even", "odd"):
+        raise ShapeError(
+            f"pad requires the arguments of mode {mode!r} and reflect_type 'even' or 'odd', got {[*others, *kwargs]} and "
+            f"{reflect_type!r}.",
+            where=user_frame(),
+        )
+    if callable(mode):
+        return _pad_by(array, pad_width, mode, kwargs)
+    return _pad(array, pad_width, mode, constant_values, end_values, stat_length, reflect_type)
+
+
+def _is_zero(x: Any) -> bool:
+    return type(x) is int and x == 0
+
+
+# The argument that only this mode has.
+_ARGUMENTS = {
+    "constant": "constant_values",
+    "linear_ramp": "end_values",
+    **dict.fromkeys(_STATISTICS, "stat_length"),
+    "reflect": "reflect_type",
+    "symmetric": "reflect_type",
+}
+
+
+@library
+def _pad(
+    array: ArrayLike,
+    pad_width: Static[Any],
+    mode: str,
+    constant_values: Any,
+    end_values: Any,
+    stat_length: Static[Any],
+    reflect_type: str,
+) -> Tensor:
+    """`pad` for a mode with a name."""
     x = tensor(array)
     widths = _pairs("pad", pad_width, x.ndim)
     if np.min(widths, initial=0) < 0:
@@ -71,7 +121,9 @@ def pad(
             continue
         if not n:
             raise ShapeError(f"pad in mode {mode} requires elements along axis {d}, got shape {x.shape}.", where=user_frame())
-        if mode in _MODES:
+        if reflect_type == "odd" and mode in _MODES:
+            x = _odd(x, d, low, high, mode)
+        elif mode in _MODES:
             x = _rearranged(x, d, np.pad(np.arange(n), (low, high), mode=mode))  # type: ignore[call-overload]
         elif ends is not None:
             before = convert(_ramp(sliced(x, d, 0, 1), d, low, ends[d][0]), x.dtype)
@@ -81,6 +133,33 @@ def pad(
             first, last = (n if k is None else k for k in lengths[d])
             before = _known(mode, sliced(x, d, 0, first if first < n else n), d, low)
             x = joined([before, x, _known(mode, sliced(x, d, n - last if last < n else 0, n), d, high)], d)
+    return x
+
+
+def _odd(x: Tensor, axis: int, low: int, high: int, mode: str) -> Tensor:
+    """Mirrors an axis with its sign at the end elements, in steps of at most the elements that there are."""
+    while low or high:
+        n = x.shape[axis]
+        most = n if mode == "symmetric" else n - 1
+        if not most:  # one element is its own mirror image
+            return _rearranged(x, axis, np.zeros(low + n + high, int))
+        first, last = (k if k < most else most for k in (low, high))
+        around = _rearranged(x, axis, np.pad(np.arange(n), (first, last), mode=mode))  # type: ignore[call-overload]
+        before, after = sliced(x, axis, 0, 1) * 2, sliced(x, axis, n - 1, n) * 2
+        parts = [before - sliced(around, axis, 0, first), x, after - sliced(around, axis, first + n, first + n + last)]
+        x = joined([convert(p, x.dtype) for p in parts if p.shape[axis]], axis)
+        low, high = low - first, high - last
+    return x
+
+
+def _pad_by(array: ArrayLike, pad_width: Any, function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+    """Pads with zeros, then applies a function to each row along each axis."""
+    x = pad(array, pad_width)
+    for d, width in enumerate(_pairs("pad", pad_width, np.ndim(x))):
+        rows = moveaxis(x, d, -1)
+        shape = rows.shape
+        flat = [function(row, width, d, kwargs) for row in rows.reshape((-1, shape[-1]))]
+        x = moveaxis(stack(flat).reshape(shape), -1, d)
     return x
 
 

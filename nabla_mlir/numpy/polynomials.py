@@ -9,12 +9,13 @@ import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.base.typing import ArrayLike
+from nabla_mlir.numpy.axes import dynamic_shape
 from nabla_mlir.numpy.creation import ones_like, zeros, zeros_like
 from nabla_mlir.numpy.factorizations import eigvals
 from nabla_mlir.numpy.filtering import convolve
 from nabla_mlir.numpy.joining import concatenate, stack
 from nabla_mlir.numpy.least_squares import lstsq
-from nabla_mlir.numpy.operands import convert, in_one_dtype, inexact, tensor
+from nabla_mlir.numpy.operands import asarray, convert, in_one_dtype, inexact, tensor
 from nabla_mlir.numpy.products import outer
 from nabla_mlir.numpy.reductions import sum
 from nabla_mlir.numpy.shapes import atleast_1d, flip
@@ -65,26 +66,38 @@ def _one_length(a1: Any, a2: Any) -> tuple[Tensor, Tensor]:
     return first, second
 
 
-@library
 def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Tensor:
     """The product of two polynomials.
 
     Args:
       a1, a2: the coefficients.
-      trim_leading_zeros: must be False, because the number of leading zeros depends on values.
+      trim_leading_zeros: True removes zeros before the first coefficient of both; this requires concrete arrays.
+
+    Raises:
+      TraceError: `trim_leading_zeros` is True, and an array is traced.
 
     Example:
       >>> polymul(np.array([1.0, 1.0]), np.array([1.0, -1.0])).tolist()
       [1.0, 0.0, -1.0]
     """
     if trim_leading_zeros:
-        raise ShapeError(
-            "polymul requires trim_leading_zeros=False, got True.",
-            where=user_frame(),
-            help="trim the factors with trim_zeros(a, 'f') outside of a trace.",
-        )
+        a1, a2 = _trimmed("polymul", a1), _trimmed("polymul", a2)
+    return _polymul(a1, a2)
+
+
+@library
+def _polymul(a1: ArrayLike, a2: ArrayLike) -> Tensor:
     a, b = inexacts_of(a1, a2)
     return convolve(a, b, mode="full")
+
+
+def _trimmed(name: str, p: Any, shortest: int = 1) -> Any:
+    """A concrete vector without zeros before the first coefficient; `shortest` elements remain at least."""
+    if isinstance(p, Tensor):
+        dynamic_shape(name, "pass trim_leading_zeros=False.")
+    found = np.flatnonzero(np.asarray(p))
+    n = np.size(p)
+    return atleast_1d(p)[min(int(found[0]) if found.size else n, n - shortest) :]
 
 
 def inexacts_of(*xs: Any) -> tuple[Tensor, ...]:
@@ -94,21 +107,27 @@ def inexacts_of(*xs: Any) -> tuple[Tensor, ...]:
     return tuple(convert(t, dtype) for t in tensors)
 
 
-@library
 def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Tensor, Tensor]:
-    """The quotient and remainder of two polynomials; the remainder has leading zeros.
+    """The quotient and remainder of two polynomials.
 
     Args:
       u: the dividend.
       v: the divisor, whose first coefficient is not 0.
-      trim_leading_zeros: must be False, as in `polymul`.
+      trim_leading_zeros: True removes zeros before the first coefficient of the remainder; this requires concrete arrays.
+
+    Raises:
+      TraceError: `trim_leading_zeros` is True, and an array is traced.
+
+    Example:
+      >>> [p.tolist() for p in polydiv(np.array([1.0, 3.0, 3.0]), np.array([1.0, 1.0]), trim_leading_zeros=True)]
+      [[1.0, 2.0], [1.0]]
     """
-    if trim_leading_zeros:
-        raise ShapeError(
-            "polydiv requires trim_leading_zeros=False, got True.",
-            where=user_frame(),
-            help="trim the results with trim_zeros(a, 'f') outside of a trace.",
-        )
+    quotient, rest = _polydiv(u, v)
+    return (quotient, _trimmed("polydiv", rest)) if trim_leading_zeros else (quotient, rest)
+
+
+@library
+def _polydiv(u: Any, v: Any) -> tuple[Tensor, Tensor]:
     u, v = inexacts_of(u, v)
     m, n = u.shape[0] - 1, v.shape[0] - 1
     quotient = []
@@ -164,20 +183,47 @@ def poly(seq_of_zeros: Any) -> Tensor:
     return out
 
 
-@library
-def roots(p: ArrayLike, *, strip_zeros: bool = False) -> Tensor:
-    """The zeros of a polynomial: the eigenvalues of its companion matrix. The first coefficient must not be 0.
+def roots(p: Any, *, strip_zeros: bool | None = None) -> Tensor:
+    """The zeros of a polynomial: the eigenvalues of its companion matrix.
 
     Args:
       p: the coefficients.
-      strip_zeros: must be False, because the number of zeros would depend on values.
+      strip_zeros: True ignores zeros before the first coefficient, as in NumPy; zeros after the last one are zeros of the
+        polynomial. This requires a concrete array, because the number of zeros depends on values. None means True for
+        concrete and False for traced arrays, whose first coefficient must not be 0.
+
+    Raises:
+      ShapeError: `p` is not a vector.
+      TraceError: `strip_zeros` is True and `p` is traced.
+
+    Example:
+      >>> roots(np.array([0.0, 1.0, -3.0, 0.0])).real.tolist()
+      [3.0, 0.0]
     """
+    if np.ndim(p) != 1:
+        raise ShapeError(f"roots requires a vector of coefficients, got shape {np.shape(p)}.", where=user_frame())
+    if isinstance(p, Tensor):
+        if strip_zeros:
+            dynamic_shape("roots", "pass strip_zeros=False, and no zero as first coefficient.")
+        return _roots(p, 0)
+    if strip_zeros is False:
+        return _roots(p, 0)
+    (filled,) = np.nonzero(np.asarray(p))
+    if not len(filled):
+        return _roots(asarray(p)[:0], 0)
+    return _roots(asarray(p)[filled[0] : filled[-1] + 1], int(np.shape(p)[0] - 1 - filled[-1]))
+
+
+@library
+def _roots(p: ArrayLike, at_zero: Static[int]) -> Tensor:
+    """The zeros of a polynomial, followed by `at_zero` zeros."""
+    found = _nonzero_roots(p)
+    return concatenate([found, zeros((at_zero,), found.dtype)]) if at_zero else found
+
+
+def _nonzero_roots(p: ArrayLike) -> Tensor:
     p = inexact(p)
     n = p.shape[0]
-    if strip_zeros:
-        raise ShapeError(
-            "roots requires strip_zeros=False, got True.", where=user_frame(), help="trim zeros with trim_zeros outside of a trace."
-        )
     if n < 2:
         return zeros((0,), np.promote_types(p.dtype, np.complex64))
     companion = concatenate([(-p[1:] / p[0])[None], convert(tensor(np.eye(n - 2, n - 1)), p.dtype)])

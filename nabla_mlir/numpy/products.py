@@ -11,7 +11,7 @@ import numpy as np
 from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.base.typing import ArrayLike, DTypeLike
 from nabla_mlir.dialects.types import as_dtype
-from nabla_mlir.numpy.axes import axes_of, axis_of
+from nabla_mlir.numpy.axes import axes_of, axis_of, padded
 from nabla_mlir.numpy.creation import diagonal
 from nabla_mlir.numpy.operands import common_dtype, convert, meet, tensor
 from nabla_mlir.numpy.reductions import sum
@@ -58,13 +58,13 @@ def as_preferred(x: Tensor, preference: Any) -> Tensor:
 
 
 def _vectors(name: str, a: Any, b: Any, axis: int) -> list[Tensor]:
-    """Broadcasts both operands except along the axis of the vectors, whose lengths must be equal."""
+    """Moves the axis of the vectors, which have one length, to the end of both operands, and broadcasts the others."""
     lengths = [np.shape(x)[axis_of(name, axis, np.ndim(x))] for x in (a, b)]
     if lengths[0] != lengths[1]:
         raise ShapeError(
             f"{name} requires vectors of one length, got {lengths[0]} and {lengths[1]} along axis {axis}.", where=user_frame()
         )
-    return meet(name, a, b)
+    return meet(name, *(moveaxis(tensor(x), axis, -1) for x in (a, b)))
 
 
 def _labels(n: int, start: int = 0) -> str:
@@ -173,9 +173,8 @@ def vecdot(
     """The sum of conj(a) * b along one axis; the others broadcast."""
     a, b = _vectors("vecdot", a, b, axis)
     a, b = pair("vecdot", a, b, preferred_element_type)
-    at = axis_of("vecdot", axis, a.ndim)
     labels = _labels(a.ndim)
-    out = labels[:at] + labels[at + 1 :]
+    out = labels[:-1]
     a = ew.conj(a) if a.dtype.kind == "c" else a
     return as_preferred(ordered(*contract(a, labels, b, labels, out), out), preferred_element_type)
 
@@ -225,15 +224,16 @@ def cross(
     Raises:
       ShapeError: the axes have another length than 3.
     """
-    if axis is None:
-        a, b = (moveaxis(x, d, -1) for x, d in ((a, axisa), (b, axisb)))
-        return moveaxis(cross(a, b, axis=-1), -1, axisc)
-    a, b = _vectors("cross", a, b, axis)
-    at = axis_of("cross", axis, a.ndim)
-    if a.shape[at] != 3:
-        raise ShapeError(f"cross requires axes of length 3, got {a.shape} and {b.shape}.", where=user_frame())
+    axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis, axis, axis)
+    x, y = (moveaxis(tensor(v), d, -1) for v, d in ((a, axisa), (b, axisb)))
+    if {x.shape[-1], y.shape[-1]} - {2, 3}:
+        raise ShapeError(f"cross requires vectors of 2 or 3 elements, got shapes {x.shape} and {y.shape}.", where=user_frame())
+    is_flat = x.shape[-1] == y.shape[-1] == 2
+    x, y = meet("cross", *(v if is_flat or v.shape[-1] == 3 else padded(v, v.ndim - 1, 0, 1) for v in (x, y)))
+    if is_flat:
+        return x[..., 0] * y[..., 1] - x[..., 1] * y[..., 0]
     # (a x b)[i] = a[i+1] b[i+2] - a[i+2] b[i+1] = roll(a * roll(b, -1) - roll(a, -1) * b, -1)
-    return roll(a * roll(b, -1, at) - roll(a, -1, at) * b, -1, at)
+    return moveaxis(roll(x * roll(y, -1, -1) - roll(x, -1, -1) * y, -1, -1), -1, axisc)
 
 
 @library

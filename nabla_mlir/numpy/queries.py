@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from numpy import set_printoptions as set_printoptions
 from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import PYTHON, as_dtype, is_complex
 from nabla_mlir.numpy import logic
+from nabla_mlir.numpy.axes import axes_of
 from nabla_mlir.numpy.operands import asarray, operand, tensor
 from nabla_mlir.numpy.special_values import described
 from nabla_mlir.ops import elementwise as ew
@@ -76,8 +76,7 @@ def size(a: ArrayLike, axis: int | tuple[int, ...] | None = None) -> int:
       3
     """
     lengths = shape(a)
-    axes = range(len(lengths)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    return math.prod(lengths[operator.index(d)] for d in axes)
+    return math.prod(lengths[d] for d in axes_of("size", axis, len(lengths)))
 
 
 def isscalar(element: Any) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import CopyError, ShapeError, user_frame
 from nabla_mlir.base.typing import ArrayLike
-from nabla_mlir.numpy.axes import axis_of, dynamic_shape
+from nabla_mlir.numpy.axes import axes_of, axis_of, dynamic_shape
 from nabla_mlir.numpy.creation import arange, diag, zeros_like
 from nabla_mlir.numpy.data_dependent import nonzero
 from nabla_mlir.numpy.indexing import take, take_along_axis
@@ -119,7 +119,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
 
     Args:
       arr: an array.
-      obj: a known integer, slice or array of integers.
+      obj: an integer, which may be traced, or a known slice or array of integers.
       values: the inserted elements, which are broadcast.
       axis: the axis of the indices.
 
@@ -129,6 +129,8 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     """
     x, at = (ravel(arr), 0) if axis is None else (asarray(arr), axis_of("insert", axis, np.ndim(arr)))
     n = x.shape[at]
+    if isinstance(obj, Tensor) and not obj.ndim:
+        return _inserted_at(x, require_integer("insert", obj), asarray(values, x.dtype), at)
     positions = np.arange(n)[obj] if isinstance(obj, slice) else _known("insert", "obj", obj)
     values = asarray(values, x.dtype)
     count = positions.size
@@ -149,12 +151,39 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     return take(both, source, at, mode="promise_in_bounds")
 
 
-def trim_zeros(filt: Any, trim: str = "fb") -> Any:
-    """Removes zeros at the front ("f") and back ("b") of a vector, whose values must be known."""
-    positions = np.flatnonzero(_known("trim_zeros", "the vector", filt))
-    low = int(positions[0]) if positions.size and "f" in trim.lower() else 0
-    high = int(positions[-1]) + 1 if positions.size and "b" in trim.lower() else np.shape(filt)[0]
-    return asarray(filt)[:0] if not positions.size else asarray(filt)[low:high]
+def _inserted_at(x: Any, position: Tensor, values: Any, axis: int) -> Tensor:
+    """Inserts slices before a traced index: element i of the result is from before it, from the values, or from after it."""
+    if values.ndim:
+        values = moveaxis(reshape(values, (1,) * (x.ndim - values.ndim) + values.shape), 0, axis)
+    n, count = x.shape[axis], values.shape[axis] if values.ndim else 1
+    values = broadcast_to(values, tuple(count if d == axis else m for d, m in enumerate(x.shape)))
+    start = where(position < 0, position + n, position)
+    i = np.arange(n + count)
+    source = where(i < start, i, where(i < start + count, n + i - start, i - count))
+    return take(concatenate([x, values], axis), source, axis, mode="promise_in_bounds")
+
+
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+    """Removes zeros at the front ("f") and back ("b") of an array, whose values must be known.
+
+    Args:
+      filt: an array.
+      trim: "f", "b" or both.
+      axis: the axes along which slices of zeros are removed; None means all.
+
+    Example:
+      >>> trim_zeros(np.array([[0, 0, 0], [0, 1, 0]])).tolist()
+      [[1]]
+    """
+    x, known = asarray(filt), _known("trim_zeros", "the array", filt)
+    found = np.argwhere(known)
+    axes = axes_of("trim_zeros", axis if axis is None or isinstance(axis, int) else tuple(axis), known.ndim)
+    parts = [slice(None)] * known.ndim
+    for d in axes:
+        low = int(found[:, d].min()) if len(found) and "f" in trim.lower() else 0
+        high = int(found[:, d].max()) + 1 if len(found) and "b" in trim.lower() else known.shape[d]
+        parts[d] = slice(low, high) if len(found) else slice(0)
+    return x[tuple(parts)]
 
 
 # ---------------------------------------------------------------- selection by truth values
@@ -244,7 +273,7 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
     x, positions, values = asarray(a), ravel(ind), ravel(v)
     if mode in ("clip", "wrap"):
         positions = clip(positions, 0, x.size - 1) if mode == "clip" else positions % x.size
-    if not positions.size:
+    if not positions.size or not values.size:
         return _put("put", a, x, inplace)
     values = resize(values, (positions.size,))
     return _put("put", a, reshape(ravel(x).at[positions].set(values.astype(x.dtype)), x.shape), inplace)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.base.typing import ArrayLike, DTypeLike
-from nabla_mlir.dialects.types import is_complex, is_differentiable, is_narrow
+from nabla_mlir.dialects.types import as_dtype, is_complex, is_differentiable, is_narrow
 from nabla_mlir.numpy.axes import Axis, Shape, axes_of
 from nabla_mlir.numpy.logic import isclose
 from nabla_mlir.numpy.operands import convert, inexact, inexact_dtype, meet, tensor
@@ -20,7 +20,7 @@ from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.ops.guards import product
 from nabla_mlir.ops.reduction import identity_of, reduce
-from nabla_mlir.ops.shape import reshaped
+from nabla_mlir.ops.shape import reshaped, transposed
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import Defaults, broadcast_to
 from nabla_mlir.table.tensor import Tensor, full, full_like
@@ -70,10 +70,21 @@ def widened(x: Tensor) -> Tensor:
 
 def masked(x: Tensor, where: Any, neutral: Any) -> Tensor:
     """Replaces the elements where a mask is False by a neutral number; None means no mask."""
-    if where is None:
-        return x
-    mask = broadcast_to(convert(tensor(where), bool), x.shape)
-    return lg.select(mask, x, full_like(x, neutral))
+    return x if where is None else lg.select(mask_of(where, x.shape), x, full_like(x, neutral))
+
+
+def mask_of(where: Any, shape: Shape) -> Tensor:
+    """The argument `where` of a reduction of elements of a shape. Raises DtypeError if it is not boolean."""
+    mask = tensor(where)
+    if mask.dtype.kind != "b":
+        raise DtypeError(f"a reduction requires truth values as `where`, got {mask.dtype}.", where=user_frame())
+    return broadcast_to(mask, shape)
+
+
+def check_initial(name: str, initial: Any) -> None:
+    """Raises ShapeError if the initial value of a reduction is not a scalar."""
+    if initial is not None and np.ndim(initial):
+        raise ShapeError(f"{name} requires a scalar as `initial`, got shape {np.shape(initial)}.", where=user_frame())
 
 
 # ---------------------------------------------------------------- sums and products
@@ -85,6 +96,7 @@ def sum(
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
+    promote_integers: bool = True,
 ) -> Tensor:
     """The sum over `axis` (an int, several, or None for all).
 
@@ -95,14 +107,18 @@ def sum(
       keepdims: True leaves the reduced axes with size 1.
       initial: a number added to the sum.
       where: truth values; elements where they are False are left out.
+      promote_integers: False sums narrow integers in their own dtype.
+
+    Raises:
+      ShapeError: `initial` is not a scalar; DtypeError: `where` is not boolean.
 
     Example:
       >>> import numpy as np
       >>> sum(np.ones((2, 3), np.float32), axis=1).tolist()
       [3.0, 3.0]
     """
-    x = tensor(a)
-    x = masked(convert(x, sum_dtype(x.dtype) if dtype is None else dtype), where, 0)
+    check_initial("sum", initial)
+    x = masked(_in_sum_dtype(a, dtype, promote_integers), where, 0)
     out = fold(x, axes_of("sum", axis, x.ndim), "add", keepdims)
     return out if initial is None else out + initial
 
@@ -115,12 +131,19 @@ def prod(
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
+    promote_integers: bool = True,
 ) -> Tensor:
     """The product over `axis`; arguments as for `sum`."""
-    x = tensor(a)
-    x = masked(convert(x, sum_dtype(x.dtype) if dtype is None else dtype), where, 1)
+    check_initial("prod", initial)
+    x = masked(_in_sum_dtype(a, dtype, promote_integers), where, 1)
     out = fold(x, axes_of("prod", axis, x.ndim), "mul", keepdims)
     return out if initial is None else out * initial
+
+
+def _in_sum_dtype(a: ArrayLike, dtype: DTypeLike | None, promote_integers: bool) -> Tensor:
+    x = tensor(a)
+    own = sum_dtype(x.dtype) if promote_integers or x.dtype.kind == "b" else x.dtype
+    return convert(x, own if dtype is None else dtype)
 
 
 @library
@@ -139,17 +162,21 @@ def wide_mean(x: Tensor, axes: Shape, keepdims: bool = False, where: ArrayLike |
     total = fold(masked(x, where, 0), axes, "add", keepdims)
     if where is None:
         return total / count(x.shape, axes)
-    mask = broadcast_to(convert(tensor(where), bool), x.shape)
-    return total / fold(convert(mask, x.dtype), axes, "add", keepdims)
+    return total / fold(convert(mask_of(where, x.shape), x.dtype), axes, "add", keepdims)
 
 
 @library
 def average(
     a: ArrayLike, axis: Static[Axis] = None, weights: ArrayLike | None = None, returned: bool = False, keepdims: bool = False
 ) -> Any:
-    """The mean weighted by `weights`, an array of the shape of a or, along one axis, a vector.
+    """The mean weighted by `weights`, an array of the shape of `a`, or of the lengths of the axes in the order of `axis`.
 
     `returned` gives a pair of the mean and the sum of the weights.
+
+    Example:
+      >>> import numpy as np
+      >>> average(np.array([[1.0, 2.0], [3.0, 4.0]]), axis=0, weights=np.array([3.0, 1.0])).tolist()
+      [1.5, 2.5]
     """
     if weights is None:
         out = mean(a, axis, keepdims=keepdims)
@@ -158,9 +185,13 @@ def average(
     x, weights = inexact(a), inexact(weights)
     axes = axes_of("average", axis, x.ndim)
     if weights.shape != x.shape:
-        if weights.ndim != 1 or len(axes) != 1 or weights.shape[0] != x.shape[axes[0]]:
-            raise ShapeError(f"average requires weights of shape {x.shape}, got {weights.shape}.", where=user_frame())
-        weights = sh.broadcast_in_dim(weights, shape=x.shape, broadcast_dimensions=axes)
+        if axis is None or weights.shape != tuple(x.shape[d] for d in axes):
+            raise ShapeError(
+                f"average requires weights of shape {x.shape} or of the lengths of the axes, got {weights.shape}.",
+                where=user_frame(),
+            )
+        weights = transposed(weights, tuple(int(d) for d in np.argsort(axes)))
+        weights = sh.broadcast_in_dim(weights, shape=x.shape, broadcast_dimensions=tuple(sorted(axes)))
     x, weights = meet("average", x, weights)
     dtype, x, weights = x.dtype, widened(x), widened(weights)
     total = fold(weights, axes, "add", keepdims)
@@ -177,6 +208,7 @@ def var(
     keepdims: bool = False,
     where: ArrayLike | None = None,
     *,
+    mean: ArrayLike | None = None,
     correction: Static[float | None] = None,
 ) -> Tensor:
     """The variance over `axis`: the mean of ``abs(a - mean(a))**2``, with n - ddof instead of n (or n - `correction`).
@@ -185,38 +217,56 @@ def var(
       a: an array.
       axis: the axes that are reduced.
       dtype: the dtype of the computation.
-      ddof: the number that is subtracted from the number of elements.
+      ddof: the number that is subtracted from the number of elements; the variance of no more elements than that is NaN.
       keepdims: True leaves the reduced axes with size 1.
       where: truth values; elements where they are False are left out.
+      mean: the mean if it is known, with axes that broadcast to those of `a`.
       correction: the same as `ddof`, under the name of the array API standard.
+
+    Raises:
+      DtypeError: `dtype` is real and `a` is complex, or `where` is not boolean.
+      ShapeError: both `ddof` and `correction` are given.
     """
-    x = inexact(a) if dtype is None else convert(tensor(a), dtype)
-    less = ddof if correction is None else correction
-    return convert(_wide_variance(x, axes_of("var", axis, x.ndim), less, keepdims, where), real_kind(x.dtype))
+    return _deviation("var", a, axis, dtype, _less("var", ddof, correction), keepdims, where, mean)
 
 
-def _wide_variance(x: Tensor, axes: Shape, less: float, keepdims: bool, where: Any) -> Tensor:
+def _less(name: str, ddof: float, correction: float | None) -> float:
+    if correction is not None and ddof:
+        raise ShapeError(f"{name} requires either ddof or correction, got {ddof} and {correction}.", where=user_frame())
+    return ddof if correction is None else correction
+
+
+def _deviation(name: str, a: Any, axis: Any, dtype: Any, less: float, keepdims: bool, where: Any, mean: Any) -> Tensor:
+    """The variance, or its root for "std", in the dtype of the result."""
+    x = inexact(a) if dtype is None else tensor(a)
+    if dtype is not None:
+        if is_complex(x.dtype) and not is_complex(as_dtype(dtype)):
+            raise DtypeError(f"{name} requires a complex dtype for complex numbers, got {dtype}.", where=user_frame())
+        x = convert(x, dtype)
+    out = _wide_variance(x, axes_of(name, axis, x.ndim), less, keepdims, where, mean)
+    return convert(root(out) if name == "std" else out, real_kind(x.dtype))
+
+
+def _wide_variance(x: Tensor, axes: Shape, less: float, keepdims: bool, where: Any, mean: Any = None) -> Tensor:
     """The variance over `axes` in the dtype of its sums."""
     x = widened(x)
-    mask = None if where is None else broadcast_to(convert(tensor(where), bool), x.shape)
+    mask = None if where is None else mask_of(where, x.shape)
     n: Any = count(x.shape, axes) if mask is None else fold(convert(mask, real_kind(x.dtype)), axes, "add")
-    centre = x - spread(fold(masked(x, mask, 0), axes, "add") / n, x.shape, axes)
+    if mean is None:
+        centre = x - spread(fold(masked(x, mask, 0), axes, "add") / n, x.shape, axes)
+    else:
+        centre = x - broadcast_to(convert(tensor(mean), x.dtype), x.shape)
     square = ew.square(centre) if not is_complex(x.dtype) else ew.real(centre * ew.conj(centre))
     total = fold(masked(square, mask, 0), axes, "add", keepdims)
     if mask is None:
-        return total / max_(count(x.shape, axes) - less, 0)
-    rest = keep(n, x.shape, axes) if keepdims else n
-    return total / ew.maximum(rest - less, full_like(rest, 0))
+        return total / (n - less if n > less else math.nan)
+    rest = (keep(n, x.shape, axes) if keepdims else n) - less
+    return total / lg.select(lg.compare(rest, full_like(rest, 0), comparison_direction="GT"), rest, full_like(rest, math.nan))
 
 
 def real_kind(dtype: np.dtype) -> np.dtype:
     """The dtype of the parts of a complex dtype; a real dtype is returned unchanged."""
     return np.zeros((), dtype).real.dtype if is_complex(dtype) else dtype
-
-
-def max_(a: float, b: float) -> float:
-    """The larger of two Python numbers (in this module, `max` is a reduction)."""
-    return a if a > b else b
 
 
 @library
@@ -228,12 +278,11 @@ def std(
     keepdims: bool = False,
     where: ArrayLike | None = None,
     *,
+    mean: ArrayLike | None = None,
     correction: Static[float | None] = None,
 ) -> Tensor:
     """The standard deviation over `axis`: the root of the variance; its derivative is 0 if all elements are equal."""
-    x = inexact(a) if dtype is None else convert(tensor(a), dtype)
-    less = ddof if correction is None else correction
-    return convert(root(_wide_variance(x, axes_of("std", axis, x.ndim), less, keepdims, where)), real_kind(x.dtype))
+    return _deviation("std", a, axis, dtype, _less("std", ddof, correction), keepdims, where, mean)
 
 
 # ---------------------------------------------------------------- truth values
@@ -310,7 +359,8 @@ def logsumexp(
     terms = ew.exponential(x - spread(largest, x.shape, axes))
     total = fold(widened(terms if b is None else product(factors, terms)), axes, "add")
     sign = total / convert(ew.absolute(total), total.dtype) if is_complex(x.dtype) and return_sign else ew.sign(total)
-    out = convert(ew.log(ew.absolute(total) if return_sign else total), x.dtype) + largest
+    kind = real_kind(x.dtype) if return_sign else x.dtype  # the logarithm of an absolute value is real
+    out = convert(ew.log(ew.absolute(total) if return_sign else total), kind) + convert(largest, kind)
     sign = convert(sign, x.dtype)
     if keepdims:
         out, sign = keep(out, x.shape, axes), keep(sign, x.shape, axes)

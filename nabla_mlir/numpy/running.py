@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.base.typing import ArrayLike, DTypeLike
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.numpy.axes import axis_of, padded
@@ -94,5 +95,35 @@ def cumlogsumexp(a: ArrayLike, axis: Static[int | None] = None, *, reverse: bool
     return _along("cumlogsumexp", doubled(logaddexp, -np.inf), inexact(a), axis, reverse)
 
 
-cumulative_sum = cumsum
-cumulative_prod = cumprod
+def _of_vectors(name: str, x: Any, axis: int | None) -> int | None:
+    """The axis of a running sum of the array API standard, which only a vector may leave out."""
+    if not np.ndim(x) or (axis is None and np.ndim(x) > 1):
+        raise ShapeError(f"{name} requires a vector, or an array and its axis, got shape {np.shape(x)}.", where=user_frame())
+    return axis
+
+
+def cumulative_sum(
+    x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Tensor:
+    """The running sum of a vector, or along `axis`; `include_initial` adds a 0 as the first element.
+
+    Raises:
+      ShapeError: `x` is a scalar, or has several axes and `axis` is None.
+
+    Example:
+      >>> cumulative_sum(np.array([1, 2, 3]), include_initial=True).tolist()
+      [0, 1, 3, 6]
+    """
+    return cumsum(x, _of_vectors("cumulative_sum", x, axis), dtype, include_initial)
+
+
+def cumulative_prod(
+    x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Tensor:
+    """The running product of a vector, or along `axis`; `include_initial` adds a 1. Errors as for `cumulative_sum`.
+
+    Example:
+      >>> cumulative_prod(np.array([1, 2, 3])).tolist()
+      [1, 2, 6]
+    """
+    return cumprod(x, _of_vectors("cumulative_prod", x, axis), dtype, include_initial)

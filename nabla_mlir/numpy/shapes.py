@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.pytree import is_array
 from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import Axis, Shape, axes_of, axis_of, joined, reversed_along, shape_of
 from nabla_mlir.numpy.division import remainder
@@ -30,15 +31,26 @@ def astype(x: ArrayLike, dtype: Any, *, copy: bool = True, device: Any = None) -
 
 @library
 def reshape(a: ArrayLike, shape: Static[Any], order: str = "C", *, copy: bool | None = None) -> Tensor:
-    """An array with the same elements, in row-major order, and another shape; a length of -1 is inferred.
+    """An array with the same elements and another shape; a length of -1 is inferred.
+
+    Args:
+      a: an array.
+      shape: the lengths of the axes.
+      order: "C" reads and writes the elements in row-major order, "F" in column-major order.
+      copy: has no effect.
 
     Raises:
-      ShapeError: the numbers of elements differ.
+      ShapeError: the numbers of elements differ, or the order is unknown.
+
+    Example:
+      >>> import numpy as np
+      >>> reshape(np.array([[1, 2], [3, 4]]), 4, order="F").tolist()
+      [1, 3, 2, 4]
     """
     del copy
     x = tensor(a)
-    if order != "C":
-        raise ShapeError(f"reshape requires order 'C', got {order!r}.", where=user_frame(), help="transpose before and after.")
+    if order not in ("C", "F"):
+        raise ShapeError(f"reshape requires order 'C' or 'F', got {order!r}.", where=user_frame())
     lengths = shape if isinstance(shape, (tuple, list)) else (shape,)
     lengths = tuple(operator.index(n) for n in lengths)
     product = math.prod(n for n in lengths if n != -1)
@@ -47,12 +59,18 @@ def reshape(a: ArrayLike, shape: Static[Any], order: str = "C", *, copy: bool | 
     if any(n < 0 for n in lengths) or math.prod(lengths) != x.size:
         target = tuple(shape) if isinstance(shape, (tuple, list)) else shape
         raise ShapeError(f"reshape requires the same number of elements, got {x.shape} ({x.size}) to {target}.", where=user_frame())
+    if order == "F":
+        return _reversed_axes(reshaped(_reversed_axes(x), lengths[::-1]))
     return reshaped(x, lengths)
+
+
+def _reversed_axes(x: Tensor) -> Tensor:
+    return transposed(x, tuple(reversed(range(x.ndim))))
 
 
 @library
 def ravel(a: ArrayLike, order: str = "C") -> Tensor:
-    """The elements as a vector, in row-major order."""
+    """The elements as a vector, in row-major ("C") or column-major ("F") order."""
     return reshape(a, (-1,), order) if tensor(a).size else reshaped(tensor(a), (0,))
 
 
@@ -222,14 +240,18 @@ def roll(a: ArrayLike, shift: Any, axis: Static[Axis] = None) -> Tensor:
 
     Args:
       a: an array.
-      shift: an integer, or one for each axis. It may be traced for a single axis.
+      shift: an integer, or one for each axis, also as a vector; integers may be traced.
       axis: the axes of the shift; None shifts the flattened array.
     """
     x = tensor(a)
     if axis is None:
         return reshaped(roll(reshaped(x, (x.size,)), shift, 0), x.shape)
     axes = tuple(axis_of("roll", a, x.ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+    if is_array(shift) and len(shift.shape) == 1:
+        shift = tuple(shift[k] for k in range(shift.shape[0]))
     shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+    shifts = shifts * len(axes) if len(shifts) == 1 else shifts
+    axes = axes * len(shifts) if len(axes) == 1 else axes
     if len(shifts) != len(axes):
         raise ShapeError(f"roll requires one shift for each axis, got {shift} for {axis}.", where=user_frame())
     for by, d in zip(shifts, axes, strict=True):

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base import thresholds
-from nabla_mlir.base.errors import ShapeError, user_frame
-from nabla_mlir.base.typing import ArrayLike
-from nabla_mlir.dialects.types import is_complex, is_float
+from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.base.typing import ArrayLike, DTypeLike
+from nabla_mlir.dialects.types import as_dtype, is_complex, is_float
 from nabla_mlir.numpy import complex_order
 from nabla_mlir.numpy.axes import axis_of
 from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.logic import less
-from nabla_mlir.numpy.operands import in_one_dtype, meet, operand, require_real, tensor
+from nabla_mlir.numpy.operands import convert, in_one_dtype, meet, operand, require_real, tensor
 from nabla_mlir.numpy.reductions import any, count_nonzero
 from nabla_mlir.numpy.special_values import is_nan
 from nabla_mlir.ops import logic as lg
@@ -67,8 +67,12 @@ def sort(a: ArrayLike, axis: Static[int | None] = -1, *, descending: bool = Fals
 
 
 @library
-def argsort(a: ArrayLike, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
-    """The indices that sort the array; arguments as for `sort`."""
+def argsort(
+    a: ArrayLike, axis: Static[int | None] = -1, *, descending: bool = False, stable: bool = True, dtype: DTypeLike | None = None
+) -> Tensor:
+    """The indices that sort the array, as `dtype`, by default the integer one; the other arguments as for `sort`."""
+    if dtype is not None:
+        return convert(argsort(a, axis, descending=descending, stable=stable), require_index_dtype("argsort", dtype))
     x, axis = _along("argsort", a, axis)
     if is_complex(x.dtype):
         return _order(x, axis, descending)
@@ -77,6 +81,14 @@ def argsort(a: ArrayLike, axis: Static[int | None] = -1, *, descending: bool = F
         x = lg.select(lg.compare(x, zero, comparison_direction="EQ"), zero, x)
     positions = sh.iota(shape=x.shape, dtype=Defaults.int, iota_dimension=axis)
     return so.sort(x, positions, dimension=axis, is_stable=stable, comparator="GT" if descending else "LT")[1]
+
+
+def require_index_dtype(name: str, dtype: DTypeLike) -> np.dtype:
+    """The dtype of indices. Raises DtypeError if it is not an integer dtype."""
+    own = as_dtype(dtype)
+    if own.kind not in "iu":
+        raise DtypeError(f"{name} requires an integer dtype of indices, got {own}.", where=user_frame())
+    return own
 
 
 def _order(x: Tensor, axis: int, descending: bool) -> Tensor:

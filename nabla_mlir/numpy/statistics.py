@@ -8,7 +8,7 @@ import numpy as np
 
 from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.base.typing import ArrayLike, DTypeLike
-from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.dialects.types import as_dtype, is_complex
 from nabla_mlir.numpy.axes import dynamic_shape
 from nabla_mlir.numpy.creation import diag, linspace
 from nabla_mlir.numpy.extrema import max, min
@@ -72,7 +72,7 @@ def _wide_covariance(x: Tensor, bias: bool, ddof: int | None, fweights: Any, awe
     less = ddof if ddof is not None else 0 if bias else 1
     if weights is None:
         centre = x - average(x, 1, keepdims=True)
-        out = matmul(centre, conj(matrix_transpose(centre))) / float(x.shape[1] - less)
+        out = matmul(centre, conj(matrix_transpose(centre))) / float(x.shape[1] - less if x.shape[1] else np.nan)
     else:
         weights = convert(tensor(weights), _real(x))
         centre = x - average(x, 1, weights, keepdims=True)
@@ -86,6 +86,8 @@ def _observations(m: Any, y: Any, rowvar: bool, dtype: Any) -> Tensor:
     """All variables as rows."""
     x = _variables(inexact(m), rowvar)
     x = x if y is None else concatenate([x, _variables(inexact(y), rowvar)])
+    if dtype is not None and as_dtype(dtype).kind not in "fcV":
+        raise DtypeError(f"cov requires a float or complex dtype, got {as_dtype(dtype)}.", where=user_frame())
     return x if dtype is None else convert(x, dtype)
 
 
@@ -162,7 +164,7 @@ def _bincount(x: Any, weights: Any, length: Static[int]) -> Tensor:
 def digitize(x: ArrayLike, bins: Any, right: bool = False, *, method: str | None = None) -> Tensor:
     """The index of the bin of each element: i with ``bins[i-1] <= x < bins[i]``, or ``<`` and ``<=`` if `right`.
 
-    Decreasing bins are read from the end; `method` is that of `searchsorted`.
+    For decreasing bins, i has ``bins[i-1] > x >= bins[i]``, or ``>=`` and ``>``; `method` is that of `searchsorted`.
 
     Example:
       >>> digitize(np.array([0.5, 1.0, 2.5]), np.array([0.0, 1.0, 2.0])).tolist()
@@ -171,10 +173,11 @@ def digitize(x: ArrayLike, bins: Any, right: bool = False, *, method: str | None
     edges = tensor(bins)
     if edges.ndim != 1:
         raise ShapeError(f"digitize requires a vector of bins, got shape {edges.shape}.", where=user_frame())
-    rising = searchsorted(edges, x, "left" if right else "right", method=method)
+    side = "left" if right else "right"
+    rising = searchsorted(edges, x, side, method=method)
     if edges.shape[0] < 2:
         return rising
-    falling = edges.shape[0] - searchsorted(edges[::-1], x, "right" if right else "left")
+    falling = edges.shape[0] - searchsorted(edges[::-1], x, side, method=method)
     return where(edges[-1] >= edges[0], rising, falling)
 
 

@@ -13,8 +13,8 @@ from nabla_mlir.numpy import extrema
 from nabla_mlir.numpy import reductions as red
 from nabla_mlir.numpy.axes import Shape
 from nabla_mlir.numpy.creation import diagonal as diagonal_of
-from nabla_mlir.numpy.factorizations import lu, matrices, square, svd
-from nabla_mlir.numpy.operands import convert, inexact, tensor
+from nabla_mlir.numpy.factorizations import lu, square
+from nabla_mlir.numpy.operands import convert, inexact
 from nabla_mlir.numpy.products import matmul
 from nabla_mlir.ops import blocks, lapack
 from nabla_mlir.ops import elementwise as ew
@@ -63,7 +63,7 @@ def _check_rows(name: str, a: Tensor, b: Tensor) -> None:
         )
 
 
-def _scaled(x: Tensor, by: Tensor) -> Tensor:
+def scaled(x: Tensor, by: Tensor) -> Tensor:
     """Multiplies the columns of `x` by the elements of `by`."""
     return x * reshaped(convert(by, x.dtype), (*by.shape[:-1], 1, by.shape[-1]))
 
@@ -175,80 +175,17 @@ def inv(a: ArrayLike) -> Tensor:
     return solve(a, la.identity_like(a))
 
 
-@library
-def pinv(a: ArrayLike, rtol: Any = None, *, rcond: Any = None) -> Tensor:
-    """The pseudo-inverse; singular values below ``rtol * largest`` count as zero.
-
-    The derivatives assume a constant rank (Golub and Pereyra 1973); the value uses the singular value decomposition.
-
-    Args:
-      a: matrices of shape (..., m, n).
-      rtol: a number, or one for each matrix; None means 10 max(m, n) times the machine epsilon.
-      rcond: the older name of `rtol` in NumPy.
-
-    Raises:
-      ShapeError: `a` has fewer than two axes.
-
-    Example:
-      >>> import numpy as np
-      >>> np.asarray(pinv(np.array([[2.0], [0.0]]))).round(6).tolist()
-      [[0.5, 0.0]]
-    """
-    a = matrices("pinv", a)
-    if not a.size:
-        return la.adjoint(a)
-    rcond = rtol if rcond is None else rcond
-    rcond = 10 * max(a.shape[-2:]) * float(np.finfo(a.dtype).eps) if rcond is None else rcond
-    u, s, vh = svd(stop_gradient(a), full_matrices=False)
-    return pseudo_inverse(a, u, s, vh, rcond)
-
-
-def pseudo_inverse(a: Tensor, u: Tensor, s: Tensor, vh: Tensor, rtol: Any) -> Tensor:
-    """The pseudo-inverse of `a` from its singular value decomposition; only `a` is differentiated."""
-    counts = significant(s, rtol)
-    one = full_like(s, 1)
-    inverse = lg.select(counts, 1.0 / lg.select(counts, s, one), full_like(s, 0))
-    if a.shape[-2] >= a.shape[-1]:
-        return _of_tall(a, *map(stop_gradient, (u, inverse, vh)))
-    return la.adjoint(_of_tall(la.adjoint(a), *map(stop_gradient, (la.adjoint(vh), inverse, la.adjoint(u)))))
-
-
-@custom_jvp
-def _of_tall(a: Tensor, u: Tensor, inverse: Tensor, vh: Tensor) -> Tensor:
-    """V S^+ U^H: the pseudo-inverse of a matrix with at least as many rows as columns."""
-    return la.matmul(_scaled(la.adjoint(vh), inverse), la.adjoint(u))
-
-
-@_of_tall.defjvp
-def _of_tall_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
-    """``P' = -P A' P + P P^H A'^H (I - A P) + (I - P A) A'^H P^H P``, by products that are not larger than P."""
-    a, da = primals[0], tangents[0]
-    p = _of_tall(*primals)
-    inner = la.matmul(p, da)
-    outer = la.matmul(la.matmul(p, la.adjoint(p)), la.adjoint(da))
-    swap = la.adjoint(inner)
-    middle = swap - inner - la.matmul(outer, a) - la.matmul(la.matmul(p, a), swap)
-    return p, outer + la.matmul(middle, p)
-
-
-def significant(s: Tensor, rtol: Any) -> Tensor:
-    """The mask of singular values above ``rtol * largest``; `rtol` is a number, or one for each matrix."""
-    rtol = convert(tensor(rtol), s.dtype)
-    if rtol.ndim:
-        rtol = reshaped(rtol, (*rtol.shape, 1))
-    return lg.compare(s, broadcast_to(extrema.max(s, -1, keepdims=True) * rtol, s.shape), comparison_direction="GT")
-
-
 # ---------------------------------------------------------------- determinants
 @library
-def slogdet(a: ArrayLike) -> Any:
+def slogdet(a: ArrayLike, *, method: str | None = None) -> Any:
     """The sign and the logarithm of the absolute value of determinants, by LU with row exchanges.
 
     Args:
       a: matrices of shape (..., n, n). A singular matrix gives the sign 0 and the logarithm -inf.
+      method: "lu" or "qr" of JAX; LU is used for both.
 
     Raises:
-      ShapeError: the matrices are not square.
+      ShapeError: the matrices are not square, or the method is unknown.
 
     Example:
       >>> import numpy as np
@@ -256,6 +193,8 @@ def slogdet(a: ArrayLike) -> Any:
       >>> float(sign), round(float(np.exp(logabs)), 6)
       (-1.0, 6.0)
     """
+    if method not in (None, "lu", "qr"):
+        raise ShapeError(f"slogdet requires method 'lu' or 'qr', got {method!r}.", where=user_frame())
     return SlogdetResult(*_slogdet(square("slogdet", a)))
 
 
@@ -334,7 +273,7 @@ def _adjugate(a: Tensor) -> Tensor:
     tiny = lg.select(lg.compare(largest, full_like(largest, 0), comparison_direction="EQ"), full_like(largest, 1), largest) * eps**2
     is_zero = lg.compare(size, full_like(size, 0), comparison_direction="EQ")
     change = lg.select(is_zero, broadcast_to(tiny, size.shape), full_like(size, 0))
-    packed = packed + _scaled(la.identity_like(a), change)
+    packed = packed + scaled(la.identity_like(a), change)
     det = red.prod(diagonal + convert(change, a.dtype), -1) * convert(_parity(pivots), a.dtype)
     rows = rows_at(la.identity_like(a), lapack.row_order(pivots, a.shape[-1]))
     inverse = la.triangular_solve(packed, la.triangular_solve(packed, rows, **_FORWARD), **_BACKWARD)

@@ -9,11 +9,13 @@ import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.numpy.axes import Shape, reversed_along
-from nabla_mlir.numpy.creation import ones_like
+from nabla_mlir.numpy.creation import ones_like, zeros
 from nabla_mlir.numpy.index_modes import filler, index_inside, longer, shorter, word_of
 from nabla_mlir.numpy.index_plan import Plan, Window, read_index, static_index
 from nabla_mlir.numpy.indexing import get_index, positions, starts, static_part, take_index, undropped
-from nabla_mlir.numpy.operands import operand, stored
+from nabla_mlir.numpy.logic import where
+from nabla_mlir.numpy.operands import convert, operand, stored
+from nabla_mlir.numpy.reductions import any as any_
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
@@ -24,6 +26,7 @@ from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import as_tensor, broadcast_to
 from nabla_mlir.table.tensor import Tensor, current_scope, full
+from nabla_mlir.transforms.control import while_loop
 
 _INT32 = np.dtype(np.int32)
 
@@ -171,8 +174,9 @@ class IndexedUpdate:
     """The elements of an array at an index, which can be read or replaced.
 
     All methods have `mode`, the treatment of indices out of range: "clip" clamps them, "drop" (or "fill") leaves them out,
-    "promise_in_bounds" promises that there are none; None means the treatment of ``x[index]``. The parameters
-    `indices_are_sorted` and `unique_indices` of JAX have no effect.
+    "promise_in_bounds" promises that there are none; None means the treatment of ``x[index]``. If `wrap_negative_indices` is
+    False, negative indices are out of range, and None means "drop". The parameters `indices_are_sorted` and `unique_indices` of
+    JAX have no effect.
     """
 
     __slots__ = ("_index", "_x")
@@ -180,80 +184,192 @@ class IndexedUpdate:
     def __init__(self, x: Any, index: Any):
         self._x, self._index = x, index
 
-    def _put(self, value: Any, combiner: str, mode: Any) -> Any:
+    def _put(self, value: Any, combiner: str, mode: Any, wraps: bool = True) -> Any:
         if isinstance(self._index, Tensor) and self._index.dtype.kind == "b":
             return _put_masked(self._x, self._index, operand(value), combiner)
         shape, items = static_index(tuple(np.shape(self._x)), self._index)
-        return _put_index(self._x, items, operand(value), combiner, shape, None if mode is None else word_of("x.at", mode))
+        return _put_index(self._x, items, operand(value), combiner, shape, _mode(mode, wraps), wraps)
 
-    def _factors(self, values: Any, mode: Any) -> Any:
+    def _factors(self, values: Any, mode: Any, wraps: bool) -> Any:
         """An array of ones, with the products of the values at the index."""
-        return IndexedUpdate(ones_like(self._x), self._index).multiply(values, mode=mode)
+        return IndexedUpdate(ones_like(self._x), self._index).multiply(values, mode=mode, wrap_negative_indices=wraps)
 
     def get(
-        self, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None, fill_value: Any = None
+        self,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        fill_value: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Any:
         """The elements ``x[index]``. Mode "fill" gives `fill_value` out of range, by default NaN or the smallest integer."""
-        if mode is None and fill_value is None:
+        if mode is None and fill_value is None and wrap_negative_indices:
             return get_index(self._x, self._index)
         shape, items = static_index(tuple(np.shape(self._x)), self._index)
-        return _get_moded(self._x, items, shape, word_of("x.at", mode or "fill"), fill_value)
+        word = word_of("x.at", mode or ("clip" if fill_value is None else "fill"))
+        return _get_moded(self._x, items, shape, word, fill_value, wrap_negative_indices)
 
-    def set(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
+    def set(
+        self,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
         """`x` with the elements replaced."""
-        return self._put(values, "set", mode)
+        return self._put(values, "set", mode, wrap_negative_indices)
 
-    def add(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
+    def add(
+        self,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
         """`x` with `values` added to the elements."""
-        return self._put(values, "add", mode)
+        return self._put(values, "add", mode, wrap_negative_indices)
 
-    def subtract(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
+    def subtract(
+        self,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
         """`x` with `values` subtracted from the elements."""
-        return self._put(-operand(values), "add", mode)
+        return self._put(-operand(values), "add", mode, wrap_negative_indices)
 
-    def multiply(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
+    def multiply(
+        self,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
         """`x` with the elements multiplied by `values`."""
-        return self._put(values, "mul", mode)
+        return self._put(values, "mul", mode, wrap_negative_indices)
 
     mul = multiply
 
-    def divide(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
+    def divide(
+        self,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
         """`x` with the elements divided by `values`, once for each repetition of an index; integers give floating point."""
-        return self._x / self._factors(values, mode)
+        return self._x / self._factors(values, mode, wrap_negative_indices)
 
-    def power(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
+    def power(
+        self,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
         """`x` with the elements raised to the power `values`, once for each repetition of an index."""
-        return self._x ** self._factors(values, mode)
+        return self._x ** self._factors(values, mode, wrap_negative_indices)
 
-    def min(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
+    def min(
+        self,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
         """`x` with the smaller of the elements and `values`."""
-        return self._put(values, "min", mode)
+        return self._put(values, "min", mode, wrap_negative_indices)
 
-    def max(self, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
+    def max(
+        self,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
         """`x` with the larger of the elements and `values`."""
-        return self._put(values, "max", mode)
+        return self._put(values, "max", mode, wrap_negative_indices)
 
     def apply(
-        self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None
+        self,
+        func: Callable[[Any], Any],
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Any:
-        """`x` with the elements replaced by func(elements)."""
-        return self.set(func(self.get(mode=None if mode is None else "clip")), mode=mode)
+        """`x` with the elements replaced by func(elements), once for each repetition of an index."""
+        counts = None if unique_indices else self._counts(mode, wrap_negative_indices)
+        if counts is None or (not isinstance(counts, Tensor) and counts.max(initial=0) < 2):
+            wraps = {"wrap_negative_indices": wrap_negative_indices}
+            old = self.get(mode="clip" if mode is not None or not wrap_negative_indices else None, **wraps)
+            return self.set(func(old), mode=mode, **wraps)
+        x = operand(self._x)
+
+        def once_more(k: Any, x: Any) -> Any:
+            return where(counts > k, convert(func(x), x.dtype), x)
+
+        if isinstance(counts, Tensor):
+            return while_loop(lambda state: any_(counts > state[0]), lambda s: (s[0] + 1, once_more(*s)), (0, x))[1]
+        for k in range(int(counts.max())):
+            x = once_more(k, x)
+        return x
+
+    def _counts(self, mode: Any, wraps: bool) -> Any:
+        """The number of times that the index contains each element; None for an index without integer arrays."""
+        shape, items = static_index(tuple(np.shape(self._x)), self._index)
+        items = tuple(np.asarray(i) if isinstance(i, list) else i for i in items)
+        arrays = [i for i in items if hasattr(i, "dtype") and i.dtype.kind != "b" and i.ndim]
+        if not arrays:
+            return None
+        if any(isinstance(i, Tensor) for i in arrays):
+            counts = IndexedUpdate(zeros(shape, _INT32), items).add(1, mode=mode, wrap_negative_indices=wraps)
+            return reshaped(counts, np.shape(self._x))
+        word = _mode(mode, wraps)
+        items, axes = (items, ()) if word is None else index_inside(shape, items, word, wraps)
+        counts = np.zeros([n + (d in axes) for d, n in enumerate(shape)], np.int32)
+        np.add.at(counts, items, 1)
+        return counts[tuple(slice(n) for n in shape)].reshape(np.shape(self._x))
+
+
+def _mode(mode: Any, wraps: bool) -> str | None:
+    """The word of a mode; None is the treatment of ``x[index]``, in which negative indices count from the end."""
+    return None if mode is None and wraps else word_of("x.at", mode or "drop")
 
 
 @library
-def _get_moded(x: Any, index: Any, shape: Static[Any], mode: str, fill_value: Any) -> Tensor:
+def _get_moded(x: Any, index: Any, shape: Static[Any], mode: str, fill_value: Any, wraps: bool) -> Tensor:
     x = reshaped(as_tensor(x), shape)
-    items, axes = index_inside(shape, index, mode)
+    items, axes = index_inside(shape, index, mode, wraps)
     return take_index(longer(x, axes, filler(fill_value, x.dtype)), items)
 
 
 @library
-def _put_index(x: Any, index: Any, value: Any, combiner: str, shape: Static[Any], mode: str | None) -> Tensor:
+def _put_index(x: Any, index: Any, value: Any, combiner: str, shape: Static[Any], mode: str | None, wraps: bool) -> Tensor:
     x = as_tensor(x)
     own = reshaped(x, shape)
     if mode is None:
         return reshaped(put(own, index, value, combiner), x.shape)
-    items, axes = index_inside(shape, index, mode)
+    items, axes = index_inside(shape, index, mode, wraps)
     return reshaped(shorter(put(longer(own, axes, 0), items, value, combiner), axes), x.shape)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from nabla_mlir.dialects.stablehlo import I32
 from nabla_mlir.dialects.types import element_dtype, is_complex, shape_and_dtype
 from nabla_mlir.ops.factors import cancelled, has_slope, times
-from nabla_mlir.ops.growth import unless_overflown
+from nabla_mlir.ops.growth import square_of, unless_overflown
 from nabla_mlir.ops.guards import power_log, product, quotient, radial
 from nabla_mlir.ops.logic import compare, select, where_zero
 from nabla_mlir.sparsity import operands as patterns
@@ -188,8 +188,10 @@ cbrt: OpDef = elementwise(
     "stablehlo.cbrt", doc="Cube root.", partials=[lambda t, y, x: t / (y * y * unless_overflown(x, full_like(y, 3)))],
     numpy=np.cbrt, singular=((0.0,),), sample=(reals(-2, 2, avoid=[0]),), instructions=40,
 )  # fmt: skip
+
+
 square: OpDef = elementwise(
-    "chlo.square", doc="x * x.", partials=[lambda t, y, x: _pulled(t, x + x)], numpy=np.square, sample=(reals(),), overflows=True
+    "chlo.square", doc="x * x.", partials=[lambda t, y, x: _pulled(t, x + x)], numpy=square_of, sample=(reals(),), overflows=True
 )
 
 # ---------------------------------------------------------------- trigonometric and hyperbolic

@@ -109,3 +109,13 @@ def _is_shifted(value: ir.Value) -> bool:
             return op.regions[0].blocks[0].operations[0].operation.name == "stablehlo.maximum"
         work += [] if op is None else list(op.operands)
     return False
+
+
+def square_of(x: np.ndarray) -> np.ndarray:
+    """x * x of NumPy; the real part of a complex square, (a - b) (a + b), is 0 where a and b are equal numbers."""
+    if np.asarray(x).dtype.kind != "c":
+        return np.square(x)
+    out = np.empty_like(x)
+    gap = x.real - x.imag
+    out.real, out.imag = np.where(gap == 0, 0, gap * (x.real + x.imag)), 2 * x.real * x.imag
+    return out

@@ -93,7 +93,7 @@ def _check_integer(name: str, x: Any, what: str, word: str) -> None:
 def _words_of_seed(seed: Any) -> KeyArray:
     x = as_tensor(seed)
     low = convert(x, WORD)
-    if x.dtype.itemsize < 8:
+    if x.dtype.itemsize < 8 or Defaults.int.itemsize < 8:  # as for a Python integer
         return KeyArray(full_like(low, 0), low)
     return KeyArray(convert(lg.shift_right_logical(x, full_like(x, _BITS)), WORD), low)
 

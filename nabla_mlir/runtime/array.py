@@ -290,6 +290,10 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
             return self.numpy().item()
         return np.frombuffer(self.memory().map(), self.dtype, 1).item()  # no view remains
 
+    def tobytes(self, order: Any = "C") -> bytes:
+        """The bytes of the elements, in row-major ("C") or column-major ("F") order."""
+        return self.numpy().tobytes(order)
+
     def tolist(self) -> Any:
         """The values as nested lists of Python scalars, or one scalar if the array has no dimension."""
         return self.numpy().tolist()

@@ -210,7 +210,9 @@ def _with_constants(f: Callable[..., Any], spec: pytree.TreeSpec, leaves: Sequen
 
 
 T = TypeVar("T")
-Static = Annotated[T, "static"]  # a parameter that decides shapes; NumPy integers and arrays of one element count as numbers
+# A parameter that decides shapes. NumPy integers and arrays of one element count as numbers, concrete arrays of integers as
+# tuples of numbers.
+Static = Annotated[T, "static"]
 
 LIBRARY: list[dict[Any, Program]] = []  # the cached programs of each function
 
@@ -229,12 +231,12 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if is_tracing():
-            return _result(f(*args, **kwargs), args)
         if static_at and len(args) > static_at[0]:
             args = tuple(_plain(x) if i in static_at else x for i, x in enumerate(args))
         if kwargs:
             kwargs = {name: _plain(x) if name in static_names else x for name, x in kwargs.items()}
+        if is_tracing():
+            return _result(f(*args, **kwargs), args)
         leaves, in_spec = pytree.flatten((args, kwargs))
         dynamic = [i for i, x in enumerate(leaves) if pytree.is_array(x)]
         static = {i: x for i, x in enumerate(leaves) if i not in set(dynamic)}
@@ -272,4 +274,8 @@ def _plain(x: Any) -> Any:
     if isinstance(x, (tuple, list)):
         parts = map(_plain, x)
         return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
-    return x.item() if isinstance(x, np.generic) or (pytree.is_array(x) and not np.shape(x)) else x
+    if isinstance(x, np.generic):
+        return x.item()
+    if pytree.is_array(x) and not isinstance(x, Tensor) and (not x.shape or (len(x.shape) < 3 and x.dtype.kind in "iu")):
+        return tuple(map(_plain, np.asarray(x))) if x.shape else np.asarray(x).item()
+    return x

@@ -16,7 +16,7 @@ import numpy as np
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.conversion import rank_of, scalar_misfit
-from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
+from nabla_mlir.base.errors import DtypeError, RangeError, ShapeError, user_frame
 from nabla_mlir.base.exchange import readable
 from nabla_mlir.base.typing import DTypeLike
 from nabla_mlir.dialects.types import PYTHON, as_dtype, is_complex, is_differentiable
@@ -176,7 +176,7 @@ def _weak_value(x: Any, dtype: np.dtype) -> Any:
     if dtype.kind in "iu":
         info = np.iinfo(dtype) if dtype.name in np.sctypeDict else None
         if info is not None and not info.min <= x <= info.max:
-            raise DtypeError(f"a Python integer requires the range of {dtype}, got {x}.", where=user_frame())
+            raise RangeError(f"a Python integer requires the range of {dtype}, got {x}.", where=user_frame())
     return x
 
 

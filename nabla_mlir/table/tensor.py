@@ -123,6 +123,16 @@ class Tensor(ArrayMethods):
         """The number of elements."""
         return int(np.prod(self.shape, dtype=np.int64))
 
+    @property
+    def itemsize(self) -> int:
+        """The bytes of one element."""
+        return int(self.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return self.size * self.itemsize
+
     def __repr__(self) -> str:
         return f"Tensor({self.dtype}[{','.join(map(str, self.shape))}])"
 

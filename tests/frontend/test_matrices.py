@@ -74,7 +74,8 @@ def test_what_is_refused() -> None:
         (lambda: linalg.dft(3, "x"), ShapeError, "dft requires scale None, 'sqrtn' or 'n', got 'x'"),
         (lambda: linalg.pascal(3, "x"), ShapeError, "pascal requires kind symmetric, lower or upper, got 'x'"),
         (lambda: linalg.invpascal(3, "x"), ShapeError, "invpascal requires kind"),
-        (lambda: linalg.fiedler_companion([1.0]), ShapeError, "fiedler_companion requires two coefficients at least, got 1"),
+        (lambda: linalg.companion([1.0]), ShapeError, "companion requires at least 2 coefficients, got shape"),
+        (lambda: linalg.fiedler_companion([]), ShapeError, "fiedler_companion requires at least 1 coefficients, got shape"),
         (lambda: nm.jax.lax.ragged_dot(np.ones((2, 3)), np.ones((3, 2)), np.array([2])), ShapeError, r"ragged_dot requires shapes"),
         (
             lambda: nm.jax.lax.ragged_dot(np.ones((2, 3)), np.ones((1, 3, 2)), np.array([2.0])),

@@ -179,7 +179,6 @@ ERRORS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "axes": (lambda: nm.jax.scipy.ndimage.map_coordinates(IMAGE, PLACES[:1], order=1), r"coordinates for each of 2 axes, got 1"),
     "type": (lambda: nm.jax.scipy.fft.dct(B, type=3), r"dct requires type 2 .*got 3"),
-    "complex": (lambda: nm.jax.scipy.fft.dct(B + 1j), r"dct requires real numbers, got complex128"),
     "lengths": (lambda: nm.jax.scipy.fft.dctn(IMAGE, s=(1,), axes=(0, 1)), r"dctn requires a length for each axis"),
     "method": (
         lambda: nm.jax.scipy.interpolate.RegularGridInterpolator(GRID, IMAGE, "cubic"),

@@ -22,9 +22,11 @@ from nabla_mlir.jax.lax.convolution import (
     dot as dot,
     dot_general as dot_general,
     padtype_to_pads as padtype_to_pads,
-    ragged_dot as ragged_dot,
 )
 from nabla_mlir.jax.lax.elementwise import (
+    AccuracyMode as AccuracyMode,
+    DotAlgorithm as DotAlgorithm,
+    DotAlgorithmPreset as DotAlgorithmPreset,
     Precision as Precision,
     RoundingMethod as RoundingMethod,
     bitcast_convert_type as bitcast_convert_type,
@@ -34,7 +36,11 @@ from nabla_mlir.jax.lax.elementwise import (
     convert_element_type as convert_element_type,
     div as div,
     dtype as dtype,
+    ge as ge,
+    gt as gt,
     integer_pow as integer_pow,
+    le as le,
+    lt as lt,
     mulhi as mulhi,
     optimization_barrier as optimization_barrier,
     population_count as population_count,
@@ -63,6 +69,11 @@ from nabla_mlir.jax.lax.indexing import (
     scatter_min as scatter_min,
     scatter_mul as scatter_mul,
     scatter_sub as scatter_sub,
+)
+from nabla_mlir.jax.lax.ragged import (
+    RaggedDotDimensionNumbers as RaggedDotDimensionNumbers,
+    ragged_dot as ragged_dot,
+    ragged_dot_general as ragged_dot_general,
 )
 from nabla_mlir.jax.lax.reductions import (
     approx_max_k as approx_max_k,
@@ -104,6 +115,7 @@ from nabla_mlir.jax.lax.shapes import (
     pad as pad,
     reshape as reshape,
     rev as rev,
+    shape_as_value as shape_as_value,
     slice as slice,
     slice_in_dim as slice_in_dim,
     split as split,
@@ -185,10 +197,6 @@ from nabla_mlir.transforms.scans import associative_scan as associative_scan, ma
 
 # Names of JAX for functions that have others here. Assignments, because type checkers take `equal as eq` for a private import.
 eq = _logic.equal
-ge = _logic.greater_equal
-gt = _logic.greater
-le = _logic.less_equal
-lt = _logic.less
 ne = _logic.not_equal
 shift_left = _logic.left_shift
 is_finite = _special_values.isfinite

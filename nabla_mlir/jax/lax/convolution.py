@@ -10,14 +10,12 @@ import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import as_dtype
-from nabla_mlir.numpy.logic import where
-from nabla_mlir.numpy.operands import common_dtype, convert, require_integer, tensor
-from nabla_mlir.numpy.running import cumsum
+from nabla_mlir.numpy.operands import common_dtype, convert, tensor
 from nabla_mlir.ops import convolution as cv
 from nabla_mlir.ops import windows
 from nabla_mlir.ops.contraction import dims
 from nabla_mlir.ops.contraction import dot_general as product
-from nabla_mlir.ops.shape import reshaped, reverse
+from nabla_mlir.ops.shape import reverse
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
 
@@ -70,45 +68,6 @@ def dot_general(
     lc, lb = ([int(d) % x.ndim for d in axes] for axes in (lc, lb))
     rc, rb = ([int(d) % y.ndim for d in axes] for axes in (rc, rb))
     return product(x, y, dot_dimension_numbers=dims(lc, rc, lb, rb), dtype=dtype)
-
-
-@library
-def ragged_dot(
-    lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None, preferred_element_type: Any = None, group_offset: None = None
-) -> Tensor:
-    """Multiplies groups of rows by separate matrices: the first ``group_sizes[0]`` rows by ``rhs[0]``, and so on.
-
-    Every row is multiplied by every matrix, and one of the products is selected. So the cost grows with the number of groups.
-
-    Args:
-      lhs: rows of shape (m, k); rows after the last group give zeros.
-      rhs: one matrix for each group, of shape (g, k, n).
-      group_sizes: g integers.
-      precision: has no effect.
-      preferred_element_type: the dtype of the result.
-      group_offset: must be None.
-
-    Raises:
-      ShapeError: the shapes do not fit, or `group_offset` is not None.
-      DtypeError: the sizes are not integers.
-
-    Example:
-      >>> ragged_dot(np.ones((3, 1)), np.array([[[1.0]], [[2.0]]]), np.array([1, 2])).tolist()
-      [[1.0], [2.0], [2.0]]
-    """
-    x, y, dtype = _pair("ragged_dot", lhs, rhs, preferred_element_type)
-    sizes = require_integer("ragged_dot", tensor(group_sizes))
-    if x.ndim != 2 or y.ndim != 3 or x.shape[1] != y.shape[1] or sizes.shape != y.shape[:1] or group_offset is not None:
-        raise ShapeError(
-            f"ragged_dot requires shapes (m, k), (g, k, n) and (g,) and no group_offset, got {x.shape}, {y.shape} and "
-            f"{sizes.shape}.",
-            where=user_frame(),
-        )
-    ends = cumsum(sizes)
-    rows = tensor(np.arange(x.shape[0]))
-    inside = (rows < reshaped(ends, (sizes.size, 1))) & (rows >= reshaped(ends - sizes, (sizes.size, 1)))
-    products = product(x, y, dot_dimension_numbers=dims([1], [1], [], []), dtype=dtype)  # (m, g, n)
-    return where(reshaped(inside.T, (x.shape[0], sizes.size, 1)), products, 0).sum(1, dtype=products.dtype)
 
 
 @library

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.dialects.types import as_dtype, is_complex
-from nabla_mlir.numpy import dtypes
+from nabla_mlir.numpy import dtypes, logic
 from nabla_mlir.numpy.operands import convert, inexacts, meet, require_integer, require_real, tensor
+from nabla_mlir.numpy.special_values import described
 from nabla_mlir.numpy.ufuncs import power
 from nabla_mlir.ops import chlo
 from nabla_mlir.ops import elementwise as ew
@@ -35,6 +37,62 @@ class Precision(enum.Enum):
     DEFAULT = 0
     HIGH = 1
     HIGHEST = 2
+
+
+class DotAlgorithmPreset(enum.Enum):
+    """The algorithms of products in JAX, which have no effect here: products have the precision of their dtype."""
+
+    DEFAULT = enum.auto()
+    ANY_F8_ANY_F8_F32 = enum.auto()
+    ANY_F8_ANY_F8_F32_FAST_ACCUM = enum.auto()
+    ANY_F8_ANY_F8_ANY = enum.auto()
+    ANY_F8_ANY_F8_ANY_FAST_ACCUM = enum.auto()
+    F16_F16_F16 = enum.auto()
+    F16_F16_F32 = enum.auto()
+    BF16_BF16_BF16 = enum.auto()
+    BF16_BF16_F32 = enum.auto()
+    BF16_BF16_F32_X3 = enum.auto()
+    BF16_BF16_F32_X6 = enum.auto()
+    BF16_BF16_F32_X9 = enum.auto()
+    TF32_TF32_F32 = enum.auto()
+    TF32_TF32_F32_X3 = enum.auto()
+    F32_F32_F32 = enum.auto()
+    F64_F64_F64 = enum.auto()
+
+
+class DotAlgorithm(NamedTuple):
+    """The formats of a product in JAX, which have no effect here; see `DotAlgorithmPreset`."""
+
+    lhs_precision_type: Any
+    rhs_precision_type: Any
+    accumulation_type: Any
+    lhs_component_count: int = 1
+    rhs_component_count: int = 1
+    num_primitive_operations: int = 1
+    allow_imprecise_accumulation: bool = False
+
+
+class AccuracyMode(enum.Enum):
+    """The accuracy of elementwise functions in JAX; in nabla_mlir it is always the highest."""
+
+    HIGHEST = 1
+    DEFAULT = 2
+
+
+def _ordered(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
+    """A comparison that refuses complex numbers, which `numpy` orders as NumPy does."""
+
+    @described(name, (own.__doc__ or "").split("\n")[0])
+    def f(x: Any, y: Any) -> Tensor:
+        return own(*(require_real(name, v) for v in meet(name, x, y)))
+
+    return library(f)
+
+
+lt: Callable[..., Any] = _ordered("lt", logic.less)
+le: Callable[..., Any] = _ordered("le", logic.less_equal)
+gt: Callable[..., Any] = _ordered("gt", logic.greater)
+ge: Callable[..., Any] = _ordered("ge", logic.greater_equal)
 
 
 @library

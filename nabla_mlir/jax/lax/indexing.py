@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.jax.lax.index_checks import check_gather, check_scatter
 from nabla_mlir.numpy import indexing
 from nabla_mlir.numpy.axes import axis_of
 from nabla_mlir.numpy.index_modes import GatherScatterMode, filler
@@ -125,9 +126,13 @@ def gather(
       unique_indices, indices_are_sorted: known properties of the indices.
       mode: the treatment of slices out of range: "clip" (the default; the start is clamped), "fill" or "promise_in_bounds".
       fill_value: the value for "fill"; the default is NaN, or the smallest integer.
+
+    Raises:
+      ShapeError: the dimension numbers do not fit the shapes.
     """
     x, positions, numbers = tensor(operand), require_integer("gather", tensor(start_indices)), dimension_numbers
     sizes = tuple(slice_sizes)
+    check_gather(x.shape, positions.shape, numbers, sizes)
     dims = gather_dims(**{k: tuple(v) for k, v in numbers._asdict().items()}, index_vector_dim=positions.ndim - 1)
     out = gather_record(x, positions, dimension_numbers=dims, slice_sizes=sizes, indices_are_sorted=indices_are_sorted)
     if mode is None or GatherScatterMode.from_any(mode) is not GatherScatterMode.FILL_OR_DROP:
@@ -178,6 +183,7 @@ def _scattering(name: str, body: str, doc: str) -> Callable[..., Any]:
 
 def _positions(name: str, x: Tensor, indices: Any, new: Tensor, numbers: Any, mode: Any) -> tuple[Tensor, dict[str, Any]]:
     positions = require_integer(name, tensor(indices))
+    check_scatter(name, x.shape, positions.shape, new.shape, numbers)
     dims = scatter_dims(
         update_window_dims=tuple(numbers.update_window_dims),
         inserted_window_dims=tuple(numbers.inserted_window_dims),

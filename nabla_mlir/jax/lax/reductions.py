@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import ShapeError, user_frame
-from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.base.errors import AxisError, DtypeError, ShapeError, TreeError, user_frame
+from nabla_mlir.dialects.types import as_dtype, is_complex
 from nabla_mlir.jax.lax.convolution import padtype_to_pads
 from nabla_mlir.numpy import extrema, logic, reductions, running, sorting, ufuncs
 from nabla_mlir.numpy.axes import axes_of, axis_of, joined
@@ -84,11 +84,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
     """
 
     def run(operands: Any, init_values: Any) -> Any:
-        leaves, spec = pytree.flatten(operands)
-        xs = [tensor(x) for x in leaves]
-        inits = [convert(tensor(i), x.dtype) for i, x in zip(pytree.flatten(init_values)[0], xs, strict=True)]
-        if len({x.shape for x in xs}) != 1:
-            raise ShapeError(f"reduce requires arrays of one shape, got {[x.shape for x in xs]}.", where=user_frame())
+        xs, inits, spec = _pairs("reduce", operands, init_values)
         axes = axes_of("reduce", tuple(dimensions), xs[0].ndim)
         word = _word(computation, xs[0]) if len(xs) == 1 else None
         if word is not None:
@@ -96,6 +92,23 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
         return pytree.unflatten(spec, _halved(xs, inits, axes, _together(computation, spec)))
 
     return staged(per_entry(run))(operands, init_values)
+
+
+def _pairs(name: str, operands: Any, init_values: Any) -> tuple[list[Tensor], list[Tensor], Any]:
+    """The arrays and the initial values of a reduction, and their structure."""
+    leaves, spec = pytree.flatten(operands)
+    starts, of_starts = pytree.flatten(init_values)
+    if spec != of_starts:
+        raise TreeError(f"{name} requires an initial value for each array, got {of_starts} for {spec}.", where=user_frame())
+    xs = [tensor(x) for x in leaves]
+    inits = [convert(tensor(i), x.dtype) for i, x in zip(starts, xs, strict=True)]
+    if len({x.shape for x in xs}) != 1 or any(i.ndim for i in inits):
+        raise ShapeError(
+            f"{name} requires arrays of one shape and scalars as initial values, got shapes {[x.shape for x in xs]} and "
+            f"{[i.shape for i in inits]}.",
+            where=user_frame(),
+        )
+    return xs, inits, spec
 
 
 def _word(computation: Callable[..., Any], x: Tensor) -> str | None:
@@ -113,7 +126,11 @@ def _together(computation: Callable[..., Any], spec: Any) -> Callable[[Sequence[
     def run(low: Sequence[Tensor], high: Sequence[Tensor]) -> list[Tensor]:
         shape = low[0].shape
         flat = ([reshaped(v, (v.size,)) for v in side] for side in (low, high))
-        out = pytree.flatten(vmap(on_vectors)(*flat))[0]
+        out, of_out = pytree.flatten(vmap(on_vectors)(*flat))
+        if of_out != spec:
+            raise TreeError(
+                f"a reduction requires a function with results like its arguments, {spec}, got {of_out}.", where=user_frame()
+            )
         return [convert(reshaped(o, shape), v.dtype) for o, v in zip(out, low, strict=True)]
 
     return run
@@ -134,16 +151,27 @@ def _halved(xs: Sequence[Tensor], inits: Sequence[Tensor], axes: Sequence[int], 
     return [reshaped(o, shape) for o in out]
 
 
+def _index_dtype(name: str, x: Any, axis: int, dtype: Any) -> np.dtype:
+    own = as_dtype(dtype)
+    if own.kind not in "iu":
+        raise DtypeError(f"{name} requires an integer dtype of indices, got {own}.", where=user_frame())
+    if not 0 <= axis < np.ndim(x):
+        raise AxisError(f"{name} requires an axis of shape {np.shape(x)}, got {axis}.", where=user_frame())
+    return own
+
+
 @library
 def argmax(operand: Any, axis: Static[int], index_dtype: Any) -> Tensor:
     """The index of the first largest element (or NaN) along an axis."""
-    return convert(extrema.argmax(operand, axis), index_dtype)
+    dtype = _index_dtype("argmax", operand, axis, index_dtype)
+    return convert(extrema.argmax(operand, axis), dtype)
 
 
 @library
 def argmin(operand: Any, axis: Static[int], index_dtype: Any) -> Tensor:
     """The index of the first smallest element (or NaN) along an axis."""
-    return convert(extrema.argmin(operand, axis), index_dtype)
+    dtype = _index_dtype("argmin", operand, axis, index_dtype)
+    return convert(extrema.argmin(operand, axis), dtype)
 
 
 # ---------------------------------------------------------------- running
@@ -178,9 +206,10 @@ def reduce_window(
     """Combines the elements of each sliding window by an associative function, starting from `init_value`.
 
     Args:
-      operand: an array.
-      init_value: a scalar that is combined once with each window; padding and gaps between dilated elements have no effect.
-      computation: a function of two scalars to one.
+      operand: an array, or a pytree of arrays of one shape.
+      init_value: a scalar that is combined once with each window, or a pytree with one for each array; padding and gaps between
+        dilated elements have no effect.
+      computation: a function of two scalars, or of two pytrees of scalars, to one.
       window_dimensions: the lengths of the window.
       window_strides: the step of the window along each axis; the default is 1.
       padding: "SAME", "VALID", or (low, high) for each axis.
@@ -188,7 +217,8 @@ def reduce_window(
       window_dilation: the distance of the elements of the window.
 
     Raises:
-      ShapeError: the number of lengths is not the number of axes.
+      ShapeError: the number of lengths is not the number of axes, or a length or a step is not positive.
+      TreeError: the initial values, or the results of the function, have another structure than the arrays.
 
     Example:
       >>> import numpy as np
@@ -200,12 +230,18 @@ def reduce_window(
     strides, spread, holes = (tuple(v or ones) for v in (window_strides, base_dilation, window_dilation))
 
     def run(operand: Any, init_value: Any) -> Any:
-        x = tensor(operand)
+        xs, inits, spec = _pairs("reduce_window", operand, init_value)
+        x, init = xs[0], inits[0]
         if x.ndim != rank or {len(strides), len(spread), len(holes)} != {rank}:
             raise ShapeError(
                 f"reduce_window requires a window for each axis of {x.shape}, got {tuple(window_dimensions)}.", where=user_frame()
             )
-        init = convert(tensor(init_value), x.dtype)
+        if any(n < 1 for n in (*window_dimensions, *strides, *spread, *holes)):
+            raise ShapeError(
+                f"reduce_window requires positive lengths, strides and dilations, got {tuple(window_dimensions)}, {strides}, "
+                f"{spread} and {holes}.",
+                where=user_frame(),
+            )
         sizes = [windows.spread(n, d) for n, d in zip(x.shape, spread, strict=True)]
         window = [windows.spread(n, d) for n, d in zip(window_dimensions, holes, strict=True)]
         pads = tuple(padtype_to_pads(sizes, window, strides, padding))
@@ -216,24 +252,28 @@ def reduce_window(
             "window_dilations": holes,
             "padding": pads,
         }
-        word = _word(computation, x)
-        join = _together(computation, pytree.flatten(0)[1])
-        out, is_empty = _folded_windows(x, init, join, geometry) if word is None else (_named_windows(x, word, geometry), None)
+        word = _word(computation, x) if len(xs) == 1 else None
+        join = _together(computation, spec)
+        outs, is_empty = _folded_windows(xs, inits, join, geometry) if word is None else (_named_windows(x, word, geometry), None)
         if word is not None and splat_of(init) == identity_of(word, x.dtype):
-            return out
-        start = expand(init, out.shape, tuple(range(out.ndim)))
-        whole = join([start], [out])[0] if word is None else REGISTRY[COMBINERS[word]](start, out)
-        return whole if is_empty is None else select(is_empty, start, whole)
+            return pytree.unflatten(spec, outs)
+        starts = [expand(i, out.shape, tuple(range(out.ndim))) for i, out in zip(inits, outs, strict=True)]
+        whole = join(starts, outs) if word is None else [REGISTRY[COMBINERS[word]](starts[0], outs[0])]
+        if is_empty is not None:
+            whole = [select(is_empty, start, w) for start, w in zip(starts, whole, strict=True)]
+        return pytree.unflatten(spec, whole)
 
     return staged(per_entry(run))(operand, init_value)
 
 
-def _named_windows(x: Tensor, word: str, geometry: dict[str, Any]) -> Tensor:
+def _named_windows(x: Tensor, word: str, geometry: dict[str, Any]) -> list[Tensor]:
     """Combines the elements of each window by a named operation; padding is its neutral element."""
-    return windows.reduce_window(x, full((), identity_of(word, x.dtype), x.dtype), body=word, **geometry)
+    return [windows.reduce_window(x, full((), identity_of(word, x.dtype), x.dtype), body=word, **geometry)]
 
 
-def _folded_windows(x: Tensor, init: Tensor, join: Any, geometry: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
+def _folded_windows(
+    xs: Sequence[Tensor], inits: Sequence[Tensor], join: Any, geometry: dict[str, Any]
+) -> tuple[list[Tensor], Tensor | None]:
     """Combines the elements of each window by any function; also returns True where a window has no element.
 
     The function has no neutral element, so a mask marks padding. The combination of an element with padding is the element. The
@@ -241,17 +281,18 @@ def _folded_windows(x: Tensor, init: Tensor, join: Any, geometry: dict[str, Any]
     """
     around = geometry["base_dilations"], geometry["padding"]
     shape = geometry["window_dimensions"], geometry["window_strides"], geometry["window_dilations"]
-    values = windows.padded(x, init, *around)
-    if values is x:
-        return windows.fold([x], *shape, join)[0], None
-    is_padding = windows.padded(full(x.shape, False, np.dtype(bool)), full((), True, np.dtype(bool)), *around)
+    values = [windows.padded(x, init, *around) for x, init in zip(xs, inits, strict=True)]
+    if values[0] is xs[0]:
+        return list(windows.fold(list(xs), *shape, join)), None
+    is_padding = windows.padded(full(xs[0].shape, False, np.dtype(bool)), full((), True, np.dtype(bool)), *around)
 
     def join_elements(low: list[Tensor], high: list[Tensor]) -> list[Tensor]:
-        both = join(low[:1], high[:1])[0]
-        return [select(low[1], high[0], select(high[1], low[0], both)), logical_and(low[1], high[1])]
+        (*below, low_mask), (*above, high_mask) = low, high
+        each = zip(below, above, join(below, above), strict=True)
+        return [*(select(low_mask, b, select(high_mask, a, c)) for a, b, c in each), logical_and(low_mask, high_mask)]
 
-    out, is_empty = windows.fold([values, is_padding], *shape, join_elements)
-    return out, is_empty
+    *outs, is_empty = windows.fold([*values, is_padding], *shape, join_elements)
+    return outs, is_empty
 
 
 # ---------------------------------------------------------------- sorting

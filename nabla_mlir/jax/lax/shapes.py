@@ -17,10 +17,11 @@ from nabla_mlir.numpy.axes import axes_of, axis_of, reversed_along, shape_of
 from nabla_mlir.numpy.joining import concatenate as concatenated
 from nabla_mlir.numpy.joining import split as cut
 from nabla_mlir.numpy.joining import stack as stacked
-from nabla_mlir.numpy.operands import convert, tensor
+from nabla_mlir.numpy.operands import asarray, convert, tensor
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.shape import reshaped, transposed
 from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.promotion import Defaults
 from nabla_mlir.table.tensor import Tensor
 
 _slice = builtins.slice  # this module defines a function with the name
@@ -80,8 +81,11 @@ def broadcast_in_dim(operand: Any, shape: Static[Any], broadcast_dimensions: Sta
       [[1.0, 1.0], [2.0, 2.0]]
     """
     x, lengths, axes = tensor(operand), tuple(shape), tuple(broadcast_dimensions)
-    if len(axes) != x.ndim or any(n not in (1, lengths[d]) for n, d in zip(x.shape, axes, strict=True)):
-        raise ShapeError(f"broadcast_in_dim requires an axis of {lengths} for each of {x.shape}, got {axes}.", where=user_frame())
+    inside = len(axes) == x.ndim and all(0 <= d < len(lengths) for d in axes) and len(set(axes)) == len(axes)
+    if not inside or any(n not in (1, lengths[d]) for n, d in zip(x.shape, axes, strict=True)):
+        raise ShapeError(
+            f"broadcast_in_dim requires an axis of {lengths} for each of {x.shape}, all different, got {axes}.", where=user_frame()
+        )
     return sh.broadcast_in_dim(x, shape=lengths, broadcast_dimensions=axes)
 
 
@@ -141,10 +145,19 @@ def squeeze(array: Any, dimensions: Static[Any]) -> Tensor:
     return shapes.squeeze(array, tuple(dimensions))
 
 
-@library
-def transpose(operand: Any, permutation: Static[Any]) -> Tensor:
-    """The axes permuted: result axis i is axis permutation[i]."""
-    return shapes.transpose(operand, tuple(operator.index(d) for d in permutation))
+def transpose(operand: Any, permutation: Any) -> Any:
+    """The axes permuted: result axis i is axis permutation[i]; the permutation is a sequence or a concrete array.
+
+    Example:
+      >>> transpose(np.ones((2, 3)), (1, 0)).shape
+      (3, 2)
+    """
+    return shapes.transpose(operand, numbers_of(permutation))
+
+
+def numbers_of(values: Any) -> tuple[int, ...]:
+    """The integers of a sequence, or of a concrete array, as numbers that are known while tracing."""
+    return tuple(operator.index(v) for v in (values if isinstance(values, (list, tuple)) else np.asarray(values).tolist()))
 
 
 @library
@@ -161,6 +174,16 @@ def rev(operand: Any, dimensions: Static[Any]) -> Tensor:
     return reversed_along(x, axes_of("rev", tuple(dimensions), x.ndim))
 
 
+def shape_as_value(shape: Sequence[Any]) -> Any:
+    """A shape as a vector of integers.
+
+    Example:
+      >>> shape_as_value((2, 3)).tolist()
+      [2, 3]
+    """
+    return asarray(np.array(numbers_of(shape), Defaults.int))
+
+
 @library
 def pad(operand: Any, padding_value: Any, padding_config: Static[Any]) -> Tensor:
     """Pads an array before, after and between its elements, with three widths for each axis; a negative width removes elements.
@@ -175,6 +198,12 @@ def pad(operand: Any, padding_value: Any, padding_config: Static[Any]) -> Tensor
         raise ShapeError(f"pad requires (low, high, interior) for each of {x.ndim} axes, got {widths}.", where=user_frame())
     low, high, interior = zip(*widths, strict=True) if widths else ((), (), ())
     value = convert(tensor(padding_value), x.dtype)
+    sizes = [low + high + n + max(n - 1, 0) * gap for (low, high, gap), n in zip(widths, x.shape, strict=True)]
+    if value.ndim or any(n < 0 for n in sizes):
+        raise ShapeError(
+            f"pad requires a scalar value and lengths of at least 0, got a value of shape {value.shape} and lengths {sizes}.",
+            where=user_frame(),
+        )
     return sh.pad(x, value, edge_padding_low=low, edge_padding_high=high, interior_padding=interior)
 
 
@@ -214,17 +243,25 @@ def slice_in_dim(
 
 
 @library
-def split(operand: Any, sizes: Static[Any], axis: Static[int] = 0) -> list[Tensor]:
-    """Splits an array along one axis into parts of these sizes.
-
-    Raises:
-      ShapeError: the sizes do not add up to the length.
-    """
+def _split(operand: Any, sizes: Static[Any], axis: Static[int]) -> list[Tensor]:
     x = tensor(operand)
     at = axis_of("split", axis, x.ndim)
-    if sum(sizes) != x.shape[at]:
+    if sum(sizes) != x.shape[at] or any(n < 0 for n in sizes):
         raise ShapeError(f"split requires sizes that add up to {x.shape[at]}, got {tuple(sizes)}.", where=user_frame())
     return cut(x, np.cumsum(sizes)[:-1].tolist(), at)
+
+
+def split(operand: Any, sizes: Any, axis: int = 0) -> list[Any]:
+    """Splits an array along one axis into parts of these sizes, a sequence or a concrete array.
+
+    Raises:
+      ShapeError: a size is negative, or the sizes do not add up to the length.
+
+    Example:
+      >>> [part.tolist() for part in split(np.arange(3), (1, 2))]
+      [[0], [1, 2]]
+    """
+    return _split(operand, numbers_of(sizes), axis)
 
 
 @library

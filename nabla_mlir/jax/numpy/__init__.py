@@ -2,3 +2,5 @@
 
 from nabla_mlir.numpy import *  # noqa: F403
 from nabla_mlir.numpy import __getattr__ as __getattr__
+
+from nabla_mlir.jax.numpy.outside import take as take, take_along_axis as take_along_axis  # isort: skip  # these differ

@@ -1,5 +1,6 @@
 """Functions under the names of SciPy."""
 
+from nabla_mlir.jax.scipy import cluster as cluster
 from nabla_mlir.jax.scipy import fft as fft
 from nabla_mlir.jax.scipy import integrate as integrate
 from nabla_mlir.jax.scipy import interpolate as interpolate

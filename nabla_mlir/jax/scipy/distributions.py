@@ -41,8 +41,9 @@ class Distribution:
       is_discrete: True for a distribution of whole numbers.
       has_location, has_scale: True if the functions have the parameters `loc` and `scale`.
       formulas: functions of the standardized variable and the shapes, by name: "log" (the logarithm of the density or of the
-        probability), "outside" (True where the density is 0; never for NaN), "cdf", "sf", "logcdf", "logsf", "ppf", "isf",
-        "entropy". Functions without a formula are computed from the others.
+        probability), "outside" (True where the density is 0; never for NaN), "valid" (of the shapes alone: False where the
+        functions are NaN), "cdf", "sf", "logcdf", "logsf", "ppf", "isf", "entropy". Functions without a formula are computed
+        from the others.
     """
 
     def __init__(
@@ -105,7 +106,11 @@ class Distribution:
         return call
 
     def _value(self, name: str, values: list[Any], location: Any, scale: Any) -> Any:
-        """The value of a function at the standardised variable."""
+        """The value of a function at the standardised variable; NaN where the shapes are invalid."""
+        out, valid = self._formula(name, values, location, scale), self._formulas.get("valid")
+        return out if valid is None else where(valid(*values[len(values) - len(self._shapes) :]), out, np.nan)
+
+    def _formula(self, name: str, values: list[Any], location: Any, scale: Any) -> Any:
         if name in ("ppf", "isf"):
             q, *shapes = values
             return self._quantile(name, q, shapes) * scale + location

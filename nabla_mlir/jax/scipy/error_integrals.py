@@ -89,13 +89,14 @@ def _erfcx_jvp(primals: Any, tangents: Any) -> Any:
 
 @library
 def erfcx(x: Any) -> Tensor:
-    """exp(x**2) erfc(x), which does not underflow for large x.
+    """exp(x**2) erfc(x) of real or complex numbers, which does not underflow for large x.
 
     Example:
       >>> round(float(erfcx(100.0)), 6)
       0.005642
     """
-    return of_real("erfcx", _erfcx, x)
+    x = inexact(x)
+    return _wofz(1j * x) if is_complex(x.dtype) else of_real("erfcx", _erfcx, x)
 
 
 @custom_jvp

@@ -106,7 +106,8 @@ def _harmonics(n: Any, m: Any, theta: Any, phi: Any, n_max: Static[int]) -> Tens
     angle = order * phi
     odd = order != 2.0 * floor(0.5 * order)
     below = m < 0.0
-    found = where(below & odd, -found, found)
+    # SciPy and JAX read abs(sin(theta)), which differs outside [0, pi] in odd orders.
+    found = where((below ^ (s < 0.0)) & odd, -found, found)
     return ew.make_complex(found * cos(angle), where(below, -found, found) * sin(angle))
 
 

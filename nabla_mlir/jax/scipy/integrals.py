@@ -148,7 +148,7 @@ def _sici(x: Tensor) -> tuple[Tensor, Tensor]:
     low = size <= _NEAR
     si = where(low, si, where(size == np.inf, 0.5 * math.pi, 0.5 * math.pi + imag(around)))
     ci = where(low, where(size == 0.0, -np.inf, ci), where(size == np.inf, 0.0, -real(around)))
-    return where(x != x, np.nan, sign(x) * si), where(x >= 0.0, ci, np.nan)
+    return where(x != x, np.nan, sign(x) * si), where(x != x, np.nan, ci)
 
 
 @_sici.defjvp
@@ -161,7 +161,7 @@ def _sici_jvp(primals: Any, tangents: Any) -> Any:
 
 @library
 def sici(x: Any) -> tuple[Tensor, Tensor]:
-    """The integral of sin(t) / t from 0 to x, and the integral of cos(t) / t from infinity to x (NaN for negative x).
+    """The integral of sin(t) / t from 0 to x, and the integral of cos(t) / t from infinity to abs(x).
 
     Example:
       >>> [round(float(y), 6) for y in sici(1.0)]

@@ -42,11 +42,11 @@ from nabla_mlir.numpy.joining import concatenate
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import convert, inexact, tensor
 from nabla_mlir.numpy.products import matmul
-from nabla_mlir.numpy.shapes import matrix_transpose
+from nabla_mlir.numpy.ufuncs import real
 from nabla_mlir.ops import linalg as la
 from nabla_mlir.ops.elementwise import conj
 from nabla_mlir.ops.shape import reshaped
-from nabla_mlir.staging.eager import library
+from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms.linear import jvp
 
@@ -110,8 +110,15 @@ def solve(
 
 @library
 def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
-    """The triangular factor of positive definite matrices: the lower one if `lower`, else the upper one."""
-    return fa.cholesky(a, upper=not lower)
+    """The triangular factor of positive definite matrices: the lower one if `lower`, else the upper one.
+
+    Only that triangle of `a` is read, so the derivative by the elements of the other triangle is 0.
+
+    Example:
+      >>> cholesky(np.array([[4.0, 9.0], [2.0, 5.0]]), lower=True).tolist()
+      [[2.0, 0.0], [1.0, 2.0]]
+    """
+    return fa.cholesky(a, upper=not lower, symmetrize_input=False)
 
 
 def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, bool]:
@@ -205,18 +212,19 @@ def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
 def qr(
     a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False, check_finite: bool = True
 ) -> Any:
-    """Returns the factors of ``a = Q R``: "full", "economic", or only R ("r").
+    """Returns the factors of ``a = Q R``: "full", "economic", or only R ("r"); with `pivoting` also the column order p.
+
+    The factors with `pivoting` are those of ``a[:, p] = Q R``, where the diagonal of R descends.
 
     Raises:
-      ShapeError: the mode is unknown, or `pivoting` is True.
+      ShapeError: the mode is unknown.
     """
     words = {"full": "complete", "economic": "reduced", "r": "r"}
-    if mode not in words or pivoting:
-        raise ShapeError(
-            f"qr requires mode full, economic or r and pivoting=False, got {mode!r} and {pivoting}.",
-            where=user_frame(),
-            help="lax.linalg.qr has pivoting.",
-        )
+    if mode not in words:
+        raise ShapeError(f"qr requires mode full, economic or r, got {mode!r}.", where=user_frame())
+    if pivoting:
+        q, r, order = factors(a, pivoting=True, full_matrices=mode == "full")
+        return (r, order) if mode == "r" else (q, r, order)
     out = fa.qr(a, words[mode])
     return (out,) if mode == "r" else tuple(out)
 
@@ -305,20 +313,41 @@ def eigh(
 
 
 @library
-def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str = "a") -> Any:
-    """All eigenvalues and eigenvectors of a real symmetric tridiagonal matrix; `d` is the diagonal, `e` the off-diagonal."""
+def eigh_tridiagonal(
+    d: Any, e: Any, *, eigvals_only: bool = False, select: str = "a", select_range: Static[Any] = None, tol: Any = None
+) -> Any:
+    """The eigenvalues and eigenvectors of a Hermitian tridiagonal matrix.
+
+    Args:
+      d: the diagonal, whose imaginary parts are not read.
+      e: the elements above the diagonal; their conjugates are below it.
+      eigvals_only: True returns only the eigenvalues.
+      select: "a" returns all, "i" those from the first to the last index of `select_range`.
+      select_range: two indices.
+      tol: has no effect.
+
+    Raises:
+      ShapeError: `select` is unknown, its range is missing, or the lengths do not fit.
+
+    Example:
+      >>> eigh_tridiagonal(np.array([2.0, 2.0]), np.array([1j]), eigvals_only=True).round(6).tolist()
+      [1.0, 3.0]
+    """
     on, off_diagonal = inexact(d), inexact(e)
-    if select != "a" or off_diagonal.shape[0] != on.shape[0] - 1:
+    if (select, select_range is None) not in (("a", True), ("i", False)) or off_diagonal.shape[0] != on.shape[0] - 1:
         raise ShapeError(
-            f"eigh_tridiagonal requires select='a' and n - 1 off-diagonal elements for n, got {select!r}, "
-            f"{on.shape} and {off_diagonal.shape}.",
+            f"eigh_tridiagonal requires select='a', or 'i' and select_range, and n - 1 off-diagonal elements for n, got "
+            f"{select!r}, {select_range}, {on.shape} and {off_diagonal.shape}.",
             where=user_frame(),
         )
     n = on.shape[0]
-    matrix = on * np.eye(n, dtype=on.dtype)
-    low = reshaped(off_diagonal, (n - 1, 1)) * np.eye(n - 1, n, dtype=on.dtype)
-    low = concatenate([zeros((1, n), low.dtype), low])
-    values, vectors = fa.eigh(matrix + low + matrix_transpose(low))
+    matrix = real(on) * np.eye(n, dtype=fa.real_dtype(on.dtype))
+    high = reshaped(off_diagonal, (n - 1, 1)) * np.eye(n - 1, n, 1, dtype=off_diagonal.dtype)
+    high = concatenate([high, zeros((1, n), high.dtype)])
+    values, vectors = fa.eigh(matrix + high + la.adjoint(high))
+    if select_range is not None:
+        first, last = select_range
+        values, vectors = values[first : last + 1], vectors[:, first : last + 1]
     return values if eigvals_only else (values, vectors)
 
 

@@ -1,4 +1,7 @@
-"""Structured matrices under the names of `scipy.linalg`: from given numbers, or constants of a given size."""
+"""Structured matrices under the names of `scipy.linalg`: from given numbers, or constants of a given size.
+
+A matrix is made of a vector, the last axis of an array; the other axes are those of a stack of matrices.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,17 @@ import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import as_dtype
-from nabla_mlir.numpy.creation import zeros
+from nabla_mlir.numpy.creation import zeros, zeros_like
 from nabla_mlir.numpy.filtering import convolve
 from nabla_mlir.numpy.indexing import take
 from nabla_mlir.numpy.joining import concatenate
-from nabla_mlir.numpy.operands import asarray, convert, inexact, tensor
-from nabla_mlir.numpy.shapes import atleast_1d, atleast_2d, ravel
+from nabla_mlir.numpy.operands import asarray, convert, in_one_dtype, inexact, tensor
+from nabla_mlir.numpy.shapes import atleast_1d, atleast_2d
 from nabla_mlir.numpy.special_values import described
 from nabla_mlir.numpy.ufuncs import absolute, conj
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
-from nabla_mlir.table.promotion import Defaults
+from nabla_mlir.table.promotion import Defaults, broadcast_shapes, broadcast_to
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms.vectorize import vmap
 
@@ -46,6 +49,12 @@ def block_diag(*arrs: Any) -> Tensor:
     return concatenate(rows)
 
 
+def _stack(a: Tensor, b: Tensor) -> list[Tensor]:
+    """Broadcasts the axes before the last one."""
+    shape = broadcast_shapes("toeplitz", [a.shape[:-1], b.shape[:-1]])
+    return [broadcast_to(tensor(x), (*shape, x.shape[-1])) for x in in_one_dtype(a, b)]
+
+
 @library
 def toeplitz(c: Any, r: Any = None) -> Tensor:
     """The matrix with `c` as first column and `r` as first row (the conjugate of `c` if None), constant along diagonals.
@@ -54,34 +63,43 @@ def toeplitz(c: Any, r: Any = None) -> Tensor:
       >>> toeplitz(np.array([1.0, 2.0]), np.array([1.0, 3.0])).tolist()
       [[1.0, 3.0], [2.0, 1.0]]
     """
-    column = ravel(c)
-    row = conj(column) if r is None else ravel(r)
-    m, n = column.size, row.size
-    return take(concatenate([column[::-1], row[1:]]), np.arange(m)[::-1, None] + np.arange(n))
+    column = atleast_1d(c)
+    column, row = _stack(column, conj(column) if r is None else atleast_1d(r))
+    m, n = column.shape[-1], row.shape[-1]
+    return take(concatenate([column[..., ::-1], row[..., 1:]], -1), np.arange(m)[::-1, None] + np.arange(n), -1)
 
 
 @library
 def hankel(c: Any, r: Any = None) -> Tensor:
     """The matrix with `c` as first column and `r` as last row (zeros if None), constant along antidiagonals."""
-    column = ravel(c)
-    row = column * 0 if r is None else ravel(r)
-    return take(concatenate([column, row[1:]]), np.arange(column.size)[:, None] + np.arange(row.size))
+    column = atleast_1d(c)
+    column, row = _stack(column, zeros_like(column) if r is None else atleast_1d(r))
+    m, n = column.shape[-1], row.shape[-1]
+    return take(concatenate([column, row[..., 1:]], -1), np.arange(m)[:, None] + np.arange(n), -1)
 
 
 @library
 def circulant(c: Any) -> Tensor:
     """The matrix whose column k is `c` rotated by k elements."""
-    column = ravel(c)
-    n = column.size
-    return take(column, (np.arange(n)[:, None] - np.arange(n)) % n)
+    column = atleast_1d(c)
+    n = column.shape[-1]
+    return take(column, (np.arange(n)[:, None] - np.arange(n)) % n, -1)
 
 
 @library
 def companion(a: Any) -> Tensor:
     """The matrix whose eigenvalues are the zeros of a polynomial."""
+    p = _coefficients("companion", a, 2)
+    n = p.shape[-1] - 1
+    top = reshaped(-p[..., 1:] / p[..., :1], (*p.shape[:-1], 1, n))
+    return concatenate([top, broadcast_to(tensor(np.eye(n - 1, n, dtype=p.dtype)), (*p.shape[:-1], n - 1, n))], -2)
+
+
+def _coefficients(name: str, a: Any, fewest: int) -> Tensor:
     p = inexact(atleast_1d(a))
-    n = p.shape[0] - 1
-    return concatenate([reshaped(-p[1:] / p[0], (1, n)), tensor(np.eye(n - 1, n, dtype=p.dtype))])
+    if p.shape[-1] < fewest:
+        raise ShapeError(f"{name} requires at least {fewest} coefficients, got shape {p.shape}.", where=user_frame())
+    return p
 
 
 @library
@@ -92,39 +110,50 @@ def fiedler(a: Any) -> Tensor:
       >>> fiedler(np.array([1.0, 4.0])).tolist()
       [[0.0, 3.0], [3.0, 0.0]]
     """
-    v = ravel(a)
-    return absolute(reshaped(v, (v.size, 1)) - v)
+    v = tensor(atleast_1d(a))
+    return absolute(reshaped(v, (*v.shape, 1)) - reshaped(v, (*v.shape[:-1], 1, v.shape[-1])))
 
 
 @library
 def fiedler_companion(a: Any) -> Tensor:
     """The pentadiagonal matrix whose eigenvalues are the zeros of a polynomial."""
-    p = inexact(ravel(a))
-    n = p.size - 1
-    if n < 1:
-        raise ShapeError(f"fiedler_companion requires two coefficients at least, got {p.size}.", where=user_frame())
+    p = _coefficients("fiedler_companion", a, 1)
+    n = p.shape[-1] - 1
+    if not n:
+        return zeros((*p.shape[:-1], 0, 0), p.dtype)
     positions = np.full((n, n), n + 1)  # the index of each element in the vector [-p / p[0], 0, 1]
     positions[np.arange(3, n, 2), np.arange(1, n - 2, 2)] = n + 2
     positions[np.arange(0, n - 2, 2), np.arange(2, n, 2)] = n + 2
     positions[np.arange(2, n, 2), np.arange(1, n - 1, 2)] = np.arange(3, n + 1, 2)
     positions[np.arange(0, n - 1, 2), np.arange(1, n, 2)] = np.arange(2, n + 1, 2)
     positions[1:2, 0], positions[0, 0] = n + 2, 1
-    return take(concatenate([-p / p[0], tensor(np.array([0.0, 1.0], p.dtype))]), positions)
+    constants = broadcast_to(tensor(np.array([0.0, 1.0], p.dtype)), (*p.shape[:-1], 2))
+    return take(concatenate([-p / p[..., :1], constants], -1), positions, -1)
 
 
 @library
 def leslie(f: Any, s: Any) -> Tensor:
     """The matrix of a population: fecundities in the first row, survival below the diagonal."""
     top, below = inexact(f), inexact(s)
-    n = top.shape[0]
-    return concatenate([reshaped(top, (1, n)), reshaped(below, (n - 1, 1)) * np.eye(n - 1, n, dtype=below.dtype)])
+    if not top.ndim or not below.ndim or top.shape[-1] != below.shape[-1] + 1 or top.shape[-1] < 2:
+        raise ShapeError(
+            f"leslie requires some numbers of survival, and one more of fecundity, got shapes {below.shape} and {top.shape}.",
+            where=user_frame(),
+        )
+    top, below = _stack(top, below)
+    stack, n = top.shape[:-1], top.shape[-1]
+    low = reshaped(below, (*stack, n - 1, 1)) * np.eye(n - 1, n, dtype=below.dtype)
+    return concatenate([reshaped(top, (*stack, 1, n)), low], -2)
 
 
 @library
 def convolution_matrix(a: Any, n: Static[int], mode: str = "full") -> Tensor:
     """The matrix whose product with a vector of length n is the convolution of the vector with `a`."""
-    x = tensor(a)
-    return vmap(lambda unit: convolve(x, unit, mode), out_axes=1)(np.eye(n, dtype=x.dtype))
+    x = tensor(atleast_1d(a))
+    matrix = lambda row: vmap(lambda unit: convolve(row, unit, mode), out_axes=1)(np.eye(n, dtype=x.dtype))  # noqa: E731
+    for _ in range(x.ndim - 1):
+        matrix = vmap(matrix)
+    return matrix(x)
 
 
 def _known(name: str, doc: str, make: Any) -> Any:
@@ -149,11 +178,15 @@ def _hadamard(n: int, dtype: Any = int) -> np.ndarray:
 def _dft(n: int, scale: str | None = None, *, dtype: Any = complex) -> np.ndarray:
     if scale not in (None, "sqrtn", "n"):
         raise ShapeError(f"dft requires scale None, 'sqrtn' or 'n', got {scale!r}.", where=user_frame())
+    if np.dtype(as_dtype(complex if dtype is None else dtype)).kind != "c":
+        raise ShapeError(f"dft requires a complex dtype, got {dtype}.", where=user_frame())
     powers = np.exp(-2j * np.pi * np.outer(np.arange(n), np.arange(n)) / n)
     return (powers / {None: 1.0, "sqrtn": np.sqrt(n), "n": n}[scale]).astype(as_dtype(complex if dtype is None else dtype))
 
 
 def _helmert(n: int, full: bool = False) -> np.ndarray:
+    if n < 1:
+        raise ShapeError(f"helmert requires a positive number, got {n}.", where=user_frame())
     rows = np.tril(np.ones((n, n)), -1) - np.diag(np.arange(n))
     rows[0], squares = 1.0, np.arange(n) * np.arange(1.0, n + 1)
     squares[0] = n
@@ -164,7 +197,7 @@ def _inverse_hilbert(n: int) -> np.ndarray:
     def at(i: int, j: int) -> int:
         return (-1) ** (i + j) * (i + j - 1) * comb(n + i - 1, n - j) * comb(n + j - 1, n - i) * comb(i + j - 2, i - 1) ** 2
 
-    return np.array([[float(at(i, j)) for j in range(1, n + 1)] for i in range(1, n + 1)])
+    return np.array([[float(at(i, j)) for j in range(1, n + 1)] for i in range(1, n + 1)]).reshape(n, n)
 
 
 def _of_kind(name: str, kind: str | None, low: Any, product: Any) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 
 import nabla_mlir.numpy as nnp
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.ops.elementwise import round_nearest_afz
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
 
@@ -39,6 +40,8 @@ _MODES: dict[str, Callable[[Any, int], Any]] = {
 @library
 def map_coordinates(input: Any, coordinates: Sequence[Any], order: Static[int], mode: str = "constant", cval: Any = 0.0) -> Tensor:
     """Interpolates an array at coordinates: by the nearest element (order 0), or linearly (order 1).
+
+    An array of integers gives the nearest integers; halves are rounded away from zero.
 
     Args:
       input: an array.
@@ -75,7 +78,7 @@ def map_coordinates(input: Any, coordinates: Sequence[Any], order: Static[int], 
             inside = [(i >= 0) & (i < n) for (i, _), n in zip(corner, x.shape, strict=True)]
             value = nnp.where(math.prod(inside[1:], start=inside[0]), value, nnp.asarray(cval, dtype=x.dtype))
         total = total + math.prod((w for _, w in corner[1:]), start=corner[0][1]) * value
-    return total.astype(x.dtype) if x.dtype.kind in "fcV" else nnp.rint(total).astype(x.dtype)
+    return total.astype(x.dtype) if x.dtype.kind in "fcV" else round_nearest_afz(total).astype(x.dtype)
 
 
 def _neighbours(position: Any, order: int) -> list[tuple[Any, Any]]:

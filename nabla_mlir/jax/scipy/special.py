@@ -9,6 +9,8 @@ import numpy as np
 
 from nabla_mlir.base.errors import DtypeError, user_frame
 from nabla_mlir.base.typing import ArrayLike
+from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.jax.scipy.complex_gamma import complex_gamma, complex_loggamma
 from nabla_mlir.jax.scipy.error_integrals import dawsn as dawsn
 from nabla_mlir.jax.scipy.error_integrals import erfcx as erfcx
 from nabla_mlir.jax.scipy.error_integrals import fresnel as fresnel
@@ -29,8 +31,8 @@ from nabla_mlir.jax.scipy.integrals import expi as expi
 from nabla_mlir.jax.scipy.integrals import expn as expn
 from nabla_mlir.jax.scipy.integrals import sici as sici
 from nabla_mlir.jax.scipy.integrals import spence as spence
-from nabla_mlir.nn.activations import log_softmax as log_softmax
-from nabla_mlir.nn.activations import softmax as softmax
+from nabla_mlir.nn import activations
+from nabla_mlir.numpy.axes import Axis
 from nabla_mlir.numpy.bessel import i0 as i0
 from nabla_mlir.numpy.bessel import i0e as i0e
 from nabla_mlir.numpy.bessel import i1 as i1
@@ -123,22 +125,56 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Tensor:
     return times_log1p(nan_where(y, x), y)
 
 
+@library
+def softmax(x: ArrayLike, /, *, axis: Static[Axis] = None) -> Tensor:
+    """exp(x) / sum(exp(x)) over `axis`, without overflow; over all elements by default, unlike `nn.softmax`.
+
+    Example:
+      >>> softmax(np.zeros((2, 2))).tolist()
+      [[0.25, 0.25], [0.25, 0.25]]
+    """
+    return activations.softmax(x, axis)
+
+
+@library
+def log_softmax(x: ArrayLike, /, *, axis: Static[Axis] = None) -> Tensor:
+    """The logarithm of `softmax`: x - logsumexp(x) over `axis`; over all elements by default, unlike `nn.log_softmax`.
+
+    Example:
+      >>> log_softmax(np.zeros((2, 2))).round(4).tolist()
+      [[-1.3863, -1.3863], [-1.3863, -1.3863]]
+    """
+    return activations.log_softmax(x, axis)
+
+
 # ---------------------------------------------------------------- gamma and beta
 @library
 def gamma(x: ArrayLike) -> Tensor:
-    """The gamma function; NaN at the negative whole numbers.
+    """The gamma function of real or complex numbers; NaN at the negative whole numbers.
 
     Example:
       >>> round(float(gamma(5.0)), 3)
       24.0
     """
+    x = inexact(x)
+    if is_complex(x.dtype):
+        return complex_gamma(x)
     return gammasgn(x) * exp(gammaln(x))
 
 
 @library
 def loggamma(x: ArrayLike) -> Tensor:
-    """The logarithm of the gamma function; NaN where the gamma function is negative."""
+    """The logarithm of the gamma function; of real numbers NaN where the gamma function is negative.
+
+    Of complex numbers it is continuous outside of the negative real axis.
+
+    Example:
+      >>> round(complex(loggamma(0.5 + 1j)).real, 4)
+      -0.6528
+    """
     x = inexact(x)
+    if is_complex(x.dtype):
+        return complex_loggamma(x)
     return where(gammasgn(x) > 0.0, gammaln(x), np.nan)
 
 
@@ -175,14 +211,15 @@ def poch(z: ArrayLike, m: ArrayLike) -> Tensor:
 
 @library
 def comb(N: Any, k: ArrayLike, *, repetition: bool = False) -> Tensor:
-    """The number of combinations of k of N elements, with or without repetition.
+    """The number of combinations of k of N elements, with or without repetition; 1 for k = 0.
 
     Example:
       >>> round(float(comb(4.0, 2.0)), 4)
       6.0
     """
     N, k = inexacts("comb", N, k)
-    N = N + k - 1.0 if repetition else N
+    if repetition:  # there is one way to choose nothing, also of no elements
+        N = where(k == 0.0, N, N + k - 1.0)
     inside = (k >= 0.0) & (k <= N)
     n, part = where(inside, N, 1.0), where(inside, k, 0.0)
     return where(inside, exp(log_binomial(n, part)), 0.0)

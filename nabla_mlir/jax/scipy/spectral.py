@@ -11,7 +11,7 @@ import nabla_mlir.numpy as nnp
 from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.jax.scipy.detrending import detrend as detrended
 from nabla_mlir.numpy.axes import axis_of
-from nabla_mlir.numpy.operands import common_dtype
+from nabla_mlir.numpy.operands import common_dtype, inexact, inexact_dtype
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
 
@@ -106,7 +106,7 @@ def stft(
       >>> f.tolist(), z.shape
       ([0.0, 0.25, 0.5], (3, 5))
     """
-    x = nnp.asarray(x)
+    x = inexact(x)
     at = axis_of("stft", axis, x.ndim)
     nperseg = min(nperseg, x.shape[at])
     overlap, count = _lengths("stft", nperseg, noverlap, nfft)
@@ -147,7 +147,7 @@ def istft(
       time_axis, freq_axis: the axes of times and of frequencies.
 
     Returns:
-      The times, and the signal with time as its last axis.
+      The times, and the signal, with time where `Zxx` has it if the axis of frequencies is left out.
 
     Raises:
       ShapeError: the lengths or the window do not fit.
@@ -156,8 +156,9 @@ def istft(
       >>> istft(stft(np.arange(8.0), nperseg=4)[2])[1].round(6).tolist()
       [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
     """
-    z = nnp.asarray(Zxx)
-    z = nnp.moveaxis(z, (axis_of("istft", time_axis, z.ndim), axis_of("istft", freq_axis, z.ndim)), (-2, -1))
+    z = inexact(Zxx)
+    at, of_frequencies = (axis_of("istft", d, z.ndim) for d in (time_axis, freq_axis))
+    z = nnp.moveaxis(z, (at, of_frequencies), (-2, -1))
     full = 2 * (z.shape[-1] - 1) if input_onesided else z.shape[-1]
     nperseg = full if nperseg is None else nperseg
     overlap, count = _lengths("istft", nperseg, noverlap, full if nfft is None else nfft)
@@ -171,7 +172,8 @@ def istft(
     x = x / nnp.where(norm > 1e-10, norm, 1)
     if boundary:
         x = x[..., nperseg // 2 : length - nperseg // 2]
-    return np.arange(x.shape[-1]) / nnp.asarray(fs), x
+    times = np.arange(x.shape[-1]) / nnp.asarray(fs)
+    return times, nnp.moveaxis(x, -1, at - (of_frequencies < at))
 
 
 @library
@@ -216,7 +218,7 @@ def csd(
     first = nnp.asarray(x)
     second = first if y is None else nnp.asarray(y)
     at = axis_of("csd", axis, first.ndim)
-    dtype = common_dtype([first, second])
+    dtype = inexact_dtype(common_dtype([first, second]))
     rows = [nnp.moveaxis(s.astype(dtype), at, -1) for s in (first, second)]
     length = max(s.shape[-1] for s in rows)
     rows = [nnp.pad(s, [(0, 0)] * (s.ndim - 1) + [(0, length - s.shape[-1])]) for s in rows]

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.dialects.types import is_float
 from nabla_mlir.jax.scipy import special as sp
 from nabla_mlir.jax.scipy.distributions import Distribution
-from nabla_mlir.jax.scipy.gamma_ratios import log_binomial
+from nabla_mlir.jax.scipy.gamma_ratios import deviance, log_binomial
 from nabla_mlir.jax.scipy.kde import gaussian_kde as gaussian_kde
 from nabla_mlir.jax.scipy.multivariate import dirichlet as dirichlet
 from nabla_mlir.jax.scipy.multivariate import multinomial as multinomial
@@ -21,7 +22,7 @@ from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, tensor
 from nabla_mlir.numpy.reductions import sum
 from nabla_mlir.numpy.shapes import moveaxis, ravel
-from nabla_mlir.numpy.special_values import times_log, times_log1p
+from nabla_mlir.numpy.special_values import is_nan, polynomial, times_log, times_log1p
 from nabla_mlir.numpy.ufuncs import absolute, arctan2, cos, exp, expm1, floor, log, log1p, logaddexp, power, tan
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
@@ -131,7 +132,7 @@ def _positive(z: Any) -> Any:
 
 
 gamma: Distribution = Distribution(
-    "gamma", "a", outside=lambda z, a: _not_positive(z),
+    "gamma", "a", outside=lambda z, a: _not_positive(z), valid=lambda a: a > 0,
     log=lambda z, a: times_log(a - 1.0, _positive(z)) - _positive(z) - sp.gammaln(a),
     cdf=lambda z, a: sp.gammainc(a, _unless(z < 0, 0.0, z)), sf=lambda z, a: sp.gammaincc(a, _unless(z < 0, 0.0, z)),
 )  # fmt: skip
@@ -142,7 +143,7 @@ chi2: Distribution = Distribution(
     sf=lambda z, n: sp.gammaincc(n * 0.5, _unless(z < 0, 0.0, z) * 0.5),
 )  # fmt: skip
 beta: Distribution = Distribution(
-    "beta", "a b", outside=lambda z, a, b: (z < 0) | (z > 1),
+    "beta", "a b", outside=lambda z, a, b: (z < 0) | (z > 1), valid=lambda a, b: (a > 0) & (b > 0),
     log=lambda z, a, b: times_log(a - 1.0, _inside(z)) + times_log1p(b - 1.0, -_inside(z)) - sp.betaln(a, b) + _inside(z) * 0.0,
     cdf=lambda z, a, b: sp.betainc(a, b, where(z < 0, 0.0, where(z > 1, 1.0, z))),
     sf=lambda z, a, b: sp.betainc(b, a, where(z < 0, 1.0, where(z > 1, 0.0, 1.0 - z))),
@@ -215,7 +216,7 @@ def _truncated_log_sf(z: Any, a: Any, b: Any) -> Any:
 
 
 truncnorm: Distribution = Distribution(
-    "truncnorm", "a b", outside=lambda z, a, b: (z < a) | (z > b),
+    "truncnorm", "a b", outside=lambda z, a, b: (z < a) | (z > b), valid=lambda a, b: a < b,
     log=lambda z, a, b: z * z * -0.5 - _HALF_LOG_2_PI - _log_mass(a, b),
     cdf=lambda z, a, b: exp(_truncated_log_cdf(z, a, b)), logcdf=_truncated_log_cdf,
     sf=lambda z, a, b: exp(_truncated_log_sf(z, a, b)), logsf=_truncated_log_sf,
@@ -255,8 +256,28 @@ geom: Distribution = Distribution(
     "geom", "p", is_discrete=True, outside=lambda k, p: _no_count(k - 1.0),
     log=lambda k, p: times_log1p(_count(k - 1.0), -p) + log(p),
 )  # fmt: skip
+_SUMMED = 100.0  # up to this mean, the entropy is a sum of `_COUNTS` terms
+_COUNTS = 256
+# The entropy of large means is log(2 pi e mu) / 2 plus these coefficients times mu^-1, mu^-2, ... (found by high precision).
+_ENTROPY = (-1 / 12, -1 / 24, -19 / 360, -9 / 80, -863 / 2520, -1375 / 1008, -33953 / 5040)
+
+
+def _poisson_entropy(mu: Any) -> Any:
+    """The sum of -p log(p), where log(p) = -c(k) - k (u - log(1 + u)) for 1 + u = mu / k, or a series for large means."""
+    low = (mu > 0) & (mu <= _SUMMED)
+    mean = reshaped(where(low, mu, 1.0), (*mu.shape, 1))
+    counts = np.arange(1, _COUNTS)
+    constants = [math.lgamma(k + 1) - k * math.log(k) + k for k in counts.tolist()]
+    k = counts.astype(mu.dtype)
+    log_p = -np.array(constants, mu.dtype) - k * deviance((mean - k) / k, mean / k)
+    summed = where(low, mu, 1.0) * exp(-where(low, mu, 1.0)) - sum(exp(log_p) * log_p, -1)
+    large = where(mu > _SUMMED, mu, _SUMMED)
+    series = 0.5 * log(2 * math.pi * math.e * large) + polynomial(1.0 / large, [0.0, *_ENTROPY])
+    return where(low, summed, where(mu == 0, 0.0, where(mu > _SUMMED, series, np.nan)))
+
+
 poisson: Distribution = Distribution(
-    "poisson", "mu", is_discrete=True, outside=lambda k, mu: _no_count(k),
+    "poisson", "mu", is_discrete=True, outside=lambda k, mu: _no_count(k), entropy=_poisson_entropy,
     log=lambda k, mu: times_log(_count(k), mu) - sp.gammaln(_count(k) + 1.0) - mu,
     cdf=lambda k, mu: where(k < 0, 0.0, sp.gammaincc(floor(_unless(k < 0, 0.0, k)) + 1.0, mu)),
     sf=lambda k, mu: where(k < 0, 1.0, sp.gammainc(floor(_unless(k < 0, 0.0, k)) + 1.0, mu)),
@@ -324,6 +345,8 @@ def rankdata(
 ) -> Tensor:  # fmt: skip
     """The rank of each element, starting at 1; equal elements get the mean of their ranks, or the rank of `method`.
 
+    The ranks have a float dtype, because NaN propagates: it makes all ranks NaN, or all of its row if `axis` is given.
+
     Raises:
       ShapeError: the method is unknown.
 
@@ -349,4 +372,7 @@ def rankdata(
         out = low + sum(same * before.astype(np.int32), -1)
     else:
         out = low if method == "min" else low + ties - 1 if method == "max" else inexact(low) + (inexact(ties) - 1.0) * 0.5
+    out = inexact(out)
+    if is_float(x.dtype):
+        out = where(reductions.any(is_nan(rows), -1, keepdims=True), np.nan, out)
     return moveaxis(out, -1, at)

@@ -1,0 +1,3 @@
+"""Clusters under the name of `scipy.cluster`."""
+
+from nabla_mlir.jax.scipy.cluster import vq as vq
