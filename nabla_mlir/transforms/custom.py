@@ -9,87 +9,30 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from iree.compiler import ir
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import TraceError, TreeError, check_function, user_frame
+from nabla_mlir.base.errors import ConcretizationError, NablaError, TraceError, TreeError, check_function, user_frame
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad_rules import RECUR, WITHOUT_RULE
-from nabla_mlir.dialects.types import is_differentiable
+from nabla_mlir.rules.custom_regions import postponed
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.positions import parameters_of, positional, positions
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import current_trace, results_of, trace_region
 from nabla_mlir.table.promotion import as_tensor
-from nabla_mlir.table.registry import materialize
-from nabla_mlir.table.rules import ZERO
+from nabla_mlir.table.regions import may_vary
 from nabla_mlir.table.tensor import Tensor, full
-from nabla_mlir.transforms.arguments import seed_of, specs_of
+from nabla_mlir.transforms.arguments import specs_of
+from nabla_mlir.transforms.custom_calls import Call, has_numbers
 from nabla_mlir.transforms.symbolic_zeros import CustomVJPPrimal, SymbolicZero
 from nabla_mlir.transforms.vectorized import per_entry
 
 
-@dataclass
-class _Call:
-    """One call of a custom function while it is traced. Its rules are traced for the types of this call."""
-
-    function: _Custom
-    fixed: list[Any]  # the arguments at nondiff_argnums
-    args_spec: pytree.TreeSpec
-    specs: list[Spec]
-    label: str = ""
-    outs: list[Tensor] = field(default_factory=list)
-    out_spec: Any = None
-
-    def matches(self, other: _Call) -> bool:
-        """True if the other call has the same function and the same types."""
-        return (
-            self.function is other.function
-            and all(a is b for a, b in zip(self.fixed, other.fixed, strict=True))
-            and self.args_spec == other.args_spec
-            and [(s.shape, s.dtype) for s in self.specs] == [(s.shape, s.dtype) for s in other.specs]
-        )
-
-    @property
-    def wrt(self) -> list[int]:
-        """The leaves of the arguments that have tangents."""
-        return [i for i, s in enumerate(self.specs) if is_differentiable(s.dtype)]
-
-    @property
-    def of(self) -> list[int]:
-        """The leaves of the result that have tangents."""
-        return [i for i, out in enumerate(self.outs) if is_differentiable(out.dtype)]
-
-    def result(self, what: str, out: Any) -> list[Tensor]:
-        """The leaves of the value that a rule returns; it must have the type of the function's result."""
-        leaves, spec = pytree.flatten(out)
-        tensors = [as_tensor(x, o.dtype if _is_weak(x) else None) for x, o in zip(leaves, self.outs, strict=False)]
-        got = [(t.shape, t.dtype) for t in tensors]
-        if spec != self.out_spec or got != [(o.shape, o.dtype) for o in self.outs]:
-            values = f"{_described(spec, leaves)} instead of {_described(self.out_spec, self.outs)}"
-            raise TreeError(f"{what} requires a value like that of the function, got {values}.", where=user_frame())
-        return tensors
-
-    def seeds(self, word: str, values: Sequence[Any], likes: Sequence[Tensor], at: Sequence[int], names: Any) -> Any:
-        """The tangents or cotangents that a rule returns, for the leaves at `at`. None and `SymbolicZero` mean zero."""
-        result = [None if isinstance(values[i], SymbolicZero) else seed_of(word, values[i], likes[i], names[i]) for i in at]
-        return [materialize(ZERO if s is None else s, likes[i]) for s, i in zip(result, at, strict=True)]
-
-
-def _is_weak(x: Any) -> bool:
-    return not isinstance(x, Tensor) and not pytree.is_array(x)
-
-
-def _described(spec: pytree.TreeSpec, leaves: Sequence[Any]) -> str:
-    texts = [str(Spec(t.shape, t.dtype)) for t in map(as_tensor, leaves)]
-    return str(pytree.unflatten(spec, texts)).replace("'", "")
-
-
 class _Tracing(threading.local):
-    calls: tuple[_Call, ...] = ()  # whose rules are being traced, outermost first
+    calls: tuple[Call, ...] = ()  # whose rules are being traced, outermost first
 
 
 _tracing = _Tracing()
@@ -101,11 +44,16 @@ class _Custom:
     operation = ""
     has_symbols: bool = False  # whether the rules get `SymbolicZero` where a derivative is zero
 
-    def __init__(self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = ()):
+    def __init__(self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
         check_function(type(self).__name__, fun)
         functools.update_wrapper(self, fun)
         self.fun = fun
         names = parameters_of(fun)
+        if unknown := [name for name in nondiff_argnames if name not in (names or ())]:
+            raise TraceError(
+                f"nondiff_argnames requires names of arguments, got {', '.join(map(repr, unknown))}.", where=user_frame()
+            )
+        nondiff_argnums = [*nondiff_argnums, *((names or []).index(name) for name in nondiff_argnames)]
         self.nondiff_argnums: tuple[int, ...] = positions(
             type(self).__name__, nondiff_argnums, None if names is None else len(names), "nondiff_argnums"
         )
@@ -144,7 +92,7 @@ class _Custom:
         zeros = [SymbolicZero.of(like) if self.has_symbols else None for like in likes]
         return pytree.unflatten(spec, [by_position.get(i, zero) for i, zero in enumerate(zeros)])
 
-    def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
+    def _rules(self, call: Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
         raise NotImplementedError
 
     def _emit(self, fixed: list[Any], call_all: Callable[..., Any], values: tuple[Any, ...]) -> Any:
@@ -154,7 +102,8 @@ class _Custom:
         if trace is not None and trace.is_value:
             outs, out_spec = pytree.flatten(self.fun(*call_all(pytree.unflatten(spec, tensors))))
             return pytree.unflatten(out_spec, [as_tensor(out) for out in outs])
-        call = _Call(self, fixed, spec, specs_of(tensors))
+        constant = [i for i, t in enumerate(tensors) if self.has_symbols and not may_vary(t.value)]
+        call = Call(self, fixed, spec, specs_of(tensors), frozenset(constant))
         for tracing in reversed(_tracing.calls):
             if tracing.matches(call):
                 return self._recur(tracing, tensors)
@@ -168,8 +117,15 @@ class _Custom:
         before = _tracing.calls
         has_end = self._ends_here()
         _tracing.calls = (*before, call)
+        missing = ir.UnitAttr.get() if has_end else None
         try:
             rules = self._ends(call) if has_end else self._rules(call, tensors, call_all)
+        except Exception as error:
+            # As in JAX, the error of a rule is that of the derivative that uses the rule, not of the call. Errors about the form
+            # of a rule hold for every derivative.
+            if isinstance(error, NablaError) and not isinstance(error, ConcretizationError):
+                raise
+            rules, missing = self._ends(call), postponed(error)
         finally:
             _tracing.calls = before
         attributes = {
@@ -178,7 +134,7 @@ class _Custom:
         }  # fmt: skip
         op = stablehlo.emit(
             self.operation, [t.value for t in tensors], results=[o.value.type for o in call.outs],
-            attributes=attributes | ({WITHOUT_RULE: ir.UnitAttr.get()} if has_end else {}),
+            attributes=attributes | ({} if missing is None else {WITHOUT_RULE: missing}),
             regions=1 + len(rules),
         )  # fmt: skip
         for region, body in zip(op.regions, [block, *rules], strict=True):
@@ -193,10 +149,14 @@ class _Custom:
         """
         trace = current_trace()
         assert trace is not None
-        depth = sum(c.function is self for c in _tracing.calls)
+        depth = sum(self._is_same(c.function) for c in _tracing.calls)
         return depth > 0 and depth >= trace.order
 
-    def _ends(self, call: _Call) -> list[ir.Block]:
+    def _is_same(self, other: Any) -> bool:
+        """True if a call of the other function counts as a call of this one."""
+        return other is self
+
+    def _ends(self, call: Call) -> list[ir.Block]:
         """Regions that replace rules which no derivative uses."""
         ends = []
         for arguments, results in self._ports(call):
@@ -204,11 +164,11 @@ class _Custom:
             ends.append(trace_region(zeros, arguments, f"the rule of {self._name()}")[0])
         return ends
 
-    def _ports(self, call: _Call) -> list[tuple[list[Spec], list[Spec]]]:
+    def _ports(self, call: Call) -> list[tuple[list[Spec], list[Spec]]]:
         """The arguments and results of each region of the rule, if no residuals pass between them."""
         raise NotImplementedError
 
-    def _recur(self, call: _Call, tensors: list[Tensor]) -> Any:
+    def _recur(self, call: Call, tensors: list[Tensor]) -> Any:
         """A call of the function from inside its own rule, which refers to the enclosing operation."""
         op = stablehlo.emit(
             RECUR, [t.value for t in tensors], results=[o.value.type for o in call.outs],
@@ -235,6 +195,7 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
       fun: the function.
       nondiff_argnums: positions of arguments that are not differentiated (functions, options). They are the first arguments
         of the rule, and may be any Python objects.
+      nondiff_argnames: further such arguments, by their names.
 
       The rule is ordinary code: it is mapped, and it is differentiated for second derivatives. It may call the function itself.
       Values that are differentiated must be arguments.
@@ -287,11 +248,11 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
             raise TraceError(f"custom_jvp requires a rule for {self._name()}, got none.", where=user_frame(),
                              help=f"define it with {self._name()}.defjvp.")  # fmt: skip
 
-    def _ports(self, call: _Call) -> list[tuple[list[Spec], list[Spec]]]:
+    def _ports(self, call: Call) -> list[tuple[list[Spec], list[Spec]]]:
         outs = specs_of(call.outs)
         return [([*call.specs, *(call.specs[i] for i in call.wrt)], [*outs, *(outs[i] for i in call.of)])]
 
-    def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
+    def _rules(self, call: Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
         what = f"the rule of {self._name()}"
 
         def rule(*inner: Tensor) -> list[Any]:
@@ -323,6 +284,7 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
     Args:
       fun: the function.
       nondiff_argnums: positions of arguments that are not differentiated; they are the first arguments of ``bwd``.
+      nondiff_argnames: further such arguments, by their names.
 
     Example:
       >>> import nabla_mlir as nm
@@ -341,7 +303,8 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
         """Sets the rule.
 
         Args:
-          fwd: ``fwd(*args) -> (out, residuals)``, with the arguments of the function.
+          fwd: ``fwd(*args) -> (out, residuals)``, with the arguments of the function. Residuals that are no arrays, such as
+            Python's numbers, reach `bwd` as they are.
           bwd: ``bwd(*nondiff_args, residuals, cotangent) -> cotangents``, a tuple with one entry for each differentiated
             argument; None means zero, and is used for integers.
           symbolic_zeros: True passes each leaf of the arguments to `fwd` as a `CustomVJPPrimal`. `bwd` gets a `SymbolicZero` as
@@ -354,24 +317,25 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
             raise TraceError(f"custom_vjp requires a rule for {self._name()}, got none.", where=user_frame(),
                              help=f"define it with {self._name()}.defvjp.")  # fmt: skip
 
-    def _ports(self, call: _Call) -> list[tuple[list[Spec], list[Spec]]]:
+    def _ports(self, call: Call) -> list[tuple[list[Spec], list[Spec]]]:
         outs = specs_of(call.outs)
         return [(call.specs, outs), ([outs[i] for i in call.of], [call.specs[i] for i in call.wrt])]
 
-    def _rules(self, call: _Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
+    def _rules(self, call: Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
         assert self.rules is not None
         fwd, bwd = self.rules
         trees: dict[str, Any] = {}
         what = f"the rule of {self._name()}"
 
         def forward(*inner: Tensor) -> list[Any]:
-            primals = [CustomVJPPrimal.of(x) for x in inner] if self.has_symbols else inner
+            perturbed = set(call.wrt)
+            primals = [CustomVJPPrimal(x, i in perturbed) for i, x in enumerate(inner)] if self.has_symbols else inner
             pair = fwd(*call_all(pytree.unflatten(call.args_spec, primals)))
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise TreeError(f"{what} requires fwd to return (out, residuals), got {type(pair).__name__}.",
                                 where=user_frame())  # fmt: skip
-            residuals, trees["spec"] = pytree.flatten(pair[1])
-            return [*call.result(what, pair[0]), *(as_tensor(r) for r in residuals)]
+            trees["residuals"], trees["spec"] = pytree.flatten(pair[1])
+            return [*call.result(what, pair[0]), *(as_tensor(r) for r in trees["residuals"] if has_numbers(r))]
 
         forward_block, _, outs = trace_region(forward, _strong(call.specs), what, operands=tensors, role="rule")
         residuals = [Spec(r.shape, r.dtype) for r in outs[len(call.outs) :]]
@@ -379,7 +343,9 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
         def backward(*inner: Tensor) -> list[Any]:
             values, by_position = inner[: len(residuals)], dict(zip(call.of, inner[len(residuals) :], strict=True))
             ct = self._seeds_of(call.out_spec, by_position, call.outs)
-            cts = bwd(*call.fixed, pytree.unflatten(trees["spec"], values), ct)
+            rest = iter(values)  # Python's numbers and other objects are part of the code
+            given = [next(rest) if has_numbers(r) else r for r in trees["residuals"]]
+            cts = bwd(*call.fixed, pytree.unflatten(trees["spec"], given), ct)
             count = len(call.args_spec.children())
             if not isinstance(cts, (tuple, list)) or len(cts) != count:
                 got = f"{len(cts)}" if isinstance(cts, (tuple, list)) else type(cts).__name__
@@ -392,7 +358,8 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
             return list(call.seeds("cotangent", leaves, tensors, call.wrt, pytree.paths(call.args_spec)))
 
         specs = [*residuals, *(Spec(call.outs[i].shape, call.outs[i].dtype) for i in call.of)]
-        return [forward_block, trace_region(backward, specs, what)[0]]
+        # The residuals have the values that the first region returns, which Python may read if they are known.
+        return [forward_block, trace_region(backward, specs, what, operands=outs[len(call.outs) :])[0]]
 
 
 def _strong(specs: Sequence[Spec]) -> list[Spec]:
