@@ -12,7 +12,8 @@ from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import RegionOp
 
 RECUR = "ad.recur"
-WITHOUT_RULE = "without_rule"  # on a custom function inside its own rule, beyond the requested derivatives
+# On a custom function without its rule: inside that rule, beyond the requested derivatives; or with the error of the rule.
+WITHOUT_RULE = "without_rule"
 Types = list[ir.Type]
 
 

@@ -10,7 +10,13 @@ from nabla_mlir.base.array_operators import ArrayOperators
 Axis = int | Sequence[int] | None
 
 
-class ArrayMethods(ArrayOperators):
+class AnyArray:
+    """What counts as an array for `isinstance`: arrays of numbers, and of keys."""
+
+    __slots__ = ()
+
+
+class ArrayMethods(AnyArray, ArrayOperators):
     """Operators, methods and properties under the names of NumPy."""
 
     __slots__ = ()
@@ -26,6 +32,11 @@ class ArrayMethods(ArrayOperators):
     def mT(self) -> Self:  # noqa: N802
         """The last two axes exchanged."""
         return self._call("mT")
+
+    @property
+    def aval(self) -> Any:
+        """The shape and the dtype as one object, under the name of JAX."""
+        return self._call("aval")
 
     def reshape(self, *shape: Any) -> Self:
         """An array with the same elements and another shape, given as one tuple or as numbers; one may be -1."""

@@ -161,6 +161,10 @@ class ImportIRError(NablaError, ValueError):
     """A module given as text or bytecode is not valid, or is not in the supported set."""
 
 
+class InstallError(NablaError, ImportError):
+    """The mirror cannot have the name `jax`, because JAX itself is imported."""
+
+
 class PassError(NablaError, ValueError):
     """A pass or a pipeline could not do its work."""
 
@@ -326,7 +330,20 @@ def is_internal(filename: str) -> bool:
     ours = path.startswith(INTERNAL_FOLDERS) and path.endswith(".py")  # a file of IR in our folders is the user's
     package = path.partition(f"-packages{os.sep}")[2]
     standard = path.startswith(_STANDARD_LIBRARY) and not package
-    return ours or standard or package.startswith(_BETWEEN) or filename.startswith("<frozen")
+    return ours or standard or package.startswith(_BETWEEN) or path.startswith(tuple(EXCLUDED)) or filename.startswith("<frozen")
+
+
+def exclude(path: str) -> None:
+    """Counts files as part of the library; errors show the line that called them.
+
+    Args:
+      path: a file, or the folder of a package.
+    """
+    EXCLUDED.append(os.path.realpath(path))
+    is_internal.cache_clear()
+
+
+EXCLUDED: list[str] = []  # the files that packages have named
 
 
 _AROUND = ("IPython", "ipykernel", "pluggy", "_pytest", "tornado", "traitlets", "xdist")  # what runs the user's program

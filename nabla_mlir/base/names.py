@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import types
 from pathlib import Path
 from typing import Any
 
@@ -49,3 +50,8 @@ def imported(package: str, home: str, name: str) -> Any:
     if home != package and hasattr(module := importlib.import_module(home), name):
         return getattr(module, name)
     return importlib.import_module(f"{home}.{name}")
+
+
+def module_named(path: str) -> types.ModuleType:
+    """The module of a dotted path, imported now."""
+    return importlib.import_module(path)

@@ -43,6 +43,12 @@ def flatten_any(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tupl
     return optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
 
 
+def flatten_as_is(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
+    """The leaves as they are and the structure, for functions of trees that do not compute with the leaves."""
+    again = None if _reenter is None else _reenter(tree, is_leaf)
+    return flatten_any(tree, is_leaf) if again is None else again
+
+
 def unflatten(spec: TreeSpec, leaves: Sequence[Any]) -> Any:
     """The pytree of a structure with these leaves."""
     return optree.tree_unflatten(spec, leaves)
@@ -79,14 +85,20 @@ def _step(entry: Any) -> str:
     return f"[{entry.entry!r}]"
 
 
-def flatten_like(spec: TreeSpec, tree: Any, what: str, like: str) -> list[Any]:
+def flatten_like(spec: TreeSpec, tree: Any, what: str, like: str, as_arrays: bool = True) -> list[Any]:
     """The leaves of `tree`, which must have the structure `spec`; None may stand for a leaf.
+
+    Args:
+      spec: the structure.
+      tree: the tree.
+      what, like: the names of both in the message of an error.
+      as_arrays: False leaves arrays of other systems as they are.
 
     Raises:
       TreeError: the structures differ; the message shows both.
     """
     try:
-        return [readable(leaf) for leaf in spec.flatten_up_to(tree)]
+        return [readable(leaf) if as_arrays else leaf for leaf in spec.flatten_up_to(tree)]
     except ExchangeError:
         raise
     except (ValueError, TypeError):

@@ -6,13 +6,25 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base.errors import DtypeError
 from nabla_mlir.dialects.types import PYTHON
 from nabla_mlir.numpy import issubdtype as issubdtype
-from nabla_mlir.numpy.dtypes import extended
+from nabla_mlir.numpy.dtypes import extended as _by_name
 from nabla_mlir.numpy.dtypes import finfo as finfo
 from nabla_mlir.numpy.dtypes import iinfo as iinfo
 from nabla_mlir.numpy.dtypes import result_type as result_type
+from nabla_mlir.random.keys import extended as extended
+from nabla_mlir.random.keys import prng_key as prng_key
 from nabla_mlir.transforms.symbolic_zeros import FLOAT0
+
+
+class ExtendedDType:
+    """The base class of dtypes that packages define. Arrays of such dtypes are only those of keys."""
+
+
+class TypePromotionError(DtypeError, ValueError):
+    """Dtypes have no common dtype."""
+
 
 # The dtype of the cotangents of integers, with elements of 0 bytes. A custom rule may return such an array instead of None.
 float0: np.dtype[Any] = FLOAT0
@@ -30,5 +42,5 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> np.dty
 
 def __getattr__(name: str) -> Any:
     if name == "bfloat16":
-        return extended(name)
+        return _by_name(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

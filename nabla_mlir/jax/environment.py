@@ -11,6 +11,7 @@ import numpy as np
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import TraceError, user_frame
 from nabla_mlir.base.typing import ArrayLike, PyTree
+from nabla_mlir.jax.sharding import check_shardings, device_in
 from nabla_mlir.numpy.operands import asarray
 from nabla_mlir.random.keys import KeyArray
 from nabla_mlir.runtime.array import Array
@@ -27,18 +28,28 @@ def _mapped(f: Callable[[Any], Any], tree: Any) -> Any:
     return pytree.unflatten(spec, [f(leaf) for leaf in leaves])
 
 
-def device_put(x: PyTree, device: Any = None) -> PyTree:
+def device_put(x: PyTree, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: bool | None = None) -> PyTree:
     """Returns the leaves of a pytree as arrays on a device; inside a trace, the target decides the device.
 
     Args:
       x: a pytree of arrays and numbers.
-      device: one of `nm.devices()`, or the name of a driver. By default arrays stay on their device, and numbers go to the host.
+      device: one of `nm.devices()`, the name of a driver, or a sharding, which names a device. By default arrays stay on their
+        device, and numbers go to the host.
+      src, donate, may_alias: accepted for programs of JAX. An array that is on the device already is not copied.
 
     Example:
       >>> device_put({"w": [1.0]}, "local-sync")["w"][0].tolist()
       1.0
     """
-    return _mapped(lambda leaf: asarray(leaf, device=None if device is None else device_of(device)), x)
+    check_shardings("device_put", None if isinstance(device, str) else device)
+    where = device_in(device)
+    return _mapped(lambda leaf: _placed(leaf, where), x)
+
+
+def _placed(leaf: Any, device: Any) -> Any:
+    if isinstance(leaf, KeyArray):
+        return KeyArray(*(_placed(word, device) for word in (leaf.high, leaf.low)))
+    return asarray(leaf, device=None if device is None else device_of(device))
 
 
 def device_get(x: PyTree) -> PyTree:
@@ -147,6 +158,43 @@ def default_matmul_precision(new_val: Any) -> Iterator[None]:
     yield
 
 
+@contextlib.contextmanager
+def numpy_dtype_promotion(new_val: str) -> Iterator[None]:
+    """A context for JAX's setting `jax_numpy_dtype_promotion`, which must be "standard".
+
+    Raises:
+      TraceError: it is something else.
+
+    Example:
+      >>> with numpy_dtype_promotion("standard"):
+      ...     pass
+    """
+    config.update("jax_numpy_dtype_promotion", new_val)
+    yield
+
+
+@contextlib.contextmanager
+def numpy_rank_promotion(new_val: str) -> Iterator[None]:
+    """A context for JAX's setting `jax_numpy_rank_promotion`, which must be "allow".
+
+    Raises:
+      TraceError: it is something else.
+    """
+    config.update("jax_numpy_rank_promotion", new_val)
+    yield
+
+
+@contextlib.contextmanager
+def transfer_guard(new_val: str) -> Iterator[None]:
+    """A context for JAX's setting `jax_transfer_guard`, which must be "allow": host and device have one memory.
+
+    Raises:
+      TraceError: it is something else.
+    """
+    config.update("jax_transfer_guard", new_val)
+    yield
+
+
 # ---------------------------------------------------------------- names
 @contextlib.contextmanager
 def named_scope(name: str) -> Iterator[None]:
@@ -227,6 +275,23 @@ class Config:
     def jax_debug_nans(self) -> bool:
         """True if functions report the source of a NaN."""
         return self._finite is not None
+
+    def read(self, name: str) -> Any:
+        """The value of a setting.
+
+        Raises:
+          TraceError: nabla_mlir has no such setting.
+        """
+        if name in ("jax_enable_x64", "jax_debug_nans"):
+            return getattr(self, name)
+        if name in self._granted:
+            return self._values.get(name, (None,))[0]
+        raise TraceError(f"config.read requires a setting that there is here, got {name!r}.", where=user_frame())
+
+    def __getattr__(self, name: str) -> Any:
+        if name in type(self)._granted:
+            return self.read(name)
+        raise AttributeError(f"'Config' object has no attribute {name!r}")
 
     def update(self, name: str, val: Any) -> None:
         """Changes a setting.

@@ -12,6 +12,7 @@ import optree
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import TreeError, user_frame
 from nabla_mlir.base.pytree import register_dataclass as register_dataclass
+from nabla_mlir.random.keys import KeyArray
 
 T = TypeVar("T", bound=type)
 PyTreeDef = pytree.TreeSpec
@@ -20,6 +21,15 @@ _UNSET = object()
 
 
 # ---------------------------------------------------------------- flattening
+def _flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], PyTreeDef]:
+    """The leaves as they are; an array of keys is one leaf, as in JAX."""
+    is_key = lambda x: isinstance(x, KeyArray) or (is_leaf is not None and is_leaf(x))  # noqa: E731
+    return pytree.flatten_as_is(tree, is_key)
+
+
+_flatten_like: Callable[..., list[Any]] = functools.partial(pytree.flatten_like, as_arrays=False)
+
+
 def tree_flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], PyTreeDef]:
     """Returns the leaves of a pytree and its structure; None is an empty container.
 
@@ -31,7 +41,7 @@ def tree_flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], PyTreeDef]
       >>> tree_flatten({"b": 1, "a": (2, None)})[0]
       [2, 1]
     """
-    return pytree.flatten(tree, is_leaf)
+    return _flatten(tree, is_leaf)
 
 
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
@@ -46,12 +56,12 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
 
 def tree_leaves(tree: Any, is_leaf: Leaf = None) -> list[Any]:
     """The leaves of a pytree."""
-    return pytree.flatten(tree, is_leaf)[0]
+    return _flatten(tree, is_leaf)[0]
 
 
 def tree_structure(tree: Any, is_leaf: Leaf = None) -> PyTreeDef:
     """The structure of a pytree."""
-    return pytree.flatten(tree, is_leaf)[1]
+    return _flatten(tree, is_leaf)[1]
 
 
 def all_leaves(iterable: Iterable[Any], is_leaf: Leaf = None) -> bool:
@@ -91,8 +101,8 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None)
       >>> tree_map(lambda a, b: a + b, {"x": 1}, {"x": 2})
       {'x': 3}
     """
-    leaves, spec = pytree.flatten(tree, is_leaf)
-    others = [pytree.flatten_like(spec, other, "tree_map", "the first tree") for other in rest]
+    leaves, spec = _flatten(tree, is_leaf)
+    others = [_flatten_like(spec, other, "tree_map", "the first tree") for other in rest]
     return pytree.unflatten(spec, [f(*each) for each in zip(leaves, *others, strict=True)])
 
 
@@ -124,8 +134,8 @@ def tree_all(tree: Any, *, is_leaf: Leaf = None) -> bool:
 
 def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Leaf = None) -> Any:
     """Repeats each leaf of a prefix for all leaves of the subtree at its position in the full tree."""
-    leaves, spec = pytree.flatten(prefix_tree, is_leaf)
-    parts = pytree.flatten_like(spec, full_tree, "tree_broadcast", "its prefix")
+    leaves, spec = _flatten(prefix_tree, is_leaf)
+    parts = _flatten_like(spec, full_tree, "tree_broadcast", "its prefix")
     return pytree.unflatten(spec, [tree_map(lambda _, x=x: x, part) for x, part in zip(leaves, parts, strict=True)])
 
 
@@ -144,9 +154,9 @@ def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, py
       >>> tree_transpose(tree_structure([0, 0]), tree_structure({"a": 0}), [{"a": 1}, {"a": 2}])
       {'a': [1, 2]}
     """
-    parts = pytree.flatten_like(outer_treedef, pytree_to_transpose, "tree_transpose", "outer_treedef")
+    parts = _flatten_like(outer_treedef, pytree_to_transpose, "tree_transpose", "outer_treedef")
     inner = tree_structure(parts[0]) if inner_treedef is None else inner_treedef
-    rows = [pytree.flatten_like(inner, part, "tree_transpose", "inner_treedef") for part in parts]
+    rows = [_flatten_like(inner, part, "tree_transpose", "inner_treedef") for part in parts]
     return pytree.unflatten(inner, [pytree.unflatten(outer_treedef, column) for column in zip(*rows, strict=True)])
 
 
@@ -216,7 +226,7 @@ def tree_flatten_with_path(
     """
     if is_leaf_takes_path:
         raise TreeError("tree_flatten_with_path requires is_leaf_takes_path=False, got True.", where=user_frame())
-    leaves, spec = pytree.flatten(tree, is_leaf)
+    leaves, spec = _flatten(tree, is_leaf)
     paths = [tuple(_key(entry) for entry in accessor) for accessor in spec.accessors()]
     return list(zip(paths, leaves, strict=True)), spec
 
@@ -229,7 +239,7 @@ def tree_leaves_with_path(tree: Any, is_leaf: Leaf = None, is_leaf_takes_path: b
 def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None, is_leaf_takes_path: bool = False) -> Any:
     """The tree of `tree_map`, with the path as the first argument of the function."""
     pairs, spec = tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
-    others = [pytree.flatten_like(spec, other, "tree_map_with_path", "the first tree") for other in rest]
+    others = [_flatten_like(spec, other, "tree_map_with_path", "the first tree") for other in rest]
     return pytree.unflatten(spec, [f(*pair, *each) for pair, *each in zip(pairs, *others, strict=True)])
 
 
@@ -303,6 +313,22 @@ def register_static(cls: T) -> T:
     """Class decorator: registers a node without leaves; the object, which must be hashable, is part of the structure."""
     register_pytree_node(cls, lambda x: ((), x), lambda aux, _: aux)
     return cls
+
+
+class PyTreeRegistry:
+    """The classes that are pytree nodes, under the name of JAX."""
+
+    def flatten_one_level(self, x: Any) -> tuple[Iterable[Any], Any] | None:
+        """The children of a node and its metadata; None for a leaf."""
+        if x is None or tree_structure(x, is_leaf=lambda y: y is not x).is_leaf():
+            return None if x is not None else ((), None)
+        children, metadata, _, _ = optree.tree_flatten_one_level(x, namespace=pytree.NAMESPACE)
+        return children, metadata
+
+    register_node = staticmethod(register_pytree_node)
+
+
+default_registry: PyTreeRegistry = PyTreeRegistry()
 
 
 class Partial(functools.partial[Any]):

@@ -29,7 +29,7 @@ def axes_of(name: str, axis: Axis, ndim: int) -> Shape:
     """Returns the non-negative indices of axes in the given order; None means all. Raises ShapeError if one is repeated."""
     if axis is None:
         return tuple(range(ndim))
-    axes = tuple(axis_of(name, a, ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+    axes = tuple(axis_of(name, a, ndim) for a in (axis if isinstance(axis, (tuple, list, range)) else (axis,)))
     if len(set(axes)) != len(axes):
         raise ShapeError(f"{name} requires different axes, got {axis}.", where=user_frame())
     return axes
@@ -38,7 +38,7 @@ def axes_of(name: str, axis: Axis, ndim: int) -> Shape:
 def shape_of(name: str, shape: Any) -> Shape:
     """Returns a shape from an int or a sequence of ints, which must not be negative."""
     try:
-        lengths = tuple(operator.index(n) for n in shape) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
+        lengths = tuple(operator.index(n) for n in shape) if isinstance(shape, (tuple, list, range)) else (operator.index(shape),)
     except TypeError:
         raise ShapeError(f"{name} requires a shape of integers, got {shape!r}.", where=user_frame()) from None
     if any(n < 0 for n in lengths):

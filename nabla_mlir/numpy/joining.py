@@ -6,6 +6,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.base.typing import ArrayLike, DTypeLike
 from nabla_mlir.numpy.axes import axis_of, joined
@@ -13,6 +15,7 @@ from nabla_mlir.numpy.logic import not_equal
 from nabla_mlir.numpy.operands import common_dtype, convert, tensor
 from nabla_mlir.numpy.shapes import atleast_3d
 from nabla_mlir.ops.shape import reshaped, sliced
+from nabla_mlir.runtime.array import Array
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import broadcast_to
 from nabla_mlir.table.tensor import Tensor
@@ -119,7 +122,7 @@ def split(ary: ArrayLike, indices_or_sections: Static[Any], axis: Static[int] = 
     x = tensor(ary)
     at = axis_of("split", axis, x.ndim)
     n = x.shape[at]
-    if isinstance(indices_or_sections, (list, tuple)):
+    if isinstance(indices_or_sections, (list, tuple, np.ndarray, Array)):
         return _cut(x, at, [operator.index(i) for i in indices_or_sections])
     parts = operator.index(indices_or_sections)
     if parts <= 0 or n % parts:
@@ -134,7 +137,7 @@ def split(ary: ArrayLike, indices_or_sections: Static[Any], axis: Static[int] = 
 @library
 def array_split(ary: ArrayLike, indices_or_sections: Static[Any], axis: Static[int] = 0) -> list[Tensor]:
     """Splits an array like `split`; the first parts may be longer by one element."""
-    if isinstance(indices_or_sections, (list, tuple)):
+    if isinstance(indices_or_sections, (list, tuple, np.ndarray, Array)):
         return split(ary, indices_or_sections, axis)
     x = tensor(ary)
     at, parts = axis_of("array_split", axis, x.ndim), operator.index(indices_or_sections)

@@ -31,6 +31,7 @@ from nabla_mlir.numpy import (
 )
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.named import VectorizedArray
+from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import is_tracing
 from nabla_mlir.table.promotion import is_scalar
 from nabla_mlir.table.tensor import Tensor
@@ -102,6 +103,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "nonzero": data_dependent.nonzero,
     "view": views.view,
     "argpartition": rearranging.argpartition,
+    "aval": lambda x: Spec(tuple(x.shape), x.dtype),
     "choose": rearranging.choose,
     "compress": _compress,
 }

@@ -21,7 +21,7 @@ from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import device as device_of
 from nabla_mlir.staging.eager import library
-from nabla_mlir.staging.tracing import is_tracing
+from nabla_mlir.staging.tracing import is_suspended, is_tracing, resumed
 from nabla_mlir.table.promotion import Defaults, as_tensor, is_inexact, is_scalar, promote, promote_dtypes, scalar_dtype
 from nabla_mlir.table.tensor import Tensor, full
 
@@ -52,6 +52,9 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None,
     if isinstance(a, (list, tuple)):
         leaves, tree = pytree.flatten(a)
         a = pytree.unflatten(tree, leaves)
+    if is_suspended(leaves):
+        with resumed():
+            return asarray(a, dtype)
     if is_tracing() and any(isinstance(leaf, Tensor) for leaf in leaves):
         out = _stacked(a)
         return out if dtype is None else convert(out, dtype)

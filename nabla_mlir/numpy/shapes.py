@@ -137,7 +137,7 @@ def squeeze(a: ArrayLike, axis: Static[Axis] = None) -> Tensor:
 def expand_dims(a: ArrayLike, axis: Static[Axis]) -> Tensor:
     """An array with new axes of size 1, at the positions `axis` of the result."""
     x = tensor(a)
-    ndim = x.ndim + (len(axis) if isinstance(axis, (tuple, list)) else 1)
+    ndim = x.ndim + (len(axis) if isinstance(axis, (tuple, list, range)) else 1)
     axes, lengths = axes_of("expand_dims", axis, ndim), iter(x.shape)
     return reshaped(x, tuple(1 if d in axes else next(lengths) for d in range(ndim)))
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from nabla_mlir.base import pytree
+from nabla_mlir.base.array_methods import AnyArray
 from nabla_mlir.base.errors import DtypeError, ShapeError, TraceError, user_frame
 from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import shape_of
@@ -23,6 +24,14 @@ IMPLEMENTATION = "threefry2x32"
 WORD = np.dtype(np.uint32)
 
 
+class extended(np.generic):  # noqa: N801  # the names of JAX
+    """The kind of the dtypes that hold no numbers, for `issubdtype`."""
+
+
+class prng_key(extended):  # noqa: N801
+    """The kind of the dtypes of keys: ``issubdtype(keys.dtype, prng_key)`` is True."""
+
+
 class KeyDtype:
     """The dtype of arrays of keys. The only one is that of the generator threefry2x32.
 
@@ -32,6 +41,7 @@ class KeyDtype:
     """
 
     name = "key<fry>"
+    type = prng_key
     itemsize = 8
 
     def __repr__(self) -> str:
@@ -44,7 +54,7 @@ class KeyDtype:
         return hash(self.name)
 
 
-class KeyArray:
+class KeyArray(AnyArray):
     """An array of keys, each of two 32-bit words. `nm.random.key` makes one key; `nm.random.split` splits it into several.
 
     It is a pytree with the leaves `high` and `low` of the same shape, so that `vmap`, `scan`, `jit` and artifacts accept it like

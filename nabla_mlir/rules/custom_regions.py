@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,10 +22,18 @@ def emit_rule(op: ir.Operation, region: int, arguments: Sequence[ir.Value]) -> l
     """Emits a region of a custom rule on `arguments`; returns the values that the region returns.
 
     Raises:
-      RuleMissingError: the rule was not traced.
+      RuleMissingError: the rule was not traced. If it raised an error when it was traced, that error is raised.
     """
     if region and WITHOUT_RULE in op.attributes:
         label = CUSTOM[op.name](op).label
+        if isinstance(reason := op.attributes[WITHOUT_RULE], ir.StringAttr):
+            number, _, text = reason.value.partition(" ")
+            error = _errors.get(number)
+            raise (
+                RuleMissingError(f"the derivative requires the rule of {label}, got {text}.", where=source_of(op.location))
+                if (error is None)
+                else error
+            )
         raise RuleMissingError(
             f"the derivative requires the rule of {label} within its own rules, got a trace that was made for fewer derivatives.",
             where=source_of(op.location),
@@ -36,6 +46,20 @@ def emit_rule(op: ir.Operation, region: int, arguments: Sequence[ir.Value]) -> l
             if inner.name == RECUR and op.name in CUSTOM and inner.attributes["name"] == op.attributes["name"]:
                 _recur(op, inner, clone, mapping)
     return [wrap(mapping.get(v, v)) for v in outputs]
+
+
+_errors: OrderedDict[str, Exception] = OrderedDict()  # of rules that raised one, by the number in the IR
+_numbers = itertools.count()
+_MOST = 64  # they refer to the frames of their tracebacks
+
+
+def postponed(error: Exception) -> ir.Attribute:
+    """The attribute of an operation whose rule raised an error: `emit_rule` raises it where a derivative needs the rule."""
+    number = str(next(_numbers))
+    _errors[number] = error
+    while len(_errors) > _MOST:
+        _errors.popitem(last=False)
+    return ir.StringAttr.get(f"{number} {type(error).__name__}: {error}")
 
 
 def _recur(op: ir.Operation, inner: ir.Operation, clone: ir.Operation, mapping: dict[ir.Value, ir.Value]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from iree.runtime import BufferUsage, HalBufferView, MemoryType, VmRef
 
 from nabla_mlir.base import thresholds
-from nabla_mlir.base.array_methods import ArrayMethods
+from nabla_mlir.base.array_methods import AnyArray, ArrayMethods
 from nabla_mlir.base.conversion import rank_of
 from nabla_mlir.base.errors import DeletedArrayError, DtypeError, OutOfMemoryError, ShapeError, TraceError, user_frame
 from nabla_mlir.base.locks import new_lock
@@ -27,7 +27,7 @@ _deletion = new_lock()  # if two threads donate one array, one is refused
 
 class _OfAllArrays(type):
     def __instancecheck__(cls, x: object) -> bool:
-        return isinstance(x, ArrayMethods)
+        return isinstance(x, AnyArray)
 
 
 class Array(ArrayMethods, metaclass=_OfAllArrays):
@@ -39,7 +39,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
     `Array.from_numpy` makes an array, and calls of compiled functions return arrays. A module that was compiled with
     `asynchronous=True` returns them before their values are computed; reading waits for them.
 
-    For `isinstance`, values of a trace and arrays with named axes are instances, too, as in JAX. Values of a trace are also
+    For `isinstance`, values of a trace, arrays with named axes and keys are instances, too, as in JAX. Values of a trace are also
     instances of `core.Tracer`.
 
     Example:

@@ -16,15 +16,16 @@ from nabla_mlir.table.promotion import as_tensor
 
 
 class _OfSpecs(type):
-    def __call__(cls, shape: Any, dtype: Any) -> Spec:
-        return spec(shape, dtype)
+    def __call__(cls, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False, vma: Any = None) -> Spec:
+        made = spec(shape, dtype)
+        return Spec(made.shape, made.dtype, weak_type) if weak_type else made
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Spec)
 
 
 class ShapeDtypeStruct(metaclass=_OfSpecs):
-    """The shape and the dtype of an array: `spec` under the name of JAX.
+    """The shape and the dtype of an array: `spec` under the name of JAX. There is one device, so a sharding changes nothing.
 
     Example:
       >>> ShapeDtypeStruct((2,), "float32").shape, isinstance(spec(2), ShapeDtypeStruct)
@@ -41,7 +42,7 @@ def eval_shape(fun: Callable[..., Any], *args: PyTree, **kwargs: PyTree) -> PyTr
     """The shapes and dtypes of the results of a function. Nothing is computed.
 
     Args:
-      fun: a function of pytrees of arrays.
+      fun: a function of pytrees of arrays. Its results may also be objects of `nm.spec`.
       *args, **kwargs: arrays, or objects with their shape and dtype, such as `nm.spec`.
 
     Example:
@@ -56,9 +57,9 @@ def eval_shape(fun: Callable[..., Any], *args: PyTree, **kwargs: PyTree) -> PyTr
     def flat(*tensors: Any) -> list[Any]:
         inner_args, inner_kwargs = pytree.unflatten(in_spec, tensors)
         outs, trees["spec"] = pytree.flatten(fun(*inner_args, **inner_kwargs))
-        tensors_out = [as_tensor(out) for out in outs]
+        tensors_out = [out if isinstance(out, Spec) else as_tensor(out) for out in outs]
         trees["specs"] = [Spec(out.shape, out.dtype) for out in tensors_out]
-        return tensors_out
+        return [out for out in tensors_out if not isinstance(out, Spec)]
 
     specs = [as_spec(leaf) for leaf in leaves]
     if is_tracing():

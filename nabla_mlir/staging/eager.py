@@ -24,7 +24,7 @@ from nabla_mlir.staging.donation import Donating
 from nabla_mlir.staging.execution import Code, Execution, OnDevice
 from nabla_mlir.staging.repetition import Call, never, repetition
 from nabla_mlir.staging.specs import Spec, as_spec
-from nabla_mlir.staging.tracing import is_tracing, trace_function
+from nabla_mlir.staging.tracing import is_suspended, is_tracing, resumed, trace_function
 from nabla_mlir.table.promotion import as_tensor, default_dtypes, is_light, is_scalar, scalar_array
 from nabla_mlir.table.regions import emit_call
 from nabla_mlir.table.tensor import Tensor
@@ -185,6 +185,9 @@ def staged(f: Callable[..., Any]) -> Callable[..., Any]:
         if is_tracing():
             return f(*args, **kwargs)
         leaves, in_spec = pytree.flatten((args, kwargs))
+        if is_suspended(leaves):
+            with resumed():
+                return f(*args, **kwargs)
         others = {i: x for i, x in enumerate(leaves) if not (is_scalar(x) or pytree.is_array(x) or isinstance(x, Spec))}
         if others:
             return _with_constants(f, in_spec, leaves, others)
@@ -238,6 +241,9 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
         if is_tracing():
             return _result(f(*args, **kwargs), args)
         leaves, in_spec = pytree.flatten((args, kwargs))
+        if is_suspended(leaves):
+            with resumed():
+                return _result(f(*args, **kwargs), args)
         dynamic = [i for i, x in enumerate(leaves) if pytree.is_array(x)]
         static = {i: x for i, x in enumerate(leaves) if i not in set(dynamic)}
         arrays = [leaves[i] for i in dynamic]

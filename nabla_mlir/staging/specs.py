@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.base.typing import DTypeLike
 from nabla_mlir.dialects.types import as_dtype
-from nabla_mlir.table.promotion import Defaults, is_scalar, scalar_dtype
+from nabla_mlir.table.promotion import Defaults, is_inexact, is_scalar, scalar_dtype
+
+FLOAT0: np.dtype[Any] = np.dtype([("float0", np.void, 0)])
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,47 @@ class Spec:
 
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a spec without axes")
+        return self.shape[0]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def weak_type(self) -> bool:
+        """True for the spec of a Python number, under the name of JAX."""
+        return self.weak
+
+    @property
+    def sharding(self) -> None:
+        """None: a spec names no device."""
+        return None
+
+    def to_tangent_aval(self) -> Spec:
+        """The shape and dtype of a tangent; the dtype is `float0`, without elements, for values without a derivative."""
+        return Spec(self.shape, self.dtype if is_inexact(self.dtype) else FLOAT0)
+
+    def update(self, **fields: Any) -> Spec:
+        """A spec with another shape, dtype or `weak_type`; other fields of JAX must be None.
+
+        Raises:
+          TraceError: a spec has no such field.
+        """
+        given = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak, **fields}
+        own = Spec(tuple(given.pop("shape")), as_dtype(given.pop("dtype")), bool(given.pop("weak_type")))
+        if unknown := [name for name, value in given.items() if value is not None]:
+            raise TraceError(f"update requires shape, dtype or weak_type, got {', '.join(unknown)}.", where=user_frame())
+        return own
 
 
 def spec(shape: Sequence[int] | int = (), dtype: DTypeLike | None = None) -> Spec:

@@ -89,6 +89,7 @@ class Trace:
 
 class _Current(threading.local):
     trace: Trace | None = None
+    suspended: tuple[Trace | None, Scope | None] = (None, None)  # outside of `ensure_compile_time_eval`
 
 
 _current = _Current()
@@ -103,6 +104,8 @@ def current_trace() -> Trace | None:
 def ensure_compile_time_eval() -> Iterator[None]:
     """A context in which functions of concrete arrays are computed at once, even in a trace. Python may branch on the results.
 
+    Functions of traced values are still traced.
+
     Example:
       >>> import nabla_mlir as nm, numpy as np
       >>> def f(x):
@@ -112,14 +115,33 @@ def ensure_compile_time_eval() -> Iterator[None]:
       >>> float(nm.jit(f)(2.0))
       6.0
     """
-    trace, scope = _current.trace, current_scope()
+    trace, scope, suspended = _current.trace, current_scope(), _current.suspended
+    if trace is not None:
+        _current.suspended = trace, scope
     _current.trace = None
     set_scope(None)
     try:
         yield
     finally:
-        _current.trace = trace
+        _current.trace, _current.suspended = trace, suspended
         set_scope(scope)
+
+
+@contextlib.contextmanager
+def resumed() -> Iterator[None]:
+    """A context in which the trace around `ensure_compile_time_eval` is the current trace."""
+    _current.trace = _current.suspended[0]
+    set_scope(_current.suspended[1])
+    try:
+        yield
+    finally:
+        _current.trace = None
+        set_scope(None)
+
+
+def is_suspended(leaves: Sequence[Any]) -> bool:
+    """True for values of the trace around `ensure_compile_time_eval`."""
+    return _current.trace is None and _current.suspended[0] is not None and any(isinstance(leaf, Tensor) for leaf in leaves)
 
 
 def is_tracing() -> bool:

@@ -9,8 +9,10 @@ from typing import TypeVar
 from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo
-from nabla_mlir.dialects.regions import scratch
-from nabla_mlir.table.registry import OpDef, clone_op, missing_rule
+from nabla_mlir.dialects.regions import made_by, scratch
+from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
+from nabla_mlir.table.registry import REGISTRY, OpDef, clone_op, missing_rule
+from nabla_mlir.table.rules import Zero
 from nabla_mlir.table.tensor import Tensor, current_scope, set_scope, wrap
 
 T = TypeVar("T")
@@ -81,6 +83,23 @@ def decomposed(op: ir.Operation, record: OpDef, transform: str) -> list[Tensor]:
 def reads_of(op: ir.Operation) -> list[ir.Value]:
     """All values that an operation reads: its operands and the captures of its regions."""
     return [*op.operands, *captures_of(op)] if len(op.regions) else list(op.operands)
+
+
+def may_vary(value: ir.Value) -> bool:
+    """True if a derivative of a function around the value may reach it: through floating-point values, from an argument."""
+    seen: set[ir.Value] = set()
+    stack = [value]
+    while stack:
+        value = stack.pop()
+        if value in seen or not is_differentiable(shape_and_dtype(value.type)[1]):
+            continue
+        seen.add(value)
+        op = made_by(value)
+        if op is None:
+            return True
+        record = REGISTRY.get(op.name)
+        stack.extend([] if record is not None and isinstance(record.jvp, Zero) else reads_of(op))
+    return False
 
 
 def dependents(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:

@@ -75,6 +75,7 @@ class custom_vmap:  # noqa: N801  # a decorator
         if not any(marks):
             return self.fun(*args)
         whole = [gathered("custom_vmap", t, bound, 0) if is_batched else t for t, is_batched in zip(tensors, marks, strict=True)]
+        bound.shared.update(x.value for x in whole)  # a call of the function in its rule is one on all entries
         pair = self.vmap_rule(bound.size, list(pytree.unflatten(spec, marks)), *pytree.unflatten(spec, whole))
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TreeError(
@@ -101,7 +102,7 @@ class _Varying:
 
     def __init__(self, bound: BoundAxis):
         self._bound = bound
-        self._known: dict[ir.Value, bool] = {}
+        self._known: dict[ir.Value, bool] = dict.fromkeys(bound.shared, False)
 
     def __call__(self, value: ir.Value) -> bool:
         if value not in self._known:

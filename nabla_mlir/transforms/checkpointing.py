@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,9 +20,12 @@ from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.positions import positions
 from nabla_mlir.staging.tracing import results_of, trace_region
 from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.table.tensor import wrap
 from nabla_mlir.transforms.vectorized import per_entry
 
 Policy = tuple[tuple[str, ...], ...]  # each a word and its arguments; a value is stored if one of them allows it
+Chooser = Callable[[ir.Operation], Any]  # is true for the operations whose results may be stored
+_CHOSEN = "saved by a function"
 
 
 class CheckpointPolicies:
@@ -80,7 +84,11 @@ checkpoint_policies: CheckpointPolicies = CheckpointPolicies()
 
 
 def checkpoint(
-    fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Policy | None = None, static_argnums: int | Sequence[int] = ()
+    fun: Callable[..., Any],
+    *,
+    prevent_cse: bool = True,
+    policy: Policy | Chooser | None = None,
+    static_argnums: int | Sequence[int] = (),
 ) -> Callable[..., Any]:
     """A function with the results of `fun`, whose intermediate values reverse mode recomputes instead of storing them.
 
@@ -88,7 +96,8 @@ def checkpoint(
       fun: any function of pytrees of arrays.
       prevent_cse: True keeps the second computation separate from the first. Otherwise a compiler that merges duplicates
         may undo the recomputation.
-      policy: one of `nm.checkpoint_policies`, which says which values may be stored; by default none.
+      policy: one of `nm.checkpoint_policies`, which says which values may be stored; by default none. Or a function of an
+        operation of the IR that is true if its results may be stored.
       static_argnums: positions of arguments that are not arrays.
 
     Example:
@@ -117,7 +126,7 @@ def checkpoint(
 remat = checkpoint
 
 
-def _emit(call: Callable[[], Any], policies: Policy, prevent_cse: bool) -> Any:
+def _emit(call: Callable[[], Any], policy: Policy | Chooser, prevent_cse: bool) -> Any:
     """Emits `ad.checkpoint` with the operations of a call in its region, and returns the value of the call."""
     box: dict[str, Any] = {}
 
@@ -126,7 +135,8 @@ def _emit(call: Callable[[], Any], policies: Policy, prevent_cse: bool) -> Any:
         return leaves
 
     block, _, outs = trace_region(body, [], "a checkpointed function")
-    words = [ir.ArrayAttr.get([ir.StringAttr.get(word) for word in policy]) for policy in policies]
+    policies = _marked(block, policy) if callable(policy) else policy
+    words = [ir.ArrayAttr.get([ir.StringAttr.get(word) for word in words]) for words in policies]
     flags = {"prevent_cse": Bool.encode(prevent_cse), "recompute": Bool.encode(False)}
     op = stablehlo.emit(
         CheckpointOp.name,
@@ -153,3 +163,16 @@ def checkpoint_name(x: PyTree, name: str) -> PyTree:
         return pytree.unflatten(spec, [name_op(as_tensor(leaf), name=name) for leaf in leaves])
 
     return staged(run)(x)
+
+
+def _marked(block: ir.Block, chooser: Chooser) -> Policy:
+    """Names the results of the operations that a function chooses; returns the policy that stores these names."""
+    operations = [op.operation for op in block.operations]
+    for op, following in itertools.pairwise(operations):
+        if not chooser(op):
+            continue
+        with ir.InsertionPoint(following), op.location:
+            for result in op.results:
+                named = name_op(wrap(result), name=_CHOSEN).value
+                result.replace_all_uses_except(named, named.owner.operation)
+    return CheckpointPolicies.save_only_these_names(_CHOSEN)

@@ -10,12 +10,12 @@ from nabla_mlir.base.typing import PyTree
 from nabla_mlir.dialects import ad
 from nabla_mlir.dialects.regions import aside
 from nabla_mlir.dialects.types import is_differentiable
+from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import current_trace, results_of, trace_region
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.regions import captures_of
 from nabla_mlir.table.registry import Region
 from nabla_mlir.table.tensor import CALL_INSIDE, Tensor, current_scope, wrap
-from nabla_mlir.transforms.arguments import specs_of
 
 
 def closure_convert(fun: Callable[..., Any], *example_args: PyTree) -> tuple[Callable[..., Any], list[Any]]:
@@ -26,7 +26,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: PyTree) -> tuple[Cal
 
     Args:
       fun: any function of arrays.
-      example_args: arguments with the shapes and dtypes of later calls.
+      example_args: arguments with the shapes and dtypes of later calls, or objects of `nm.spec`.
 
     Returns:
       ``converted`` and the values, with ``converted(*args, *values) == fun(*args)``.
@@ -43,7 +43,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: PyTree) -> tuple[Cal
     if trace is None:
         return fun, []
     leaves, in_spec = pytree.flatten(example_args)
-    tensors = [as_tensor(leaf) for leaf in leaves]
+    specs = [Spec(s.shape, s.dtype, s.weak) for s in (x if isinstance(x, Spec) else as_tensor(x) for x in leaves)]
     out_spec: Any = None
 
     def body(*inner: Tensor) -> list[Any]:
@@ -53,7 +53,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: PyTree) -> tuple[Cal
 
     known, trace.known = trace.known, None  # the values may be others where the new function is called
     try:
-        _, holder, _ = trace_region(body, specs_of(tensors), "the function given to closure_convert")
+        _, holder, _ = trace_region(body, specs, "the function given to closure_convert")
     finally:
         trace.known = known
     values = [v for v in captures_of(holder) if is_differentiable(wrap(v).dtype)]

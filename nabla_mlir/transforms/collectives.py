@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,16 @@ from nabla_mlir.table.tensor import Tensor, constant, full, full_like
 
 @dataclass
 class BoundAxis:
-    """An axis of a map that is being traced, with the user's name (if any), its name in the IR, its size, and the map's block."""
+    """An axis of a map that is being traced, with the user's name (if any), its name in the IR, its size, and the map's block.
+
+    `shared` are values in the block that are known to be equal for all entries.
+    """
 
     name: str | None
     symbol: str
     size: int
     block: ir.Block | None = None
+    shared: set[ir.Value] = field(default_factory=set)
 
 
 class _Bound(threading.local):

@@ -14,17 +14,19 @@ from typing import Any
 from iree.compiler import ir
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import TraceError, TreeError, check_function, user_frame
+from nabla_mlir.base.errors import ConcretizationError, NablaError, TraceError, TreeError, check_function, user_frame
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad_rules import RECUR, WITHOUT_RULE
+from nabla_mlir.rules.custom_regions import postponed
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.positions import parameters_of, positional, positions
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import current_trace, results_of, trace_region
 from nabla_mlir.table.promotion import as_tensor
+from nabla_mlir.table.regions import may_vary
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import specs_of
-from nabla_mlir.transforms.custom_calls import Call
+from nabla_mlir.transforms.custom_calls import Call, has_numbers
 from nabla_mlir.transforms.symbolic_zeros import CustomVJPPrimal, SymbolicZero
 from nabla_mlir.transforms.vectorized import per_entry
 
@@ -42,11 +44,16 @@ class _Custom:
     operation = ""
     has_symbols: bool = False  # whether the rules get `SymbolicZero` where a derivative is zero
 
-    def __init__(self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = ()):
+    def __init__(self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
         check_function(type(self).__name__, fun)
         functools.update_wrapper(self, fun)
         self.fun = fun
         names = parameters_of(fun)
+        if unknown := [name for name in nondiff_argnames if name not in (names or ())]:
+            raise TraceError(
+                f"nondiff_argnames requires names of arguments, got {', '.join(map(repr, unknown))}.", where=user_frame()
+            )
+        nondiff_argnums = [*nondiff_argnums, *((names or []).index(name) for name in nondiff_argnames)]
         self.nondiff_argnums: tuple[int, ...] = positions(
             type(self).__name__, nondiff_argnums, None if names is None else len(names), "nondiff_argnums"
         )
@@ -95,7 +102,8 @@ class _Custom:
         if trace is not None and trace.is_value:
             outs, out_spec = pytree.flatten(self.fun(*call_all(pytree.unflatten(spec, tensors))))
             return pytree.unflatten(out_spec, [as_tensor(out) for out in outs])
-        call = Call(self, fixed, spec, specs_of(tensors))
+        constant = [i for i, t in enumerate(tensors) if self.has_symbols and not may_vary(t.value)]
+        call = Call(self, fixed, spec, specs_of(tensors), frozenset(constant))
         for tracing in reversed(_tracing.calls):
             if tracing.matches(call):
                 return self._recur(tracing, tensors)
@@ -109,8 +117,15 @@ class _Custom:
         before = _tracing.calls
         has_end = self._ends_here()
         _tracing.calls = (*before, call)
+        missing = ir.UnitAttr.get() if has_end else None
         try:
             rules = self._ends(call) if has_end else self._rules(call, tensors, call_all)
+        except Exception as error:
+            # As in JAX, the error of a rule is that of the derivative that uses the rule, not of the call. Errors about the form
+            # of a rule hold for every derivative.
+            if isinstance(error, NablaError) and not isinstance(error, ConcretizationError):
+                raise
+            rules, missing = self._ends(call), postponed(error)
         finally:
             _tracing.calls = before
         attributes = {
@@ -122,7 +137,7 @@ class _Custom:
             self.operation,
             [t.value for t in tensors],
             results=[o.value.type for o in call.outs],
-            attributes=attributes | ({WITHOUT_RULE: ir.UnitAttr.get()} if has_end else {}),
+            attributes=attributes | ({} if missing is None else {WITHOUT_RULE: missing}),
             regions=1 + len(rules),
         )
         for region, body in zip(op.regions, [block, *rules], strict=True):
@@ -137,8 +152,12 @@ class _Custom:
         """
         trace = current_trace()
         assert trace is not None
-        depth = sum(c.function is self for c in _tracing.calls)
+        depth = sum(self._is_same(c.function) for c in _tracing.calls)
         return depth > 0 and depth >= trace.order
+
+    def _is_same(self, other: Any) -> bool:
+        """True if a call of the other function counts as a call of this one."""
+        return other is self
 
     def _ends(self, call: Call) -> list[ir.Block]:
         """Regions that replace rules which no derivative uses."""
@@ -181,6 +200,7 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
       fun: the function.
       nondiff_argnums: positions of arguments that are not differentiated (functions, options). They are the first arguments
         of the rule, and may be any Python objects.
+      nondiff_argnames: further such arguments, by their names.
 
       The rule is ordinary code: it is mapped, and it is differentiated for second derivatives. It may call the function itself.
       Values that are differentiated must be arguments.
@@ -277,6 +297,7 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
     Args:
       fun: the function.
       nondiff_argnums: positions of arguments that are not differentiated; they are the first arguments of ``bwd``.
+      nondiff_argnames: further such arguments, by their names.
 
     Example:
       >>> import nabla_mlir as nm
@@ -295,7 +316,8 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
         """Sets the rule.
 
         Args:
-          fwd: ``fwd(*args) -> (out, residuals)``, with the arguments of the function.
+          fwd: ``fwd(*args) -> (out, residuals)``, with the arguments of the function. Residuals that are no arrays, such as
+            Python's numbers, reach `bwd` as they are.
           bwd: ``bwd(*nondiff_args, residuals, cotangent) -> cotangents``, a tuple with one entry for each differentiated
             argument; None means zero, and is used for integers.
           symbolic_zeros: True passes each leaf of the arguments to `fwd` as a `CustomVJPPrimal`. `bwd` gets a `SymbolicZero` as
@@ -322,12 +344,14 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
         what = f"the rule of {self._name()}"
 
         def forward(*inner: Tensor) -> list[Any]:
-            primals = [CustomVJPPrimal.of(x) for x in inner] if self.has_symbols else inner
+            perturbed = set(call.wrt)
+            primals = [CustomVJPPrimal(x, i in perturbed) for i, x in enumerate(inner)] if self.has_symbols else inner
             pair = fwd(*call_all(pytree.unflatten(call.args_spec, primals)))
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                raise TreeError(f"{what} requires fwd to return (out, residuals), got {type(pair).__name__}.", where=user_frame())
-            residuals, trees["spec"] = pytree.flatten(pair[1])
-            return [*call.result(what, pair[0]), *(as_tensor(r) for r in residuals)]
+                raise TreeError(f"{what} requires fwd to return (out, residuals), got {type(pair).__name__}.",
+                                where=user_frame())  # fmt: skip
+            trees["residuals"], trees["spec"] = pytree.flatten(pair[1])
+            return [*call.result(what, pair[0]), *(as_tensor(r) for r in trees["residuals"] if has_numbers(r))]
 
         forward_block, _, outs = trace_region(forward, _strong(call.specs), what, operands=tensors, role="rule")
         residuals = [Spec(r.shape, r.dtype) for r in outs[len(call.outs) :]]
@@ -335,7 +359,9 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
         def backward(*inner: Tensor) -> list[Any]:
             values, by_position = inner[: len(residuals)], dict(zip(call.of, inner[len(residuals) :], strict=True))
             ct = self._seeds_of(call.out_spec, by_position, call.outs)
-            cts = bwd(*call.fixed, pytree.unflatten(trees["spec"], values), ct)
+            rest = iter(values)  # Python's numbers and other objects are part of the code
+            given = [next(rest) if has_numbers(r) else r for r in trees["residuals"]]
+            cts = bwd(*call.fixed, pytree.unflatten(trees["spec"], given), ct)
             count = len(call.args_spec.children())
             if not isinstance(cts, (tuple, list)) or len(cts) != count:
                 got = f"{len(cts)}" if isinstance(cts, (tuple, list)) else type(cts).__name__
@@ -350,7 +376,8 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
             return list(call.seeds("cotangent", leaves, tensors, call.wrt, pytree.paths(call.args_spec)))
 
         specs = [*residuals, *(Spec(call.outs[i].shape, call.outs[i].dtype) for i in call.of)]
-        return [forward_block, trace_region(backward, specs, what)[0]]
+        # The residuals have the values that the first region returns, which Python may read if they are known.
+        return [forward_block, trace_region(backward, specs, what, operands=outs[len(call.outs) :])[0]]
 
 
 def _strong(specs: Sequence[Spec]) -> list[Spec]:

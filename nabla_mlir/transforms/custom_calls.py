@@ -1,4 +1,4 @@
-"""A call of a function with custom derivative rules, while the rules are traced for its types."""
+"""Calls of functions with custom rules, while they are traced: the types of arguments, results and tangents."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from nabla_mlir.transforms.symbolic_zeros import SymbolicZero
 class Call:
     """One call of a custom function while it is traced. Its rules are traced for the types of this call."""
 
-    function: Any  # the function with the rules
+    function: Any  # the custom function
     fixed: list[Any]  # the arguments at nondiff_argnums
     args_spec: pytree.TreeSpec
     specs: list[Spec]
+    constant: frozenset[int] = frozenset()  # the leaves that no derivative can reach, for rules with symbolic zeros
     label: str = ""
     outs: list[Tensor] = field(default_factory=list)
     out_spec: Any = None
@@ -36,13 +37,14 @@ class Call:
             self.function is other.function
             and all(a is b for a, b in zip(self.fixed, other.fixed, strict=True))
             and self.args_spec == other.args_spec
+            and self.constant == other.constant
             and [(s.shape, s.dtype) for s in self.specs] == [(s.shape, s.dtype) for s in other.specs]
         )
 
     @property
     def wrt(self) -> list[int]:
         """The leaves of the arguments that have tangents."""
-        return [i for i, s in enumerate(self.specs) if is_differentiable(s.dtype)]
+        return [i for i, s in enumerate(self.specs) if is_differentiable(s.dtype) and i not in self.constant]
 
     @property
     def of(self) -> list[int]:
@@ -65,8 +67,13 @@ class Call:
         return [materialize(ZERO if s is None else s, likes[i]) for s, i in zip(result, at, strict=True)]
 
 
+def has_numbers(x: Any) -> bool:
+    """True for a tensor or an array."""
+    return isinstance(x, Tensor) or pytree.is_array(x)
+
+
 def _is_weak(x: Any) -> bool:
-    return not isinstance(x, Tensor) and not pytree.is_array(x)
+    return not has_numbers(x)
 
 
 def _described(spec: pytree.TreeSpec, leaves: Sequence[Any]) -> str:

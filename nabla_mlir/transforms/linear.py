@@ -66,6 +66,11 @@ def linearize(fun: Callable[..., Any], *primals: PyTree, has_aux: bool = False) 
     Outside a trace, `fun` runs once. The residuals for the linear function stay on the device, and each call computes only
     the part that depends on t (see the pass nabla-split).
 
+    Args:
+      fun: any function of arrays.
+      *primals: its arguments, pytrees.
+      has_aux: True if `fun` returns ``(out, aux)``; the result is then ``(out, linear function, aux)``.
+
     Example:
       >>> import nabla_mlir as nm
       >>> y, push = nm.linearize(lambda x: x * x, 3.0)
@@ -74,9 +79,11 @@ def linearize(fun: Callable[..., Any], *primals: PyTree, has_aux: bool = False) 
     """
     check_function("linearize", fun)
     if current_trace() is not None:
-        return linearized(fun, primals, has_aux)
-    at = _AtPoint("jvp", fun, primals, has_aux)
-    return at.value, at.push
+        out, push = linearized(fun, primals, has_aux)
+    else:
+        at = _AtPoint("jvp", fun, primals, has_aux)
+        out, push = at.value, at.push
+    return (out[0], push, out[1]) if has_aux else (out, push)
 
 
 def vjp(fun: Callable[..., Any], *primals: PyTree, has_aux: bool = False) -> Any:

@@ -31,7 +31,7 @@ def scan(
     xs: PyTree = None,
     length: int | None = None,
     reverse: bool = False,
-    unroll: int = 1,
+    unroll: int | bool = 1,
     max_residual_bytes: int | None = None,
 ) -> tuple[PyTree, PyTree]:
     """The last carry and the stacked results of a loop over the leading axis of `xs`.
@@ -44,7 +44,7 @@ def scan(
       xs: a pytree of arrays with a common leading axis, or None.
       length: the number of iterations, needed if xs has no arrays.
       reverse: True runs from the last entry to the first; ys have the order of xs.
-      unroll: the number of calls of f in one iteration of the loop; with all of them there is no loop.
+      unroll: the number of calls of f in one iteration of the loop. With all of them, True or 0 there is no loop; False is 1.
       max_residual_bytes: the bytes that reverse mode may store for the loop; see `while_loop`.
 
     Raises:
@@ -66,6 +66,7 @@ def scan(
         c_leaves, c_spec = pytree.flatten(init)
         carry = [as_tensor(c) for c in c_leaves]
         carry, y_specs, y_spec = _scan_types(f, c_spec, c_leaves, carry, x_spec, rows)
+        unroll = written or max(steps, 1)
         if 0 < steps < 2 * unroll:  # a loop would have one iteration
             order = range(steps - 1, -1, -1) if reverse else range(steps)
             carry, ys = _written_out(f, order, (carry, c_spec), (rows, x_spec))
@@ -98,8 +99,9 @@ def scan(
             carry, tapes = step(full((), k, INDEX), carry, tapes)
         return pytree.unflatten(c_spec, carry), _stacked(y_spec, tapes)
 
-    if not isinstance(unroll, int) or unroll < 1:
-        raise ShapeError(f"scan requires unroll of at least 1, got {unroll!r}.", where=user_frame())
+    if not isinstance(unroll, int) or unroll < 0:
+        raise ShapeError(f"scan requires unroll of at least 0, got {unroll!r}.", where=user_frame())
+    written = (0 if unroll else 1) if isinstance(unroll, bool) else unroll
     return staged(per_entry(run))(init, xs)
 
 

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base import pytree
-from nabla_mlir.dialects.types import is_differentiable
+from nabla_mlir.staging.specs import FLOAT0 as FLOAT0
 from nabla_mlir.staging.specs import Spec, as_spec
-
-FLOAT0: np.dtype[Any] = np.dtype([("float0", np.void, 0)])
 
 
 @dataclass(frozen=True)
@@ -19,21 +17,20 @@ class SymbolicZero:
     """A tangent or a cotangent that is zero for all numbers. A rule may also return one.
 
     Attributes:
-      shape: the shape of its primal.
-      dtype: the dtype of its primal; `float0` if the primal has no derivative.
+      aval: the shape of its primal, and its dtype; the dtype is `float0` if the primal has no derivative.
 
     Example:
-      >>> SymbolicZero((2,), np.dtype("float32")).shape
+      >>> import nabla_mlir as nm
+      >>> SymbolicZero(nm.spec(2)).shape
       (2,)
     """
 
-    shape: tuple[int, ...]
-    dtype: np.dtype
+    aval: Spec
 
     @staticmethod
     def of(spec: Any) -> SymbolicZero:
         """The zero of a primal with a shape and a dtype."""
-        return SymbolicZero(tuple(spec.shape), spec.dtype if is_differentiable(spec.dtype) else FLOAT0)
+        return SymbolicZero(Spec(tuple(spec.shape), spec.dtype).to_tangent_aval())
 
     @staticmethod
     def from_primal_value(val: Any) -> SymbolicZero:
@@ -41,9 +38,14 @@ class SymbolicZero:
         return SymbolicZero.of(as_spec(val))
 
     @property
-    def aval(self) -> Spec:
-        """The shape and dtype, as one object."""
-        return Spec(self.shape, self.dtype)
+    def shape(self) -> tuple[int, ...]:
+        """The shape of its primal."""
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of its primal, or `float0`."""
+        return self.aval.dtype
 
     @property
     def ndim(self) -> int:
@@ -58,16 +60,11 @@ class CustomVJPPrimal:
     Attributes:
       value: the argument.
       perturbed: True if it may be differentiated. A rule is traced once for all possible derivatives, so this is True for
-        every floating-point value, and False otherwise.
+        every floating-point value that depends on an argument of a function around the call.
     """
 
     value: Any
     perturbed: bool
-
-    @staticmethod
-    def of(value: Any) -> CustomVJPPrimal:
-        """The object of a tensor."""
-        return CustomVJPPrimal(value, is_differentiable(value.dtype))
 
 
 def custom_vjp_primal_tree_values(tree: Any) -> Any:
@@ -82,11 +79,16 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
 
 
 def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
-    """The zero tangent of a value: an array (for an integer, of `float0`), or a `SymbolicZero` with `symbolic_zeros`.
+    """The zero tangent of a pytree of values: arrays (for integers, of `float0`), or `SymbolicZero` with `symbolic_zeros`.
 
     Example:
       >>> zero_from_primal(np.ones(2)).tolist()
       [0.0, 0.0]
     """
-    zero = SymbolicZero.from_primal_value(val)
-    return zero if symbolic_zeros else np.zeros(zero.shape, zero.dtype)
+
+    def zero(leaf: Any) -> Any:
+        symbol = SymbolicZero.from_primal_value(leaf)
+        return symbol if symbolic_zeros else np.zeros(symbol.shape, symbol.dtype)
+
+    leaves, spec = pytree.flatten(val)
+    return pytree.unflatten(spec, [zero(leaf) for leaf in leaves])

@@ -5,11 +5,15 @@
 They are second names of functions of `numpy`, `scipy.special` and the transforms, or thin wrappers of the same records.
 """
 
+from typing import Any
+
+from nabla_mlir.base.names import imported as _imported
 from nabla_mlir.numpy import logic as _logic
 from nabla_mlir.numpy import special_values as _special_values
 from nabla_mlir.numpy import ufuncs as _ufuncs
 from nabla_mlir.jax.scipy import special as _special
 from nabla_mlir.jax.lax import linalg as linalg
+from nabla_mlir.jax.sharding import with_sharding_constraint as with_sharding_constraint
 from nabla_mlir.jax.lax.convolution import (
     ConvDimensionNumbers as ConvDimensionNumbers,
     batch_matmul as batch_matmul,
@@ -214,3 +218,11 @@ igamma = _special.gammainc
 igammac = _special.gammaincc
 lgamma = _special.gammaln
 logistic = _special.expit
+
+
+def __getattr__(name: str) -> Any:
+    """The operations as primitives, such as `add_p`."""
+    made = _imported(__name__, "nabla_mlir.jax.operations", "primitive")(name.removesuffix("_p")) if name.endswith("_p") else None
+    if made is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return made

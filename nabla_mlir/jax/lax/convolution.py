@@ -10,6 +10,7 @@ import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import as_dtype
+from nabla_mlir.jax.sharding import check_shardings
 from nabla_mlir.numpy.operands import common_dtype, convert, tensor
 from nabla_mlir.ops import convolution as cv
 from nabla_mlir.ops import windows
@@ -40,8 +41,9 @@ def _pair(name: str, lhs: Any, rhs: Any, result_dtype: Any) -> tuple[Tensor, Ten
 
 @library
 def dot_general(
-    lhs: Any, rhs: Any, dimension_numbers: Static[Any], precision: Any = None, preferred_element_type: Any = None
-) -> Tensor:
+    lhs: Any, rhs: Any, dimension_numbers: Static[Any], precision: Any = None, preferred_element_type: Any = None,
+    *, out_sharding: Static[Any] = None,
+) -> Tensor:  # fmt: skip
     """Sums products over pairs of contracting axes. The batch axes are the first axes of the result.
 
     Args:
@@ -49,6 +51,7 @@ def dot_general(
       dimension_numbers: ``((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))``.
       precision: has no effect; every product has the precision of its dtype.
       preferred_element_type: the dtype of the result.
+      out_sharding: a sharding of the result; with one device it changes nothing.
 
     Raises:
       ShapeError: paired axes have different lengths.
@@ -57,6 +60,7 @@ def dot_general(
       >>> dot_general(np.ones((2, 3)), np.ones((3, 4)), (((1,), (0,)), ((), ()))).shape
       (2, 4)
     """
+    check_shardings("dot_general", out_sharding)
     x, y, dtype = _pair("dot_general", lhs, rhs, preferred_element_type)
     (lc, rc), (lb, rb) = dimension_numbers
     pairs = [*zip(lc, rc, strict=True), *zip(lb, rb, strict=True)]

@@ -28,6 +28,8 @@ from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
 
+__path__: list[str] = []  # after nabla_mlir.jax.install(), `import jax.scipy.stats.norm` gives the object `norm`
+
 _HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 
 

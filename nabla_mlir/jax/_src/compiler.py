@@ -1,0 +1,1 @@
+"""The compiler of JAX, under its private name. There is nothing in it: IREE compiles."""

@@ -1,0 +1,1 @@
+"""Mutable arrays, under the private name of JAX."""
