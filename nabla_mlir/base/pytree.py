@@ -45,8 +45,8 @@ def flatten_any(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tupl
 
 def flatten_as_is(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
     """The leaves as they are and the structure, for functions of trees that do not compute with the leaves."""
-    again = None if _reenter is None else _reenter(tree, is_leaf)
-    return flatten_any(tree, is_leaf) if again is None else again
+    traced = None if _reenter is None else _reenter(tree, is_leaf)
+    return flatten_any(tree, is_leaf) if traced is None else traced
 
 
 def unflatten(spec: TreeSpec, leaves: Sequence[Any]) -> Any:

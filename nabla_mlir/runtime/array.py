@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from iree.runtime import BufferUsage, HalBufferView, MemoryType, VmRef
@@ -290,7 +290,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
             return self.numpy().item()
         return np.frombuffer(self.memory().map(), self.dtype, 1).item()  # no view remains
 
-    def tobytes(self, order: Any = "C") -> bytes:
+    def tobytes(self, order: Literal["C", "F", "A"] | None = "C") -> bytes:
         """The bytes of the elements, in row-major ("C") or column-major ("F") order."""
         return self.numpy().tobytes(order)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,16 @@ jax = pytest.importorskip("jax")
 for _module in ("cluster.vq", "fft", "linalg", "ndimage", "signal", "special", "stats"):
     importlib.import_module(f"jax.scipy.{_module}")
 
-pytestmark = pytest.mark.usefixtures("interpreted")
+pytestmark = pytest.mark.usefixtures("interpreted", "with_32_bits")
+
+
+@pytest.fixture
+def with_32_bits() -> Iterator[None]:
+    """JAX with 32 bits, its default: other files of tests change it."""
+    with jax.enable_x64(False):
+        yield
+
+
 
 f32 = np.float32
 MATRIX = f32([[4, 1], [9, 3]])

@@ -44,7 +44,6 @@ def test_reasons(result: dict[str, Any], why: str | None) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif("NABLA_JAX_TESTS" not in os.environ, reason="NABLA_JAX_TESTS names no folder with JAX's tests")
 def test_a_sample_of_jaxs_tests_passes() -> None:
-    pytest.importorskip("absl")
     results = run.run(Path(os.environ["NABLA_JAX_TESTS"]), "random_lax_test.py", cases=1, seconds=600)
     got = run.counts(results)
     assert got["passed"] > 50

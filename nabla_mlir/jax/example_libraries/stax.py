@@ -105,8 +105,8 @@ def Dropout(rate: float, mode: str = "train") -> Layer:  # noqa: N802
     def apply(params: Any, inputs: Any, *, rng: Any = None, **kwargs: Any) -> Any:
         if mode != "train":
             return inputs
-        kept = bernoulli(rng, rate, inputs.shape)
-        return _masked(kept, inputs / rate)
+        mask = bernoulli(rng, rate, inputs.shape)
+        return _masked(mask, inputs / rate)
 
     return (lambda rng, input_shape: (input_shape, ())), apply
 
