@@ -26,7 +26,6 @@ def with_32_bits() -> Iterator[None]:
         yield
 
 
-
 f32 = np.float32
 MATRIX = f32([[4, 1], [9, 3]])
 X = np.arange(20, dtype=f32).reshape(4, 5)

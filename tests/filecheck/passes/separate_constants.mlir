@@ -22,3 +22,24 @@ func.func @updated_twice(%u: tensor<1xf32>, %i: tensor<i32>) -> (tensor<4xf32>, 
   %1 = stablehlo.dynamic_update_slice %z, %u, %i : (tensor<4xf32>, tensor<1xf32>, tensor<i32>) -> tensor<4xf32>
   return %0, %1 : tensor<4xf32>, tensor<4xf32>
 }
+
+// Both windows add in place to what IREE fills with their initial value.
+// CHECK-LABEL: func.func @windows
+// CHECK: %[[FIRST:.*]] = linalg.fill
+// CHECK: "stablehlo.reduce_window"(%arg0, %[[FIRST]])
+// CHECK: %[[SECOND:.*]] = linalg.fill
+// CHECK: "stablehlo.reduce_window"(%arg1, %[[SECOND]])
+func.func @windows(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = "stablehlo.reduce_window"(%x, %z) <{window_dimensions = array<i64: 2>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) : (tensor<4xf32>, tensor<f32>) -> tensor<3xf32>
+  %1 = "stablehlo.reduce_window"(%y, %z) <{window_dimensions = array<i64: 2>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) : (tensor<4xf32>, tensor<f32>) -> tensor<3xf32>
+  return %0, %1 : tensor<3xf32>, tensor<3xf32>
+}
