@@ -219,6 +219,20 @@ def narrow(x, u, v):
     return nm.fori_loop(0, 5, body, (x, u, v))
 
 
+def windows(x, y):
+    """Windows with padding, strides and dilations, by sums and largest elements."""
+    window = nm.jax.lax.reduce_window
+
+    def body(i, state):
+        x, y = state
+        sums = window(x * x, x[0], nm.jax.lax.add, (3,), (1,), [(1, 1)], window_dilation=(1,))
+        far = window(jnp.sin(x), -np.inf, nm.jax.lax.max, (2,), (1,), [(2, 0)], window_dilation=(2,))
+        pools = window(y, 0.0, nm.jax.lax.add, (2, 2), (2, 2), "VALID")
+        return x * 0.5 + 0.1 * sums + far, y * 0.5 + jnp.repeat(jnp.repeat(pools, 2, 0), 2, 1) * 0.2 - x[: y.shape[1]]
+
+    return nm.fori_loop(0, 3, body, (x, y))
+
+
 def cut(x):
     """Pads that remove elements at one end, and barriers of several values."""
 
@@ -361,6 +375,7 @@ CASES = {
             rng.integers(-(2**15), 2**15, 37).astype("i2"),
         ),
     ),
+    "windows": (windows, (real(21), real(6, 8))),
     "cut": (cut, (real(23),)),
     "all": (repeat(lambda i, s: (s[0] & (s[0].all() | s[0].any(axis=0)),)), (rng.random((3, 21)) > 0.3,)),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from iree.compiler import ir
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.stablehlo import BARRIERS, DotDims, GatherDims, ScatterDims, constant_splat
 from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.ops.windows import geometry_of
 from nabla_mlir.passes.iree.internals.barriers import PARTS_OF_FILLS, fill_value
 from nabla_mlir.passes.iree.kernels.formulas import FORMULAS, is_nonzero, total_order
 from nabla_mlir.passes.iree.kernels.graph import (
@@ -28,9 +30,12 @@ from nabla_mlir.passes.iree.kernels.graph import (
 )
 from nabla_mlir.passes.iree.kernels.scalars import DTYPES, ELEMENTWISE, VECTOR_COMBINATIONS, conversion
 from nabla_mlir.passes.iree.math.chlo import expansion_of
+from nabla_mlir.table.registry import REGISTRY
 
 # The combiners of a reduction, by the operation in its region.
 REDUCERS = tuple(VECTOR_COMBINATIONS)
+# Larger windows would be long code.
+_WINDOW = 16
 _STRUCTURAL = (
     "slice",
     "reshape",
@@ -148,6 +153,8 @@ class Reader:
             return _gather(op, operands, shape, dtype)
         if name == "reduce":
             return _reduction(op, operands, shape, dtype)
+        if name == "reduce_window":
+            return _window(op, operands, shape, dtype)
         if name == "convert" and dtype == "i1" != operands[0].dtype:
             return is_nonzero(operands[0])
         if name == "convert" and conversion(operands[0].dtype, dtype) is None:
@@ -314,6 +321,29 @@ def _padding(operands: tuple[Node, ...], shape: Shape, dtype: str, attributes: M
         edges = {f"edge_padding_{side}": tuple(max(i, 0) for i in sizes) for side, sizes in (("low", low), ("high", high))}
         attributes = {**attributes, **edges}
     return Node("pad", (x, value), shape, dtype, attributes)
+
+
+def _window(op: ir.Operation, operands: tuple[Node, ...], shape: Shape, dtype: str) -> Node:
+    """A reduction of small windows: slices of the padded operand, one for each element of a window, combined."""
+    name, window = _combination(op), REGISTRY[op.name].read(op) | geometry_of(op)
+    sizes, strides, dilations = (window[a] for a in ("window_dimensions", "window_strides", "window_dilations"))
+    if len(operands) != 2 or not name or math.prod(sizes) > _WINDOW or any(n != 1 for n in window["base_dilations"]):
+        raise NotSupported("a window of another kind")
+    if not ELEMENTWISE[name].supports(dtype):
+        raise NotSupported(f"windows by {name} of {dtype}")
+    x, start = operands
+    low, high = zip(*window["padding"], strict=True)
+    whole = tuple(n + a + b for n, a, b in zip(x.shape, low, high, strict=True))
+    if whole != x.shape:
+        padding = {"edge_padding_low": low, "edge_padding_high": high, "interior_padding": (0,) * len(shape)}
+        x = _padding((x, start), whole, dtype, padding)
+    result = Node("broadcast_in_dim", (start,), shape, dtype, {"broadcast_dimensions": ()})
+    for offset in itertools.product(*map(range, sizes)):
+        starts = tuple(i * n for i, n in zip(offset, dilations, strict=True))
+        limits = tuple(a + (n - 1) * step + 1 for a, n, step in zip(starts, shape, strides, strict=True))
+        part = Node("slice", (x,), shape, dtype, {"start_indices": starts, "limit_indices": limits, "strides": strides})
+        result = Node(name, (result, part), shape, dtype)
+    return result
 
 
 def _wanted(op: ir.Operation, dimension: int) -> int:
