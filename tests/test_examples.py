@@ -72,6 +72,7 @@ def test_onnx_surrogate(recipe: Any) -> None:
     assert (process.predict(around) > process.predict(found.x[None])).all()
 
 
+@pytest.mark.slow
 def test_bundle_adjustment(recipe: Any) -> None:
     bundle = recipe("bundle_adjustment")
     data = bundle.scene(cameras=4, points=60)

@@ -47,11 +47,11 @@ class ArrayMethods(AnyArray, ArrayOperators):
         return self._call("transpose", *axes)
 
     def ravel(self, order: str = "C") -> Self:
-        """The elements as a vector, in row-major order."""
+        """The elements as a vector, in row-major ("C") or column-major ("F") order."""
         return self._call("ravel", order=order)
 
     def flatten(self, order: str = "C") -> Self:
-        """The elements as a vector, in row-major order."""
+        """The elements as a vector, in row-major ("C") or column-major ("F") order."""
         return self._call("flatten", order=order)
 
     def squeeze(self, axis: Axis = None) -> Self:
@@ -119,7 +119,7 @@ class ArrayMethods(AnyArray, ArrayOperators):
         """A copy with the bits of the elements as elements of another dtype; a narrower dtype makes the last axis longer."""
         return self._call("view", dtype)
 
-    def nonzero(self, *, size: int | None = None, fill_value: int = 0) -> tuple[Any, ...]:
+    def nonzero(self, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
         """The indices of the nonzero elements along each axis, in row-major order."""
         return self._call("nonzero", **_sized(size, fill_value))
 
@@ -143,9 +143,9 @@ class ArrayMethods(AnyArray, ArrayOperators):
         """Sorts the elements along `axis` (of the flattened array if None); NaN is last, or first if descending."""
         return self._call("sort", axis=axis, descending=descending, stable=stable)
 
-    def argsort(self, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Self:
-        """The indices that sort the array; arguments as for `sort`."""
-        return self._call("argsort", axis=axis, descending=descending, stable=stable)
+    def argsort(self, axis: int | None = -1, *, descending: bool = False, stable: bool = True, dtype: Any = None) -> Self:
+        """The indices that sort the array, as `dtype`, by default the integer one; the other arguments as for `sort`."""
+        return self._call("argsort", axis=axis, descending=descending, stable=stable, **_given(dtype=dtype))
 
     def argpartition(self, kth: Any, axis: int | None = -1) -> Self:
         """The indices of the elements of `partition`."""
@@ -164,11 +164,13 @@ class ArrayMethods(AnyArray, ArrayOperators):
         keepdims: bool = False,
         initial: Any = None,
         where: Any = None,
+        promote_integers: bool = True,
         *,
         out: None = None,
     ) -> Self:
         """The sum over `axis` (an int, several, or None for all)."""
-        return self._call("sum", axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where, out=out)
+        more = {} if promote_integers else {"promote_integers": False}  # NumPy's methods do not have it
+        return self._call("sum", axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where, out=out, **more)
 
     def prod(
         self,
@@ -177,11 +179,13 @@ class ArrayMethods(AnyArray, ArrayOperators):
         keepdims: bool = False,
         initial: Any = None,
         where: Any = None,
+        promote_integers: bool = True,
         *,
         out: None = None,
     ) -> Self:
         """The product over `axis`; arguments as for `sum`."""
-        return self._call("prod", axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where, out=out)
+        more = {} if promote_integers else {"promote_integers": False}  # NumPy's methods do not have it
+        return self._call("prod", axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where, out=out, **more)
 
     def mean(self, axis: Axis = None, dtype: Any = None, keepdims: bool = False, where: Any = None, *, out: None = None) -> Self:
         """The mean over `axis`; integers give the default float dtype, and narrow floats are summed in float32."""
@@ -195,11 +199,15 @@ class ArrayMethods(AnyArray, ArrayOperators):
         keepdims: bool = False,
         where: Any = None,
         *,
+        mean: Any = None,
         correction: float | None = None,
         out: None = None,
     ) -> Self:
         """The variance over `axis`: the mean of ``abs(a - mean(a))**2``, with n - ddof instead of n (or n - `correction`)."""
-        return self._call("var", axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, correction=correction, out=out)
+        more = _given(mean=mean)
+        return self._call(
+            "var", axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, correction=correction, out=out, **more
+        )
 
     def std(
         self,
@@ -209,11 +217,15 @@ class ArrayMethods(AnyArray, ArrayOperators):
         keepdims: bool = False,
         where: Any = None,
         *,
+        mean: Any = None,
         correction: float | None = None,
         out: None = None,
     ) -> Self:
         """The standard deviation over `axis`: the root of the variance; its derivative is 0 if all elements are equal."""
-        return self._call("std", axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, correction=correction, out=out)
+        more = _given(mean=mean)
+        return self._call(
+            "std", axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, correction=correction, out=out, **more
+        )
 
     def max(self, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None, *, out: None = None) -> Self:
         """The largest element over `axis`; NaN if an element is NaN. Ties share the derivative."""
@@ -262,6 +274,11 @@ class ArrayMethods(AnyArray, ArrayOperators):
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, *, out: None = None) -> Self:
         """The sum of a diagonal of two axes, which the result does not have; `dtype` is the dtype of the sum."""
         return self._call("trace", offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """The arguments that are not None; NumPy's methods may not have the others."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _sized(size: int | None, fill_value: Any) -> dict[str, Any]:

@@ -53,10 +53,9 @@ class _Custom:
             raise TraceError(
                 f"nondiff_argnames requires names of arguments, got {', '.join(map(repr, unknown))}.", where=user_frame()
             )
-        nondiff_argnums = [*nondiff_argnums, *((names or []).index(name) for name in nondiff_argnames)]
-        self.nondiff_argnums: tuple[int, ...] = positions(
-            type(self).__name__, nondiff_argnums, None if names is None else len(names), "nondiff_argnums"
-        )
+        given = positions(type(self).__name__, nondiff_argnums, None if names is None else len(names), "nondiff_argnums")
+        named = [(names or []).index(name) for name in nondiff_argnames]
+        self.nondiff_argnums: tuple[int, ...] = (*given, *(i for i in dict.fromkeys(named) if i not in given))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function; derivatives use its rule."""

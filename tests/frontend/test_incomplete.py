@@ -196,6 +196,7 @@ def test_ratios_of_gamma_functions_of_large_numbers() -> None:
     np.testing.assert_allclose(nm.grad(special.betaln)(z, one), float(MP.digamma(z) - MP.digamma(z + one)), rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_parameters_at_their_ends_are_limits() -> None:
     inf, nan = np.inf, np.nan
     cases: list[tuple[Any, tuple[float, ...], float]] = [

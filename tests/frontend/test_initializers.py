@@ -73,7 +73,7 @@ ERRORS = [
     (
         lambda: ours.delta_orthogonal()(KEY, (3, 4, 2)),
         ShapeError,
-        r"delta_orthogonal requires a shape of three to five axes .* got \(3, 4, 2\)",
+        r"delta_orthogonal requires a shape of three to five axes.* got \(3, 4, 2\)",
     ),
     (lambda: ours.delta_orthogonal()(KEY, (3, 4)), ShapeError, "delta_orthogonal requires a shape of three to five axes"),
 ]

@@ -66,6 +66,7 @@ def test_sums_are_taken_in_float32(dtype: str) -> None:
             np.testing.assert_allclose(np.asarray(found, np.float64), want, rtol=4 * eps, atol=4 * eps, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "dtype"), list(itertools.product(("mean", "var", "norm", "std", "avg_pool"), DTYPES)))
 def test_derivatives_are_those_of_float64(name: str, dtype: str) -> None:
     f = CASES[name][0]

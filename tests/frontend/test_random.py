@@ -293,6 +293,7 @@ def draws(key):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [random.key, random.PRNGKey])
 def test_compiled_code_draws_the_same_numbers(make, tmp_path):
     """In `jit`, and in an artifact that is saved and loaded."""

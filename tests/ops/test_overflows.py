@@ -181,6 +181,7 @@ FAR: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], list[float]]] =
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAR)
 def test_derivatives_far_out(name: str) -> None:
     """To the third order, in all modes of the second, relative to the true number."""

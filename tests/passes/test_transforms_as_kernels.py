@@ -80,6 +80,7 @@ def test_transforms_are_numpys(dtype: str, vector_bytes: int) -> None:
         np.testing.assert_array_equal(x, before)
 
 
+@pytest.mark.slow
 def test_in_loops_and_beside_other_uses() -> None:
     """Transforms along further axes take the place of the one before, which nothing else may read."""
     x = numbers(40, 70, dtype="f8")

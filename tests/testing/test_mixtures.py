@@ -26,6 +26,7 @@ def test_programs_that_were_wrong_when_they_were_compiled() -> None:
     assert [fault for seed in COMPILED if (fault := mixtures.fault_of(mixtures.Program(seed), "cpu"))] == []
 
 
+@pytest.mark.slow
 def test_programs_of_the_day() -> None:
     """The seed of one that is wrong is in what a failure says."""
     seed = seed_of_the_day()
