@@ -42,6 +42,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "in_a_loop": lambda x: nm.fori_loop(0, 3, lambda i, c: (added(nnp.sin(c[0])), added(c[1] * c[0])), (x, x + 1)),
     "gradient": nm.grad(lambda x: nnp.sum(largest(x) * largest(x * x) * added(x) * added(nnp.cos(x)))),
     "map": lambda x: nm.vmap(lambda a: added(a) * added(a * a))(nnp.stack([x, x + 1])),
+    "of_a_constant": lambda x: (added(x), added(nnp.ones(8, np.float32)) * x, added(np.ones(8, np.float32)) + added(x * x)),
     "beside_a_product": lambda x: (added(x), nnp.outer(x, x) @ x, added(x * x)),
 }
 

@@ -29,7 +29,8 @@ class SeparateConstantsPass(Pass):
 
     IREE fills the result of a reduce_window with its initial value, and adds to it in place. Of two with one initial value and
     one type of results, both add to one buffer: of ``(pool(x), pool(2 * x))`` the first result is the sum of both, and the
-    second is 0 (3.13). So each gets an initial value that IREE does not know to be equal.
+    second is 0 (3.13). So each gets an initial value that IREE does not know to be equal, except for windows of a constant:
+    IREE evaluates them, and with a hidden initial value it takes one element of a window for all.
 
     Example: tests/filecheck/passes/separate_constants.mlir
     """
@@ -49,9 +50,11 @@ class SeparateConstantsPass(Pass):
                 if key is not None:
                     writes.setdefault(key, []).append((op, i))
             if op.name == "stablehlo.reduce_window":
-                for at, result in enumerate(op.results, len(op.results)):
+                for i, result in enumerate(op.results):
+                    at = len(op.results) + i
                     start = op.operands[at]
-                    writes.setdefault((constant_key(start) or start, result.type), []).append((op, at))
+                    if constant_key(op.operands[i]) is None:
+                        writes.setdefault((constant_key(start) or start, result.type), []).append((op, at))
         repeats = [write for key, group in writes.items() if max(uses.get(key, 0), len(group)) > 1 for write in group]
         for (op, i), number in zip(repeats, copy_numbers(module), strict=False):
             with ir.InsertionPoint(op), op.location:
