@@ -114,9 +114,31 @@ class Sort(Compound):
         return [self.comparator]
 
 
+@dataclass(frozen=True)
+class Windows:
+    """The parts of an operand that a gather reads, and a scatter updates, as the windows of another array.
+
+    In a gather this array is the result, in a scatter the updates.
+
+    Args:
+      batch: the dimensions of the array that choose an index vector.
+      inner: its other dimensions, along which a window extends.
+      vector: the dimension of the indices along which an index vector lies.
+      sources: for each dimension of the operand, the dimension of the array along which it runs (None: a single element), and
+        the component of the index vector that has its start (None: 0).
+      sizes: the size of a window along each dimension of the operand.
+    """
+
+    batch: tuple[int, ...]
+    inner: tuple[int, ...]
+    vector: int
+    sources: tuple[tuple[int | None, int | None], ...]
+    sizes: Shape
+
+
 @dataclass(eq=False)
 class Scatter(Compound):
     """A `stablehlo.scatter` of one operand. `combine` is an elementwise operation, or "" if updates replace elements."""
 
-    numbers: Mapping[str, Any]
+    windows: Windows
     combine: str

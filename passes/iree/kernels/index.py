@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from nabla_mlir.passes.iree.kernels.graph import Node, Shape
+from nabla_mlir.passes.iree.kernels.graph import Node, Shape, Windows
 
 # The lane in a vector, as a symbol.
 LANE = "lane"
@@ -168,20 +168,25 @@ def _groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]]:
 
 def _gathered(node: Node, index: Index, start: Start) -> Index:
     operand, indices = node.operands
-    batch, vector = [index[d] for d in node.attributes["batch"]], node.attributes["vector"]
-    source = []
-    for d, (along, component) in enumerate(node.attributes["sources"]):
+    windows, source = node.attributes["windows"], []
+    for n, size, (along, component) in zip(operand.shape, windows.sizes, windows.sources, strict=True):
         position = ZERO if along is None else index[along]
         if component is not None:
-            at = (*batch[:vector], Affine((), component), *batch[vector:])[: len(indices.shape)]
-            position += start(indices, operand.shape[d] - node.attributes["slice_sizes"][d] + 1, _inside(at, indices.shape))
+            position += start(indices, n - size + 1, component_at(windows, index, component, indices.shape))
         source.append(position)
     return tuple(source)
 
 
+def component_at(windows: Windows, index: Mapping[int, Affine] | Index, component: int, shape: Shape) -> Index:
+    """The index of a component of an index vector, for an element of the array of windows; `shape` is that of the indices."""
+    batch = [index[d] for d in windows.batch]
+    whole = (*batch[: windows.vector], Affine((), component), *batch[windows.vector :])
+    return _inside(whole, shape)
+
+
 def lanes_choose(node: Node, index: Index) -> bool:
     """True if each lane of a gather reads at an index of its own."""
-    return node.name == "gather" and any(index[d].lane for d in node.attributes["batch"])
+    return node.name == "gather" and any(index[d].lane for d in node.attributes["windows"].batch)
 
 
 def at_lane(index: Index, lane: int) -> Index:

@@ -23,7 +23,7 @@ def write_sort(kernel: StepWriter, sort: Sort) -> None:
     memories = [kernel.allocate(2 * n.size, n.dtype) for n in sort.inits]
     kernel.run([], [kernel.slot(n, memory) for n, memory in zip(sort.inits, memories, strict=True)])
     if sort.wanted <= _INSERTED:
-        _each_row(writer, whole.shape, sort.dimension, [], lambda row: _insert(kernel, sort, row, memories))
+        _each_row(writer, sort, lambda row: _insert(kernel, sort, row, memories))
         last = Affine((), whole.size)
     else:
         last = _merge_all(kernel, sort, memories)
@@ -40,7 +40,7 @@ def _merge_all(kernel: StepWriter, sort: Sort, memories: list[Buffer]) -> Affine
         writer.ranges[half.name] = (0, 1)
         olds = [replace(m, offset=Affine(((half.name, whole.size),))) for m in memories]
         news = [replace(m, offset=Affine(((half.name, -whole.size),), whole.size)) for m in memories]
-        _each_row(writer, whole.shape, sort.dimension, [], lambda row: _merge(kernel, sort, row, width, olds, news))
+        _each_row(writer, sort, lambda row: _merge(kernel, sort, row, width, olds, news))
         return [writer.combined("addi", width, width), writer.combined("subi", writer.number(1), half)]
 
     start = [writer.number(1), writer.number(0)]
@@ -48,20 +48,11 @@ def _merge_all(kernel: StepWriter, sort: Sort, memories: list[Buffer]) -> Affine
     return Affine((), (count - 1).bit_length() % 2 * whole.size)  # each pass changes the half
 
 
-def _each_row(writer: Writer, shape: Sequence[int], axis: int, row: list[Affine], body: Callable[[list[Affine]], None]) -> None:
-    """Runs `body` for each index of the other dimensions; along `axis` the index is 0."""
-    dimension = len(row)
-    if dimension == len(shape):
-        body(row)
-    elif dimension == axis or shape[dimension] == 1:
-        _each_row(writer, shape, axis, [*row, ZERO], body)
-    else:
-
-        def inside(i: Affine, _: list[Code]) -> list[Code]:
-            _each_row(writer, shape, axis, [*row, i], body)
-            return []
-
-        writer.loop(shape[dimension], 1, [], inside)
+def _each_row(writer: Writer, sort: Sort, body: Callable[[list[Affine]], None]) -> None:
+    """Runs `body` for each index of the other dimensions; along the sorted one the index is 0."""
+    shape = sort.inits[0].shape
+    others = [d for d in range(len(shape)) if d != sort.dimension]
+    writer.each(shape, others, lambda at: body([at.get(d, ZERO) for d in range(len(shape))]))
 
 
 def _element(writer: Writer, sort: Sort, row: list[Affine], memory: Buffer, at: Affine) -> Code:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from iree.compiler import ir
@@ -26,6 +26,7 @@ from nabla_mlir.passes.iree.kernels.graph import (
     Scatter,
     Shape,
     Sort,
+    Windows,
     next_number,
 )
 from nabla_mlir.passes.iree.kernels.scalars import DTYPES, ELEMENTWISE, VECTOR_COMBINATIONS, conversion
@@ -71,9 +72,7 @@ class Reader:
             dimension = op.attributes["dimension"].value
             return Sort(inits, results, dimension, self._region(op.regions[0]), _wanted(op, dimension))
         if op.name == "stablehlo.scatter":
-            if len(inits) != 3:
-                raise NotSupported("a scatter of several operands")
-            return Scatter(inits, results, ScatterDims.decode(op.attributes["scatter_dimension_numbers"]), _combination(op))
+            return _scatter(op, inits, results)
         return Branch(inits, results, [self._region(r) for r in op.regions])
 
     def _operands_and_results(self, op: ir.Operation) -> tuple[list[Node], list[Node]]:
@@ -265,22 +264,42 @@ def _product(op: ir.Operation, operands: Sequence[Node], shape: Shape, dtype: st
 
 
 def _gather(op: ir.Operation, operands: tuple[Node, ...], shape: Shape, dtype: str) -> Node:
-    """A gather. Attributes: `batch` has the dimensions of the result that choose an index vector, `vector` its dimension in
-    the indices, `sources` for each dimension of the operand the dimension of the result along which it is read (None: a
-    single element) and the component of the index vector with its start (None: 0).
-    """
-    numbers = GatherDims.decode(op.attributes["dimension_numbers"])
-    batch = [d for d in range(len(shape)) if d not in numbers["offset_dims"]]
-    vector = numbers["index_vector_dim"]
-    along: dict[int, int] = {}
-    for d, i in zip(numbers["operand_batching_dims"], numbers["start_indices_batching_dims"], strict=True):
-        along[d] = batch[i - (i > vector)]
-    whole = [d for d in range(len(operands[0].shape)) if d not in (*numbers["collapsed_slice_dims"], *along)]
-    along.update(zip(whole, numbers["offset_dims"], strict=True))
-    starts = {d: k for k, d in enumerate(numbers["start_index_map"])}
-    sources = [(along.get(d), starts.get(d)) for d in range(len(operands[0].shape))]
-    attributes = {"batch": batch, "vector": vector, "sources": sources, "slice_sizes": tuple(op.attributes["slice_sizes"])}
-    return Node("gather", operands, shape, dtype, attributes)
+    numbers, sizes = GatherDims.decode(op.attributes["dimension_numbers"]), tuple(op.attributes["slice_sizes"])
+    batching = zip(numbers["operand_batching_dims"], numbers["start_indices_batching_dims"], strict=True)
+    single, starts = numbers["collapsed_slice_dims"], numbers["start_index_map"]
+    windows = _windows(shape, numbers["offset_dims"], single, batching, starts, numbers["index_vector_dim"], sizes)
+    return Node("gather", operands, shape, dtype, {"windows": windows})
+
+
+def _scatter(op: ir.Operation, inits: list[Node], results: list[Node]) -> Scatter:
+    if len(inits) != 3:
+        raise NotSupported("a scatter of several operands")
+    operand, _, updates = inits
+    numbers = ScatterDims.decode(op.attributes["scatter_dimension_numbers"])
+    batching = [*zip(numbers["input_batching_dims"], numbers["scatter_indices_batching_dims"], strict=True)]
+    inner, single, starts = (numbers[a] for a in ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims"))
+    extents = iter([updates.shape[d] for d in inner])
+    sizes = tuple(1 if d in single or d in dict(batching) else next(extents) for d in range(len(operand.shape)))
+    windows = _windows(updates.shape, inner, single, batching, starts, numbers["index_vector_dim"], sizes)
+    return Scatter(inits, results, windows, _combination(op, operand.dtype))
+
+
+def _windows(
+    shape: Shape,
+    inner: Sequence[int],
+    single: Sequence[int],
+    batching: Iterable[tuple[int, int]],
+    starts: Sequence[int],
+    vector: int,
+    sizes: Shape,
+) -> Windows:
+    """The windows of an array of `shape`, by the dimension numbers of a gather or a scatter."""
+    batch = tuple(d for d in range(len(shape)) if d not in inner)
+    along = {d: batch[i - (i > vector)] for d, i in batching}
+    along.update(zip((d for d in range(len(sizes)) if d not in single and d not in along), inner, strict=True))
+    components = {d: k for k, d in enumerate(starts)}
+    sources = tuple((along.get(d), components.get(d)) for d in range(len(sizes)))
+    return Windows(batch, tuple(inner), vector, sources, sizes)
 
 
 def _vector_dimension(
@@ -325,12 +344,10 @@ def _padding(operands: tuple[Node, ...], shape: Shape, dtype: str, attributes: M
 
 def _window(op: ir.Operation, operands: tuple[Node, ...], shape: Shape, dtype: str) -> Node:
     """A reduction of small windows: slices of the padded operand, one for each element of a window, combined."""
-    name, window = _combination(op), REGISTRY[op.name].read(op) | geometry_of(op)
+    name, window = _combination(op, dtype), REGISTRY[op.name].read(op) | geometry_of(op)
     sizes, strides, dilations = (window[a] for a in ("window_dimensions", "window_strides", "window_dilations"))
     if len(operands) != 2 or not name or math.prod(sizes) > _WINDOW or any(n != 1 for n in window["base_dilations"]):
         raise NotSupported("a window of another kind")
-    if not ELEMENTWISE[name].supports(dtype):
-        raise NotSupported(f"windows by {name} of {dtype}")
     x, start = operands
     low, high = zip(*window["padding"], strict=True)
     whole = tuple(n + a + b for n, a, b in zip(x.shape, low, high, strict=True))
@@ -358,25 +375,22 @@ def _wanted(op: ir.Operation, dimension: int) -> int:
     return wanted
 
 
-def _combination(op: ir.Operation) -> str:
-    """The operation that combines an element and an update in a scatter; "" if the update replaces the element."""
+def _combination(op: ir.Operation, dtype: str) -> str:
+    """The operation with which a reduction or a scatter combines elements; "" in a scatter whose updates replace them."""
     block = op.regions[0].blocks[0]
     *body, end = (o.operation for o in block.operations)
     if not body and end.operands[0] == block.arguments[1]:
         return ""
     name = body[0].name.removeprefix("stablehlo.") if len(body) == 1 else ""
     if name not in REDUCERS or {*body[0].operands} != {*block.arguments}:
-        raise NotSupported("a scatter of another kind")
+        raise NotSupported(f"{op.name} of another kind")
+    if not ELEMENTWISE[name].supports(dtype):
+        raise NotSupported(f"{op.name} by {name} of {dtype}")
     return name
 
 
 def _reduction(op: ir.Operation, operands: tuple[Node, ...], shape: Shape, dtype: str) -> Node:
-    body = [o.operation.name.removeprefix("stablehlo.") for o in op.regions[0].blocks[0].operations]
-    if len(operands) != 2 or len(body) != 2 or body[0] not in REDUCERS:
+    name = _combination(op, dtype)
+    if len(operands) != 2 or not name:
         raise NotSupported("a reduction of another kind")
-    block = op.regions[0].blocks[0]
-    if {*block.operations[0].operation.operands} != {*block.arguments}:
-        raise NotSupported("a reduction of another kind")
-    if not ELEMENTWISE[body[0]].supports(dtype):
-        raise NotSupported(f"a reduction by {body[0]} of {dtype}")
-    return Node("reduce", operands, shape, dtype, {"dimensions": tuple(op.attributes["dimensions"]), "combine": body[0]})
+    return Node("reduce", operands, shape, dtype, {"dimensions": tuple(op.attributes["dimensions"]), "combine": name})

@@ -5,7 +5,7 @@ Each value is written once, in the outermost block that has its operands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -44,6 +44,7 @@ class Buffer:
         return f"memref<{self.size}x{DTYPES[self.dtype]}>"
 
 
+At = Mapping[int, Affine]  # indices, by dimension
 Body = Callable[[Affine, list[Code]], list[Code]]
 
 
@@ -127,6 +128,11 @@ class Writer:
         """An index that is a constant."""
         return Code(self.integer(value), "index")
 
+    def as_index(self, x: Code) -> Code:
+        """A scalar integer as an index."""
+        cast = "arith.index_castui" if x.dtype[0] == "u" else "arith.index_cast"
+        return self.code(f"{cast} {x.name} : {x.type} to index", (x,), "index", 0)
+
     def combined(self, operation: str, x: Code, y: Code) -> Code:
         """An operation of `arith` on two scalars of one type, such as addi or minui."""
         return self.code(f"arith.{operation} {x.name}, {y.name} : {x.type}", (x, y), x.dtype, 0)
@@ -156,8 +162,7 @@ class Writer:
         if positions == 1:
             return ZERO
         zero, last = self.integer(0), self.integer(positions - 1)
-        cast = "arith.index_castui" if start.dtype[0] == "u" else "arith.index_cast"
-        name = self.pure(f"{cast} {start.name} : {start.type} to index", [start.name])
+        name = self.as_index(start).name
         name = self.pure(f"arith.maxsi {name}, {zero} : index", [name])
         name = self.pure(f"arith.minsi {name}, {last} : index", [name])
         self.ranges[name] = (0, positions - 1)
@@ -269,6 +274,23 @@ class Writer:
             if carried:
                 self.line(f"scf.yield {', '.join(c.name for c in new)} : {types}")
         return [self.named(f"{result}#{i}", c.dtype, c.lanes) for i, c in enumerate(carried)]
+
+    def each(self, shape: Sequence[int], dimensions: Sequence[int], body: Callable[[At], None], at: At | None = None) -> None:
+        """Runs `body` for each index along some dimensions of a shape. It gets the index of each, and those in `at`."""
+        known = at or {}
+        if not dimensions:
+            body(known)
+            return
+        first, *rest = dimensions
+
+        def inside(i: Affine, _: list[Code]) -> list[Code]:
+            self.each(shape, rest, body, {**known, first: i})
+            return []
+
+        if shape[first] == 1:
+            inside(ZERO, [])
+        else:
+            self.loop(shape[first], 1, [], inside)
 
     def repeat_while(
         self, inits: Sequence[Code], condition: Callable[[list[Code]], Code], body: Callable[[list[Code]], list[Code]]
