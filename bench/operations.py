@@ -8,16 +8,15 @@ measures one core.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from measuring import console, cores, draw, geometric_mean, interleaved, parse_words, save
-from rich.table import Table
+from beside_jax import Result, measure, report
+from measuring import console, parse_words
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
@@ -33,18 +32,6 @@ class Case:
     operation: Callable[..., Any]
     shapes: Sequence[tuple[int, ...]]
     prepare: Callable[[np.ndarray], np.ndarray] | None = None  # converts the first argument
-
-
-@dataclass(frozen=True)
-class Result:
-    """The seconds of a call and of compilation for nabla_mlir and JAX, and the difference of their values."""
-
-    title: str
-    ours: float
-    jax: float
-    our_compilation: float
-    jax_compilation: float
-    difference: float
 
 
 def _symmetric(a: np.ndarray) -> np.ndarray:
@@ -92,22 +79,19 @@ CASES = (
 )
 
 
-def measure(case: Case, quick: bool) -> Result:
+def _largest_difference(found: np.ndarray, wanted: np.ndarray) -> float:
+    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+
+
+def measured(case: Case, quick: bool) -> Result:
     """Measures one operation on both sides."""
     arguments = [rng.normal(size=shape).astype(np.float32) for shape in case.shapes]
     if case.prepare is not None:
         arguments[0] = case.prepare(arguments[0])
     ours, theirs = nm.jit(lambda *xs: case.operation(nnp, *xs)), jax.jit(lambda *xs: case.operation(jnp, *xs))
-    ours_in, theirs_in = [nnp.asarray(x) for x in arguments], [jnp.asarray(x) for x in arguments]
-    start = time.perf_counter()
-    value = np.asarray(ours(*ours_in), np.float64)
-    middle = time.perf_counter()
-    true = np.asarray(jax.block_until_ready(theirs(*theirs_in)), np.float64)
-    end = time.perf_counter()
-    calls = {"ours": lambda: ours(*ours_in), "jax": lambda: jax.block_until_ready(theirs(*theirs_in))}
-    seconds = interleaved(calls, quick)
-    difference = float(np.abs(value - true).max() / np.abs(true).max())
-    return Result(case.title, seconds["ours"], seconds["jax"], middle - start, end - middle, difference)
+    put, there = [nnp.asarray(x) for x in arguments], [jnp.asarray(x) for x in arguments]
+    calls = {"ours": lambda: ours(*put), "jax": lambda: jax.block_until_ready(theirs(*there))}
+    return measure(case.title, calls, lambda out: np.asarray(out, np.float64), _largest_difference, quick)
 
 
 def main() -> int:
@@ -116,20 +100,8 @@ def main() -> int:
     results = []
     for case in chosen:
         with console.status(f"{case.title} ..."):
-            results.append(measure(case, options.quick))
-    title = f"milliseconds on {cores()} cores: ours / JAX's"
-    table = Table("", "ms", "ratio", "compiling, s", "difference", title=title, title_justify="left")
-    for r in results:
-        compiling = f"{r.our_compilation:.2f} / {r.jax_compilation:.2f}"
-        table.add_row(r.title, f"{r.ours * 1e3:.3g} / {r.jax * 1e3:.3g}", f"{r.ours / r.jax:.2f}", compiling, f"{r.difference:.0e}")
-    console.print(table)
-    console.print(f"Geometric mean of the ratios: {geometric_mean([r.ours / r.jax for r in results]):.2f}")
-    save(options.out / "operations.json", {"operations": [asdict(r) for r in results]})
-    draw([r.title for r in results], {"our time": [r.ours / r.jax for r in results]}, "times JAX's", options.out / "operations.png")
-    wrong = [r for r in results if not r.difference < 1e-3]
-    for r in wrong:
-        console.print(f"[bold red]FAILED[/bold red] {r.title}: a difference of {r.difference:.1e}")
-    return int(bool(wrong))
+            results.append(measured(case, options.quick))
+    return report("operations", results, 1e-3, "ms", options.out)
 
 
 if __name__ == "__main__":
