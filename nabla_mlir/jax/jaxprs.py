@@ -21,6 +21,7 @@ from nabla_mlir.jax.environment import typeof
 from nabla_mlir.jax.operations import primitive
 from nabla_mlir.jax.primitives import Primitive
 from nabla_mlir.staging.abstract import eval_shape
+from nabla_mlir.staging.positions import bind_static
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.stages import Traced, entry_name_of, trace
 from nabla_mlir.transforms.closures import closure_convert
@@ -192,19 +193,16 @@ def make_jaxpr(
       (['sin', 'mul'], True)
     """
     check_function("make_jaxpr", fun)
-    static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
     @functools.wraps(fun)
     def make(*args: Any, **kwargs: Any) -> Any:
-        fixed = {i % len(args): args[i % len(args)] for i in static}
-        leaves, in_spec = pytree.flatten(([a for i, a in enumerate(args) if i not in fixed], kwargs))
+        dynamic, rest = bind_static("make_jaxpr", fun, args, static_argnums)
+        leaves, in_spec = pytree.flatten((rest, kwargs))
         structure: dict[str, Any] = {}
 
         def flat(*inner: Any) -> list[Any]:
-            rest, keywords = pytree.unflatten(in_spec, inner)
-            values = iter(rest)
-            out = fun(*(fixed[i] if i in fixed else next(values) for i in range(len(args))), **keywords)
-            outs, structure["out"] = pytree.flatten(out)
+            values, keywords = pytree.unflatten(in_spec, inner)
+            outs, structure["out"] = pytree.flatten(dynamic(*values, **keywords))
             return outs
 
         outs = eval_shape(flat, *leaves)

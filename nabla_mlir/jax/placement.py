@@ -11,6 +11,7 @@ from nabla_mlir.base.errors import ShapeError, TraceError, check_function, user_
 from nabla_mlir.jax.sharding import AbstractMesh, check_shardings, get_mesh
 from nabla_mlir.numpy.shapes import squeeze
 from nabla_mlir.staging import jit as staging
+from nabla_mlir.staging.positions import bind_static
 from nabla_mlir.transforms.vectorize import vmap
 
 
@@ -106,24 +107,16 @@ def pmap(
       [[2.0, 2.0, 2.0]]
     """
     check_function("pmap", fun)
-    static = (static_broadcasted_argnums,) if isinstance(static_broadcasted_argnums, int) else tuple(static_broadcasted_argnums)
 
     @functools.wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        fixed = {i % len(args): args[i % len(args)] for i in static}
-        rest = [x for i, x in enumerate(args) if i not in fixed]
-
-        def call(*inner: Any, **keywords: Any) -> Any:
-            values = iter(inner)
-            return fun(*(fixed[i] if i in fixed else next(values) for i in range(len(args))), **keywords)
-
-        axes = in_axes
-        if isinstance(in_axes, (tuple, list)):
-            axes = tuple(axis for i, axis in enumerate(in_axes) if i not in fixed)
+        split = functools.partial(bind_static, "pmap", argnums=static_broadcasted_argnums, word="static_broadcasted_argnums")
+        call, rest = split(fun, args)
+        axes = tuple(split(fun, in_axes)[1]) if isinstance(in_axes, (tuple, list)) else in_axes
         _check_one_device(rest, axes, kwargs)
         return vmap(call, axes, out_axes, axis_name=axis_name, axis_size=1)(*rest, **kwargs)
 
-    return staging.jit(mapped, static_argnums=static) if static else staging.jit(mapped)
+    return staging.jit(mapped, static_argnums=static_broadcasted_argnums)
 
 
 def _check_one_device(args: Sequence[Any], in_axes: Any, kwargs: dict[str, Any]) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import check_function
 from nabla_mlir.base.typing import PyTree
+from nabla_mlir.staging.positions import bind_static
 from nabla_mlir.staging.specs import Spec, as_spec, spec
-from nabla_mlir.staging.stages import Traced, trace
+from nabla_mlir.staging.stages import Traced, entry_name_of, trace
 from nabla_mlir.staging.tracing import is_tracing, trace_function, trace_region
 from nabla_mlir.table.promotion import as_tensor
 
@@ -80,19 +81,10 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: int | tuple[int, ...] = 
       >>> "stablehlo.sine" in str(make_jaxpr(lambda x: __import__("nabla_mlir").numpy.sin(x))(1.0))
       True
     """
-    static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
     @functools.wraps(fun)
     def make(*args: Any, **kwargs: Any) -> Traced:
-        def dynamic(*inner: Any, **keywords: Any) -> Any:
-            rest = iter(inner)
-            return fun(*(args[i] if i in static else next(rest) for i in range(len(args))), **keywords)
-
-        return trace(dynamic, *(a for i, a in enumerate(args) if i not in static), name=_name_of(fun), **kwargs)
+        dynamic, rest = bind_static("make_jaxpr", fun, args, static_argnums)
+        return trace(dynamic, *rest, name=entry_name_of(fun), **kwargs)
 
     return make
-
-
-def _name_of(fun: Callable[..., Any]) -> str:
-    name = getattr(fun, "__name__", "main")
-    return name if name.isidentifier() else "main"

@@ -47,6 +47,32 @@ def positions(what: str, argnums: Any, count: int | None, word: str = "argnums")
     return tuple(result)
 
 
+def bind_static(
+    who: str, fun: Callable[..., Any], args: Sequence[Any], argnums: Any, word: str = "static_argnums"
+) -> tuple[Callable[..., Any], list[Any]]:
+    """The function of the arguments that are not static, and these arguments.
+
+    Args:
+      who: the name of the caller, for messages.
+      fun: a function of all arguments.
+      args: the arguments of a call.
+      argnums: the positions of the static ones; see `positions`.
+      word: the name of that parameter, for messages.
+
+    Example:
+      >>> call, rest = bind_static("f", lambda x, n, y: (x, n, y), (1, 2, 3), 1)
+      >>> rest, call(4, 5)
+      ([1, 3], (4, 2, 5))
+    """
+    static = {i: args[i] for i in positions(who, argnums, len(args), word)}
+
+    def call(*rest: Any, **kwargs: Any) -> Any:
+        values = iter(rest)
+        return fun(*(static[i] if i in static else next(values) for i in range(len(args))), **kwargs)
+
+    return call, [x for i, x in enumerate(args) if i not in static]
+
+
 def parameters_of(f: Callable[..., Any]) -> list[str] | None:
     """The names of the arguments that may be passed by position; None if their number is not fixed or not known."""
     parameters = _parameters(f)

@@ -17,7 +17,7 @@ from nabla_mlir.dialects.ad_rules import CheckpointOp
 from nabla_mlir.dialects.stablehlo import Bool
 from nabla_mlir.rules.checkpoint import name as name_op
 from nabla_mlir.staging.eager import staged
-from nabla_mlir.staging.positions import positions
+from nabla_mlir.staging.positions import bind_static
 from nabla_mlir.staging.tracing import results_of, trace_region
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import wrap
@@ -111,14 +111,12 @@ def checkpoint(
 
     @functools.wraps(fun)
     def checkpoint_f(*args: Any, **kwargs: Any) -> Any:
-        constants = {i: args[i] for i in positions("checkpoint", static_argnums, len(args), "static_argnums")}
+        dynamic, rest = bind_static("checkpoint", fun, args, static_argnums)
 
-        def run(*dynamic: Any, **kwargs: Any) -> Any:
-            rest = iter(dynamic)
-            values = [constants[i] if i in constants else next(rest) for i in range(len(args))]
-            return _emit(functools.partial(fun, *values, **kwargs), policies, prevent_cse)
+        def run(*values: Any, **kwargs: Any) -> Any:
+            return _emit(functools.partial(dynamic, *values, **kwargs), policies, prevent_cse)
 
-        return staged(per_entry(run))(*(a for i, a in enumerate(args) if i not in constants), **kwargs)
+        return staged(per_entry(run))(*rest, **kwargs)
 
     return checkpoint_f
 

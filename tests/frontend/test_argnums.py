@@ -202,3 +202,14 @@ def test_what_is_not_holomorphic_is_refused(transform: Any) -> None:
         transform(square, holomorphic=True)(X)
     with pytest.raises(DtypeError, match=r"requires (a )?complex results?, got float64"):
         transform(lambda z: nnp.sum(z.real), holomorphic=True)(COMPLEX)
+
+
+@pytest.mark.parametrize("trace", [nm.make_jaxpr, nm.jax.make_jaxpr])
+def test_static_arguments_of_traces(trace: Any) -> None:
+    f = lambda x, n: x * n  # noqa: E731
+    assert str(trace(f, static_argnums=-1)(1.0, 3)) == str(trace(f, static_argnums=(1,))(1.0, 3))
+    with pytest.raises(TraceError, match="make_jaxpr requires static_argnums among the 2 positional arguments, got 2"):
+        trace(f, static_argnums=2)(1.0, 3)
+    with pytest.raises(TraceError, match="pmap requires static_broadcasted_argnums among the 2 positional arguments, got 5"):
+        nm.jax.pmap(lambda *xs: xs[0], static_broadcasted_argnums=5)(np.ones(1), 3)
+    assert float(nm.jax.pmap(f, in_axes=(0, None), static_broadcasted_argnums=1)(np.ones(1), 3)[0]) == 3.0
