@@ -1,4 +1,4 @@
-"""Where other projects document their names, for intersphinx: stored here, so that a build needs no network.
+"""Addresses at which other projects document their names, for intersphinx. They are stored, so that a build needs no network.
 
 A name in code font on a page is a link if it stands here. Addresses are those of each project's generated pages.
 """

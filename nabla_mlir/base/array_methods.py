@@ -11,7 +11,7 @@ Axis = int | Sequence[int] | None
 
 
 class AnyArray:
-    """What counts as an array for `isinstance`: arrays of numbers, and of keys."""
+    """The base class of arrays of numbers and of arrays of keys, for `isinstance`."""
 
     __slots__ = ()
 

@@ -49,7 +49,7 @@ class Zero:
 
 @dataclass(frozen=True)
 class UndefinedPrimal:
-    """The place of a linear argument in a rule of transposition, with the shape and dtype `aval`."""
+    """A linear argument in a rule of transposition, with the shape and dtype `aval`."""
 
     aval: Spec
 
@@ -127,12 +127,10 @@ class Primitive:
             given = [Zero(typeof(x)) if isinstance(t, SymbolicZero) else t for x, t in zip(primals, tangents, strict=True)]
             out, tangent = primitive_jvps[self](primals, given, **params)
             leaves = tangent if self.multiple_results else [tangent]
-            zeros = [None if isinstance(t, Zero) else t for t in leaves]
-            return (
-                (out, type(out)(zeros) if isinstance(out, (tuple, list)) else tuple(zeros))
-                if self.multiple_results
-                else (out, zeros[0])
-            )
+            found = [None if isinstance(t, Zero) else t for t in leaves]
+            if not self.multiple_results:
+                return out, found[0]
+            return out, found if isinstance(out, list) else tuple(found)
 
         primal.defjvp(rule, symbolic_zeros=True)
         return primal

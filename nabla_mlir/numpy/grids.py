@@ -216,8 +216,9 @@ ogrid: _Grid = _Grid(dense=False)
 class _Joined:
     """``r_[1:4, 0, x]`` concatenates ranges, numbers and arrays; ``c_`` joins them as columns.
 
-    A first string of up to three integers, such as "0,2,1", states the axis along which arrays are joined, the smallest number
-    of axes, and the position of the axes of arrays that have fewer. "r" and "c" turn a vector into a row or a column.
+    The first item may be a string of up to three integers, such as "0,2,1". The first integer is the axis along which arrays are
+    joined. The second is the number of axes that each array gets at least, and the third is the index of its own first axis
+    among them. The strings "r" and "c" turn a vector into a row or a column.
     """
 
     def __init__(self, directions: tuple[int, int, int]):

@@ -28,12 +28,9 @@ def emit_rule(op: ir.Operation, region: int, arguments: Sequence[ir.Value]) -> l
         label = CUSTOM[op.name](op).label
         if isinstance(reason := op.attributes[WITHOUT_RULE], ir.StringAttr):
             number, _, text = reason.value.partition(" ")
-            error = _errors.get(number)
-            raise (
-                RuleMissingError(f"the derivative requires the rule of {label}, got {text}.", where=source_of(op.location))
-                if (error is None)
-                else error
-            )
+            if (error := _errors.get(number)) is not None:
+                raise error
+            raise RuleMissingError(f"the derivative requires the rule of {label}, got {text}.", where=source_of(op.location))
         raise RuleMissingError(
             f"the derivative requires the rule of {label} within its own rules, got a trace that was made for fewer derivatives.",
             where=source_of(op.location),

@@ -121,7 +121,7 @@ static int keep(int status, struct block **arena) {
   for (int i = 0; i < COUNT && !status; ++i) {
     struct memory *m = memories[i];
     if (m->now == m->before) continue;
-    char *copy = take(arena, m->size);  /* first aside: it may lie in another's memory */
+    char *copy = take(arena, m->size);  /* copied first, because it may be in the memory of another one */
     if (!copy) status = NABLA_NO_MEMORY;
     else m->now = memcpy(copy, m->now, m->size);
   }

@@ -26,7 +26,7 @@ from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.regions import may_vary
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import specs_of
-from nabla_mlir.transforms.custom_calls import Call, has_numbers
+from nabla_mlir.transforms.custom_calls import Call
 from nabla_mlir.transforms.symbolic_zeros import CustomVJPPrimal, SymbolicZero
 from nabla_mlir.transforms.vectorized import per_entry
 
@@ -350,7 +350,7 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
                 raise TreeError(f"{what} requires fwd to return (out, residuals), got {type(pair).__name__}.",
                                 where=user_frame())  # fmt: skip
             trees["residuals"], trees["spec"] = pytree.flatten(pair[1])
-            return [*call.result(what, pair[0]), *(as_tensor(r) for r in trees["residuals"] if has_numbers(r))]
+            return [*call.result(what, pair[0]), *(as_tensor(r) for r in trees["residuals"] if pytree.is_array(r))]
 
         forward_block, _, outs = trace_region(forward, _strong(call.specs), what, operands=tensors, role="rule")
         residuals = [Spec(r.shape, r.dtype) for r in outs[len(call.outs) :]]
@@ -359,7 +359,7 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
             values, by_position = inner[: len(residuals)], dict(zip(call.of, inner[len(residuals) :], strict=True))
             ct = self._seeds_of(call.out_spec, by_position, call.outs)
             rest = iter(values)  # Python's numbers and other objects are part of the code
-            given = [next(rest) if has_numbers(r) else r for r in trees["residuals"]]
+            given = [next(rest) if pytree.is_array(r) else r for r in trees["residuals"]]
             cts = bwd(*call.fixed, pytree.unflatten(trees["spec"], given), ct)
             count = len(call.args_spec.children())
             if not isinstance(cts, (tuple, list)) or len(cts) != count:

@@ -54,7 +54,7 @@ class Call:
     def result(self, what: str, out: Any) -> list[Tensor]:
         """The leaves of the value that a rule returns; it must have the type of the function's result."""
         leaves, spec = pytree.flatten(out)
-        tensors = [as_tensor(x, o.dtype if _is_weak(x) else None) for x, o in zip(leaves, self.outs, strict=False)]
+        tensors = [as_tensor(x, None if pytree.is_array(x) else o.dtype) for x, o in zip(leaves, self.outs, strict=False)]
         got = [(t.shape, t.dtype) for t in tensors]
         if spec != self.out_spec or got != [(o.shape, o.dtype) for o in self.outs]:
             values = f"{_described(spec, leaves)} instead of {_described(self.out_spec, self.outs)}"
@@ -65,15 +65,6 @@ class Call:
         """The tangents or cotangents that a rule returns, for the leaves at `at`. None and `SymbolicZero` mean zero."""
         result = [None if isinstance(values[i], SymbolicZero) else seed_of(word, values[i], likes[i], names[i]) for i in at]
         return [materialize(ZERO if s is None else s, likes[i]) for s, i in zip(result, at, strict=True)]
-
-
-def has_numbers(x: Any) -> bool:
-    """True for a tensor or an array."""
-    return isinstance(x, Tensor) or pytree.is_array(x)
-
-
-def _is_weak(x: Any) -> bool:
-    return not has_numbers(x)
 
 
 def _described(spec: pytree.TreeSpec, leaves: Sequence[Any]) -> str:

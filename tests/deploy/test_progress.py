@@ -61,7 +61,7 @@ def test_a_notebook_is_watched(terminal, monkeypatch):
 
 
 def test_there_is_one_line(terminal):
-    """Of two nested calls the outer one is shown, of two threads one, and nothing within another display."""
+    """One line is shown: that of the outer of two nested calls, and that of one of two threads. Inside another display none is."""
     with watch("outside"), watch("inside"):
         time.sleep(0.05)
     with own_line(), own_line(), watch("hidden"):

@@ -155,7 +155,7 @@ def test_a_root_in_a_rule_is_zero_where_its_cotangent_is() -> None:
 
 @pytest.mark.parametrize("way", ["vjp", "linearize", "jit"])
 def test_the_value_of_a_pullback_is_that_of_the_rule(way: str) -> None:
-    """As in JAX: differentiated again, it is the code of `fwd`, whatever `bwd` says, and not the function with its rule."""
+    """A second derivative differentiates the code of `fwd`, as in JAX. It does not use `bwd` for that."""
 
     def program(lib: Any, xp: Any) -> Any:
         f = lambda x: xp.sin(3 * x)  # noqa: E731
@@ -196,7 +196,7 @@ def _within(lib: Any, xp: Any, h: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("way", ["checkpoint", "cond", "loop", "scan", "aux"])
 @pytest.mark.parametrize("rule", ["custom_jvp", "custom_vjp"])
 def test_the_value_in_a_region_is_that_of_the_rule(way: str, rule: str) -> None:
-    """As above: the derivative of the value that a derivative returns is that of the code of the rule, wherever it is called."""
+    """The value that a derivative returns is differentiated by the code of the rule, too, wherever the function is called."""
 
     def program(lib: Any, xp: Any) -> Any:
         f = lambda x: xp.sin(3 * x)  # noqa: E731

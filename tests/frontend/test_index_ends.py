@@ -73,7 +73,7 @@ def _takes(np_: Any, x: Any, i: Any, mode: str | None) -> list[Any]:
 
 @functools.cache
 def _compiled_takes(dtype: Any) -> dict[str, list[Any]]:
-    """Those of all modes, compiled as one program."""
+    """The results for all modes, compiled as one program."""
     return nm.jit(lambda x, i: {str(mode): _takes(nnp, x, i, mode) for mode in MODES})(X.astype(dtype), INDICES)
 
 

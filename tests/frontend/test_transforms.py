@@ -436,7 +436,7 @@ def compiled():
 
 @functools.cache
 def wanted(name):
-    """What JAX computes for two sets of data. It compiles each case once: operation by operation that takes twice as long."""
+    """The results of JAX for two sets of data. Each case is compiled once: operation by operation, JAX takes twice as long."""
     with jax.enable_x64(True):
         f = jax.jit(lambda d: CASES[name](JAX, d))
         return f(data(0)), f(data(1))

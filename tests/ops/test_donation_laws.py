@@ -19,7 +19,7 @@ def is_long(law: LawCase) -> bool:
 
 @pytest.mark.slow
 def test_values() -> None:
-    """Of the records that IREE compiles in a moment; nearly all write to the donated memory."""
+    """The values of the records that IREE compiles in a moment. Nearly all write to the donated memory."""
     assert check_donation([law for law in FIRST if not is_long(law)], derivatives=False) > 90
 
 

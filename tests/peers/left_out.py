@@ -1,4 +1,4 @@
-"""Failures of JAX's tests that say nothing about behaviour, with the reasons. They are counted apart."""
+"""Failures of JAX's tests that say nothing about behaviour, with the reasons. They are counted separately."""
 
 from __future__ import annotations
 
