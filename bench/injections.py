@@ -1,11 +1,13 @@
 """Injects faults into programs, and counts how many of them checked compilation detects.
 
-usage: injections.py [--count N] [--seed S] [--compile] [--sample N] [--bits N] [--only NAME]
+usage: injections.py [--count N] [--seed S] [--compile] [--parts] [--sample N] [--bits N] [--only NAME]
 
 One operation of each program is changed (`nabla_mlir.testing.injections.FAULTS`). The changed program is compiled, and checked
 against the original program like in `.compile()`. Without --compile, the interpreter runs the changed program; this gives the
 decision of the check in a hundredth of the time. For a fault that is not detected, the interpreter runs both programs on other
 random arguments; if their results are equal, the fault has no effect.
+
+With --parts, programs are checked in parts, with a part for each product and each loop; others are left out.
 
 With --bits, the programs are correct, and single random bits of their executables are changed, each in a separate process.
 """
@@ -36,11 +38,13 @@ from workloads_sweep import SWEEP
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
+from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import NablaError
 from nabla_mlir.compiling import reference_check
 from nabla_mlir.compiling.comparison import compare
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered
-from nabla_mlir.compiling.reference_check import CHECKED, DIFFERS, check_artifact
+from nabla_mlir.compiling.parts import expensive_operations
+from nabla_mlir.compiling.reference_check import CHECKED, DIFFERS, check_artifact, check_in_parts
 from nabla_mlir.compiling.reference_runs import ReferenceRuns, entries_of
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.dialects.types import shape_and_dtype
@@ -89,7 +93,7 @@ def _of_case(folder: Path, diff: list[int]) -> Iterator[tuple[str, ir.Module]]:
         yield f"gradient {folder.name}", nm.trace(nm.grad(squares, tuple(diff)), *inputs, name="f").lower().module
 
 
-def outcome(module: ir.Module, broken: ir.Module, is_compiled: bool) -> tuple[str, str]:
+def outcome(module: ir.Module, broken: ir.Module, is_compiled: bool, in_parts: bool) -> tuple[str, str]:
     """The status and the details of the check of a module against code that was compiled from another module."""
     if is_compiled:
         vmfb = compile_lowered(broken, TARGET, cache=False)
@@ -97,7 +101,7 @@ def outcome(module: ir.Module, broken: ir.Module, is_compiled: bool) -> tuple[st
         file = io.BytesIO()
         broken.operation.write_bytecode(file)
         vmfb = file.getvalue()
-    checks = check_artifact(module, TARGET, vmfb)
+    checks = (check_in_parts if in_parts else check_artifact)(module, TARGET, vmfb)
     statuses = {check.status for check in checks.values()}
     text = "; ".join(map(str, checks.values()))
     if DIFFERS in statuses:
@@ -203,6 +207,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=3, help="injections of each fault into each program (3)")
     parser.add_argument("--seed", type=int, default=0, help="of the operations that are changed (0)")
     parser.add_argument("--compile", action="store_true", help="compile the changed programs by IREE")
+    parser.add_argument("--parts", action="store_true", help="check in parts")
     parser.add_argument("--sample", type=int, default=0, help="about as many faults of all programs, drawn by the seed (all)")
     parser.add_argument("--bits", type=int, default=0, help="change so many bits of each executable instead")
     parser.add_argument("--only", default="", help="programs whose names contain this")
@@ -211,9 +216,11 @@ def main() -> int:
         return bits(options.bits, options.seed, options.only)
     if not options.compile:
         reference_check.Executable = _Interpreter  # type: ignore[misc, assignment]
+    if options.parts:
+        thresholds.PART = 0.0
     tables = {fault: collections.Counter[str]() for fault in FAULTS}
     for name, module in programs():
-        if options.only not in name:
+        if options.only not in name or (options.parts and not expensive_operations(module)):
             continue
         start = time.monotonic()
         for fault in FAULTS:
@@ -230,7 +237,7 @@ def main() -> int:
                 seen.add(injection)
                 try:
                     broken.operation.verify()
-                    word, text = outcome(module, broken, options.compile)
+                    word, text = outcome(module, broken, options.compile, options.parts)
                 except (NablaError, ir.MLIRError) as error:
                     word, text = "refused", str(error)[:200]
                 tables[fault][word] += 1

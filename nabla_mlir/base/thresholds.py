@@ -229,6 +229,12 @@ CHAIN_OPERATIONS: Annotated[int, Chosen("operations in one dispatch", "the compi
 # compilation.
 CHECKING_SHARE: Annotated[float, Chosen("of the compilation", "a user who compiles does not notice it")] = 0.1
 
+# In a check in parts, an operation that takes the interpreter longer than this is compiled.
+PART: Annotated[float, Chosen("ns", "a small module compiles in half a second")] = 5e7
+
+# Such a check continues with other random arguments until the interpreter has taken so many steps.
+CHECK_IN_PARTS: Annotated[float, Chosen("steps", "2 s; perturbed runs take ten times as long")] = 5e5
+
 # Donated arguments of up to so many bytes are copied for the check of a call.
 CHECKED_DONATION: Annotated[int, Chosen("bytes", "interpreting a program of more takes longer than a check may")] = 1 << 24
 

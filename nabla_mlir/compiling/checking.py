@@ -25,8 +25,8 @@ from nabla_mlir.base.log import logger
 from nabla_mlir.compiling import cache as disk
 from nabla_mlir.compiling.internals.messages import CIRCULAR, STREAMABLE
 from nabla_mlir.compiling.lowering import clone_module, compile_lowered
-from nabla_mlir.compiling.reference_check import DIFFERS, NOT_CHECKED, Checks, check_artifact, reason_not_to
-from nabla_mlir.compiling.reference_runs import Examples, entries_of
+from nabla_mlir.compiling.reference_check import DIFFERS, NOT_CHECKED, Checks, check_artifact, check_in_parts, reason_not_to
+from nabla_mlir.compiling.reference_runs import TOO_LONG, Examples, entries_of
 from nabla_mlir.compiling.strategies import STRATEGIES, Strategy
 from nabla_mlir.compiling.wrong_numbers import culprit, save_reproducer
 from nabla_mlir.runtime.drawn import DRAWS, RARE_DRAWS
@@ -34,7 +34,7 @@ from nabla_mlir.runtime.manifest import Check
 from nabla_mlir.targets import Target
 
 _LOG = logger("check")
-Mode = Literal["off", "cheap", "always"]
+Mode = Literal["off", "cheap", "parts", "always"]
 
 
 class Checking:
@@ -48,7 +48,9 @@ def set_checking(mode: Mode) -> Mode:
 
     Args:
       mode: "cheap" checks a program whose interpretation costs at most a tenth of its compilation, by an estimate that is known
-        before; "always" checks every program that the interpreter runs, however long it takes; "off" checks none.
+        before; "parts" checks others in parts: their expensive products and loops are compiled separately, and some rows, columns
+        and iterations of these are interpreted; "always" checks every program that the interpreter runs, however long it takes;
+        "off" checks none.
 
     Raises:
       CompileError: there is no such mode.
@@ -103,7 +105,7 @@ def compile_checked(
     reason = "checking is off" if mode == "off" else reason_not_to(module, target)
     if reason:
         return vmfb, {name: Check(NOT_CHECKED, reason, strategy=strategy.name) for name in entries_of(module)}
-    check = functools.partial(_checked, module, target, examples=examples, cache=cache, is_bounded=mode != "always", anew=anew)
+    check = functools.partial(_checked, module, target, examples=examples, cache=cache, mode=mode, anew=anew)
     checks = check(vmfb, strategy)
     if (wrong := _wrong(checks)) is None:
         return vmfb, checks
@@ -189,7 +191,7 @@ def _checked(
     *,
     examples: Examples | None,
     cache: bool,
-    is_bounded: bool,
+    mode: Mode,
     anew: bool,
 ) -> Checks:
     """The checks of an artifact: known ones, also from another process, or new ones."""
@@ -198,8 +200,11 @@ def _checked(
         found = _known.get(key)
     if found is None and cache and (payload := disk.read(key)) is not None:
         found = {name: Check(**fields) for name, fields in json.loads(payload).items()}
-    if found is None or anew or (not is_bounded and any(check.status == NOT_CHECKED for check in found.values())):
-        found = check_artifact(module, target, vmfb, examples, strategy.name, is_bounded)
+    if found is None or anew or (mode != "cheap" and any(check.status == NOT_CHECKED for check in found.values())):
+        found = check_artifact(module, target, vmfb, examples, strategy.name, mode != "always")
+        if mode == "parts" and any(check.detail == TOO_LONG for check in found.values()):
+            in_parts = check_in_parts(module, target, vmfb, examples, strategy.name)
+            found = {name: in_parts[name] if check.detail == TOO_LONG else check for name, check in found.items()}
         if cache and _wrong(found) is None:  # a difference is not stored, because the interpreter may be the one at fault
             disk.write(key, json.dumps({name: asdict(check) for name, check in found.items()}).encode())
     with _lock:

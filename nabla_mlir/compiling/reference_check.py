@@ -10,12 +10,14 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
-from nabla_mlir.base.errors import DeployError
+from nabla_mlir.base.errors import CompileError, DeployError
 from nabla_mlir.compiling.comparison import Arrays, Outcome, compare
 from nabla_mlir.compiling.estimates import compilation_of, estimate
-from nabla_mlir.compiling.reference_runs import ABSENT, TOO_LONG, Examples, ReferenceRuns, reason_of
+from nabla_mlir.compiling.part_runs import PartDiffersError, PartRuns
+from nabla_mlir.compiling.reference_runs import ABSENT, TOO_LONG, Examples, ReferenceRuns, entries_of, reason_of
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.interpreter import Budget, OutOfStepsError
+from nabla_mlir.interpreter.rounding import Perturbation
 from nabla_mlir.ops.callbacks import calls_python
 from nabla_mlir.runtime import Executable, time_limit
 from nabla_mlir.runtime.array import Array
@@ -61,7 +63,7 @@ def check_artifact(
       strategy: the name of the strategy by which it was compiled.
       is_bounded: True skips entry points whose check would cost more than a part of the compilation.
     """
-    comparison = _Comparison(module, target, vmfb, strategy)
+    comparison = _Comparison(ReferenceRuns(module), target, vmfb, strategy)
     allowance = allowance_of(module)
     is_definite = comparison.runs.is_definite
     first, *others = _DRAWS_OF_FACTORS if is_definite else _DRAWS
@@ -82,6 +84,37 @@ def check_artifact(
             break
         checks = {name: _joined(check, found[name]) for name, check in checks.items()}
     return {name: _with_branches(check, branches.one_sided) for name, check in checks.items()}
+
+
+def check_in_parts(module: ir.Module, target: Target, vmfb: bytes, examples: Examples | None = None, strategy: str = "") -> Checks:
+    """Compares the entry points of an artifact with a run of the interpreter that calls compiled parts, on this machine.
+
+    Expensive products and loops are compiled separately, and compared with the interpreter on slices.
+
+    Args:
+      module, examples, strategy: as for `check_artifact`.
+    """
+    noise = Perturbation()
+    try:
+        parts = PartRuns(module, target, noise)
+    except CompileError as error:
+        return {name: Check(NOT_CHECKED, f"its parts do not compile ({error.message})") for name in entries_of(module)}
+    comparison = _Comparison(ReferenceRuns(module, noise=noise, instead=parts), target, vmfb, strategy)
+    first, *others = _DRAWS_OF_FACTORS if comparison.runs.is_definite else _DRAWS
+    checks = comparison.checks(examples or {}, first, None)
+    spent = comparison.runs.spent
+    for draw in (first, *others) if examples else others:
+        is_long = spent > thresholds.CHECK_IN_PARTS and any(check.status == CHECKED for check in checks.values())
+        if is_long or any(check.status == DIFFERS for check in checks.values()):
+            break
+        found = comparison.checks({}, draw, None)
+        spent += comparison.runs.spent
+        checks = {name: _joined(check, found[name]) for name, check in checks.items()}
+    in_parts = {
+        name: replace(check, detail=f"{check.detail}; {parts}") for name, check in checks.items() if check.status == CHECKED
+    }
+    one_sided = comparison.runs.branches.one_sided
+    return {name: _with_branches(check, one_sided) for name, check in (checks | in_parts).items()}
 
 
 def _with_branches(check: Check, one_sided: int) -> Check:
@@ -105,8 +138,8 @@ def _joined(first: Check, second: Check) -> Check:
 class _Comparison:
     """The calls of an artifact and of the interpreter, on one set of arguments after the other."""
 
-    def __init__(self, module: ir.Module, target: Target, vmfb: bytes, strategy: str):
-        self.runs = ReferenceRuns(module)
+    def __init__(self, runs: ReferenceRuns, target: Target, vmfb: bytes, strategy: str):
+        self.runs = runs
         self.executable = Executable.load(vmfb, target.drivers[0])
         self._start, self._strategy = self.executable, strategy
         self._interrupts = Interrupts("the code is wrong.")
@@ -143,6 +176,8 @@ class _Comparison:
             seconds = time.perf_counter() - start
         except ABSENT as error:
             return Check(NOT_CHECKED, reason_of(error))
+        except PartDiffersError as error:
+            return Check(DIFFERS, str(error), np.inf, self._strategy, draw=self.runs.draw_of(name))
         try:
             outcome = compare(self._compiled(name, seconds, rerun), wanted, rerun)
         except OutOfStepsError:

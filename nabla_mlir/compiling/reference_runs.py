@@ -13,7 +13,7 @@ from nabla_mlir.base.errors import DeployError, RuleMissingError
 from nabla_mlir.compiling.comparison import Arrays
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.interpreter import Budget, OutOfStepsError, functions
+from nabla_mlir.interpreter import Budget, Instead, OutOfStepsError, functions
 from nabla_mlir.interpreter.branches import Branches
 from nabla_mlir.interpreter.choices import routine_of
 from nabla_mlir.interpreter.rounding import Perturbation
@@ -62,13 +62,23 @@ class ReferenceRuns:
       examples: arguments by entry point; others are drawn.
       draw: one of `DRAWS`.
       budget: the steps that the plain calls may take; None sets no limit.
+      noise: the perturbation of perturbed runs; None makes one.
+      instead: the evaluation of operations that are not interpreted.
     """
 
-    def __init__(self, module: ir.Module, examples: Examples | None = None, draw: str = DRAWS[0], budget: Budget | None = None):
+    def __init__(
+        self,
+        module: ir.Module,
+        examples: Examples | None = None,
+        draw: str = DRAWS[0],
+        budget: Budget | None = None,
+        noise: Perturbation | None = None,
+        instead: Instead | None = None,
+    ):
         self.module = module
         self.entries, self.is_definite = entries_of(module), factorises(module)
-        self._noise, self.branches = Perturbation(), Branches()
-        self._functions = functions(module.operation, self._watch)  # compiled once for all runs
+        self._noise, self.branches = noise or Perturbation(), Branches()
+        self._functions = functions(module.operation, self._watch, instead)  # compiled once for all runs
         self._start = dict(self._functions.state)
         self.set_arguments(examples, draw, budget)
 
@@ -90,6 +100,11 @@ class ReferenceRuns:
     def has_state(self) -> bool:
         """True if a call may read what another one wrote."""
         return bool(self._start)
+
+    @property
+    def spent(self) -> float:
+        """The steps of the interpreter in the plain calls on these arguments."""
+        return self._first - self.budget.steps
 
     @property
     def size(self) -> int:
@@ -128,7 +143,7 @@ class ReferenceRuns:
         Raises:
           OutOfStepsError: rounding decides the number of iterations of a loop.
         """
-        budget = Budget(_LONGER * (self._first - self.budget.steps) + _MORE)
+        budget = Budget(_LONGER * self.spent + _MORE)
         for entry, inputs in self._inputs.items():
             if (entry, k) not in self._results:
                 self._noise.seed([k, *entry.encode()])

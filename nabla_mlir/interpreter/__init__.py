@@ -17,7 +17,7 @@ from nabla_mlir.interpreter import (
     windows,
     zeta,
 )
-from nabla_mlir.interpreter.blocks import Function, Watch, functions, interpreted
+from nabla_mlir.interpreter.blocks import Function, Instead, Watch, functions, interpreted
 from nabla_mlir.interpreter.evaluations import EVALUATIONS
 from nabla_mlir.interpreter.frames import Budget, OutOfStepsError
 
@@ -25,6 +25,7 @@ __all__ = [
     "EVALUATIONS",
     "Budget",
     "Function",
+    "Instead",
     "OutOfStepsError",
     "Watch",
     "callbacks",

@@ -30,6 +30,8 @@ from nabla_mlir.table.traits import is_elementwise
 
 # A function that is called after each operation, with operands and results; it may replace results in the list.
 Watch = Callable[[ir.Operation, Arrays, Arrays], None]
+# Another evaluation of an operation, or None. It gets the operation, the numbers of values in a frame, and the blocks of regions.
+Instead = Callable[[ir.Operation, Callable[[ir.Value], int], Callable[[int], Block]], Body | None]
 
 
 class Function:
@@ -63,9 +65,10 @@ class _Module:
     operations: dict[str, ir.Operation]
     state: dict[str, Any]
     watch: Watch | None
+    instead: Instead | None
 
-    def __init__(self, module: ir.Operation, watch: Watch | None):
-        self.operation, self.watch = module, watch
+    def __init__(self, module: ir.Operation, watch: Watch | None, instead: Instead | None):
+        self.operation, self.watch, self.instead = module, watch, instead
         self.operations, self.state = functions_of(module), initial_state(module)
         self.functions: dict[str, Function] = {}
 
@@ -98,14 +101,19 @@ def interpreted(module: ir.Operation, name: str, watch: Watch | None = None) -> 
     return functions(module, watch)[name]
 
 
-def functions(module: ir.Operation, watch: Watch | None = None) -> _Module:
-    """The functions of a module by name, which share its state."""
+def functions(module: ir.Operation, watch: Watch | None = None, instead: Instead | None = None) -> _Module:
+    """The functions of a module by name, which share its state.
+
+    Args:
+      module, watch: as for `interpreted`.
+      instead: gives the evaluation of an operation that is not to be interpreted; None for all others.
+    """
     if any(map(_is_expanded, nested(module))):
         with context(), ir.Location.unknown():
             module = module.clone()
             for block in module.regions[0].blocks:
                 _expand_in(block)
-    return _Module(module, watch)
+    return _Module(module, watch, instead)
 
 
 def _is_expanded(op: ir.Operation) -> bool:
@@ -149,7 +157,7 @@ class _Reader:
         if op.name == "stablehlo.constant":
             array = constant_array(op)
             return lambda frame: frame.__setitem__(results[0], array)
-        run, watch = self.control(op) or self.evaluation(op, of_elements), self.watch
+        run, watch = self.replaced(op) or self.control(op) or self.evaluation(op, of_elements), self.watch
 
         step = run.step(operands, results[0]) if isinstance(run, _Plain) else _step_of(run, operands, results)
 
@@ -160,6 +168,11 @@ class _Reader:
             frame.update(zip(results, found, strict=True))
 
         return step if watch is None else step_and_tell
+
+    def replaced(self, op: ir.Operation) -> Body | None:
+        """The evaluation that the caller of `functions` gives; None if it gives none."""
+        instead = self.module.instead
+        return None if instead is None else instead(op, self.number, lambda i: self.block(op.regions[i].blocks[0]))
 
     def control(self, op: ir.Operation) -> Body | None:
         """The function of an operation that runs its regions or another function, or uses the module's state; None for others."""

@@ -19,7 +19,7 @@ def cost_of_steps(ops: Iterable[ir.Operation]) -> Cost:
     """The cost of operations that run one after the other; blocks inside them are charged when they run."""
     steps = rerun = 0.0
     for op in ops:
-        work = _nanoseconds(op) / 1e3 / thresholds.STEP
+        work = nanoseconds_of(op) / 1e3 / thresholds.STEP
         noise = thresholds.PERTURBED_STEP + thresholds.PERTURBED_ELEMENT / 1e3 * _floats(op)
         steps, rerun = steps + 1 + work, rerun + 1 + work + noise / thresholds.STEP
     return Cost(steps, rerun)
@@ -31,7 +31,7 @@ def _floats(op: ir.Operation) -> int:
     return sum(size_of(v) for v in results if is_float(dtype := shape_and_dtype(v.type)[1]) or is_complex(dtype))
 
 
-def _nanoseconds(op: ir.Operation) -> float:
+def nanoseconds_of(op: ir.Operation) -> float:
     """The time for the elements, without the constant time of every operation."""
     name = op.name
     record = REGISTRY.get(name)

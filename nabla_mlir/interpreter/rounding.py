@@ -55,6 +55,7 @@ _EXACT = frozenset(
     }
 )
 _DECIDED = ("stablehlo.compare", "stablehlo.return")
+SUM, PRODUCT = "sum", "product"  # kinds of operations: their error has the size of their terms
 _PRODUCTS = ("stablehlo.dot_general", "stablehlo.convolution")
 _SUMS = ("stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter", "stablehlo.select_and_scatter")
 
@@ -85,18 +86,22 @@ class Perturbation:
         """True between a seed and the next None."""
         return self._rng is not None
 
+    def draw_seed(self) -> int:
+        """A seed for another source of noise in this run; 0 in a run that is not perturbed."""
+        return 0 if self._rng is None else int(self._rng.integers(1, 1 << 31))
+
     def __call__(self, op: ir.Operation, operands: Arrays, results: Arrays) -> None:
         """Replaces the results in the list by perturbed ones."""
         if self._rng is None:
             return
         kind = self._kinds.get(id(op))
         if kind is None:
-            kind = self._kinds[id(op)] = _kind_of(op), op
+            kind = self._kinds[id(op)] = kind_of(op), op
         match kind[0]:
             case "compare":
                 results[0] = self._decided(operands[0], operands[1], results[0])
             case "sum" | "product":
-                factors = operands[:2] if kind[0] == "product" else operands[:1]
+                factors = operands[:2] if kind[0] == PRODUCT else operands[:1]
                 results[:] = [self._moved(y, *_error_of_sum(factors, y)) for y in results]
             case "factors":
                 results[:] = factored_anew(op, operands, AMPLITUDE * _unit(operands[0].dtype), self._rng)
@@ -147,15 +152,16 @@ class Perturbation:
         return np.where(is_near, self._rng.integers(0, 2, result.shape).astype(bool), result) if is_near.any() else result
 
 
-def _kind_of(op: ir.Operation) -> str:
+def kind_of(op: ir.Operation) -> str:
+    """The kind of error of an operation: "exact", "compare", "sum", "product", "factors" or "other"."""
     name = op.name
     if name in _EXACT:
         return "exact"
     if name in _PRODUCTS:
-        return "product"
+        return PRODUCT
     if name in _SUMS:  # with a region that combines elements: the largest of them is exact
         inner = [o.operation.name for region in op.regions for o in region.blocks[0].operations]
-        return "sum" if any(name not in (*_EXACT, *_DECIDED) for name in inner) else "exact"
+        return SUM if any(name not in (*_EXACT, *_DECIDED) for name in inner) else "exact"
     return "compare" if name == "stablehlo.compare" else "factors" if routine_of(op) else "other"
 
 

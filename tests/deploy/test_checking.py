@@ -190,7 +190,7 @@ def test_it_can_be_switched_off_and_on():
         assert str(compiled.checks["main"]) == "not checked: checking is off"
     finally:
         assert nm.set_checking(before) == "off"
-    with pytest.raises(CompileError, match="set_checking requires one of off, cheap, always, got 'on'"):
+    with pytest.raises(CompileError, match="set_checking requires one of off, cheap, parts, always, got 'on'"):
         nm.set_checking("on")
 
 
@@ -363,7 +363,7 @@ def test_a_target_says_what_is_checked():
         assert lowered(lambda x: x * 1.5, X).compile(nm.CPU("host", checking="cheap")).checks["main"].status == "checked"
     finally:
         nm.set_checking(before)
-    with pytest.raises(TargetError, match="checking of a target requires one of off, cheap, always, got 'some'"):
+    with pytest.raises(TargetError, match="checking of a target requires one of off, cheap, parts, always, got 'some'"):
         stage.compile(nm.CPU("host", checking="some"))
 
 

@@ -1,0 +1,71 @@
+"""Slices of products and convolutions: some rows and all columns, all rows and some columns, some matrices of a batch.
+
+Together they reach each row and each column of a result, at a small part of the cost of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.ops.convolution import positions
+
+# The number of indices of a slice. Shorter axes are not cut.
+_INDICES = 8
+
+
+@dataclass(frozen=True)
+class Cut:
+    """An axis of the result of a product along which the product of a slice is a slice of the product.
+
+    Args:
+      axes: the axis of each operand, None where the operand has no such axis.
+      result: the axis of the result.
+    """
+
+    axes: tuple[int | None, int | None]
+    result: int
+
+    def parts(self, x: np.ndarray, y: np.ndarray, result: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The slices of the operands and of the result at the same indices, which are distributed over the axis."""
+        n = result.shape[self.result]
+        indices = np.unique(np.linspace(0, n - 1, _INDICES).round().astype(int))
+        a, b = (v if axis is None else v.take(indices, axis) for v, axis in zip((x, y), self.axes, strict=True))
+        return a, b, result.take(indices, self.result)
+
+
+def cuts_of(name: str, parameters: Mapping[str, Any], ranks: tuple[int, int], shape: tuple[int, ...]) -> list[Cut]:
+    """The long axes of the result along which a product can be cut; none if it has to be computed as a whole.
+
+    Args:
+      name: stablehlo.dot_general or stablehlo.convolution.
+      parameters: those of the operation.
+      ranks: the numbers of axes of the operands.
+      shape: the shape of the result.
+    """
+    cuts = _of_convolution(parameters) if name == "stablehlo.convolution" else _of_product(parameters, ranks)
+    return [cut for cut in cuts if shape[cut.result] > _INDICES]
+
+
+def _of_product(parameters: Mapping[str, Any], ranks: tuple[int, int]) -> Iterator[Cut]:
+    """Batch axes, then the free axes of the left operand, then those of the right one: the order of the axes of the result."""
+    numbers = parameters["dot_dimension_numbers"]
+    batch = [numbers[f"{side}_batching_dimensions"] for side in ("lhs", "rhs")]
+    terms = [numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs")]
+    x_free, y_free = ([d for d in range(ranks[i]) if d not in {*batch[i], *terms[i]}] for i in (0, 1))
+    axes = [*zip(*batch, strict=True), *((d, None) for d in x_free), *((None, d) for d in y_free)]
+    for result, pair in enumerate(axes):
+        yield Cut(pair, result)
+
+
+def _of_convolution(parameters: Mapping[str, Any]) -> Iterator[Cut]:
+    """The images of a batch, and the features of the result, unless these are in groups."""
+    image, kernel, result = positions(parameters["dimension_numbers"])
+    if parameters["batch_group_count"] > 1:
+        return
+    yield Cut((image[0], None), result[0])
+    if parameters["feature_group_count"] == 1:
+        yield Cut((None, kernel[0]), result[1])
