@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -141,7 +142,9 @@ def register_node(
       has_names: whether the children are attributes, or have only numbers.
     """
     entry = optree.GetAttrEntry if has_names else optree.FlattenedEntry
-    optree.register_pytree_node(cls, flatten_node, unflatten_node, path_entry_type=entry, namespace=NAMESPACE)
+    with warnings.catch_warnings():  # a named tuple with its own functions is what the caller wants
+        warnings.filterwarnings("ignore", "PyTree type", UserWarning)
+        optree.register_pytree_node(cls, flatten_node, unflatten_node, path_entry_type=entry, namespace=NAMESPACE)
 
 
 def register_dataclass(

@@ -79,7 +79,10 @@ class TreeSpec:
                 return False
             pairs = zip(self.keys, self.children, strict=True)
             return all(key in tree and child.collect(tree[key], leaves) for key, child in pairs)
-        if kind in _SEQUENCES and type(tree) is _SEQUENCES[kind] and len(tree) == len(self.children):
+        if kind == "none":
+            return tree is None
+        is_named = kind == "namedtuple" and isinstance(tree, tuple) and getattr(tree, "_fields", None) == self.keys
+        if is_named or (kind in _SEQUENCES and type(tree) is _SEQUENCES[kind] and len(tree) == len(self.children)):
             return all(child.collect(item, leaves) for item, child in zip(tree, self.children, strict=True))
         return False
 

@@ -53,7 +53,12 @@ def tree_spec(spec: OptreeSpec) -> TreeSpec:
         return vectorized_leaf(unflatten(spec, [None]).axes)
     if optree.is_namedtuple_class(kind):
         return TreeSpec("namedtuple", children, kind._fields, kind.__name__)  # type: ignore[attr-defined]  # a named tuple
-    return TreeSpec("custom", children, keys, f"{kind.__module__}.{kind.__qualname__}")
+    return TreeSpec("custom", children, tuple(map(_name_of, keys)), f"{kind.__module__}.{kind.__qualname__}")
+
+
+def _name_of(key: Any) -> Any:
+    """A key of a custom node as a manifest has it: JAX's GetAttrKey, DictKey and SequenceKey are their name, key or index."""
+    return next((getattr(key, name) for name in ("name", "key", "idx") if hasattr(key, name)), key)
 
 
 @dataclass(frozen=True)

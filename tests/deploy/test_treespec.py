@@ -104,3 +104,16 @@ def test_wrong_number_of_leaves():
 def test_bad_json(data):
     with pytest.raises(TreeError, match="known form"):
         TreeSpec.from_json(data)
+
+
+def test_leaves_are_collected_from_every_container():
+    """A call takes this fast path; what it cannot decide goes to `flatten`, which has the errors."""
+    state = namedtuple("State", "count moments rest")
+    tree = state(1, {"w": (2, [3])}, None)
+    leaves = []
+    assert spec_of(tree).collect(tree, leaves)
+    assert leaves == spec_of(tree).flatten(tree) == [1, 2, 3]
+    other = namedtuple("Other", "count rest moments")(1, None, {"w": (2, [3])})
+    assert not spec_of(tree).collect(other, [])
+    assert not spec_of(tree).collect(tuple(tree), [])
+    assert not spec_of(tree).collect(state(1, {"w": (2, [3])}, 4), [])

@@ -458,6 +458,8 @@ def test_trees_of_ones_own() -> None:
     u.register_pytree_with_keys(Pair, lambda p: (((u.GetAttrKey("a"), p.a), (u.GetAttrKey("b"), p.b)), None), lambda _, c: Pair(*c))
     paths = [u.keystr(path) for path, _ in u.tree_leaves_with_path({"p": Pair(1, [2])})]
     assert paths == ["['p'].a", "['p'].b[0]"]
+    compiled = nm.trace(lambda p: Pair(2 * p.b, p.a), Pair(1.0, 2.0), name="swap").lower().compile(nm.Interpreter())
+    assert compiled.manifest.entry_points[0].arguments[0].tree.paths("p") == ["p.a", "p.b"]  # the keys are written as names
     assert u.keystr((u.DictKey("w"), u.SequenceKey(0)), simple=True, separator="/") == "w/0"
     half = u.Partial(lambda scale, x: scale * x, 3.0)
     assert float(nm.vjp(lambda f, x: f(x), half, 2.0)[1](1.0)[0].args[0]) == 2.0

@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "jax_packages.py"
 
 _START = """
 import numpy as np
@@ -164,3 +167,23 @@ def test_a_package_runs_without_jax(name: str) -> None:
         pytest.skip(f"needs the package {package}")
     done = subprocess.run([sys.executable, "-c", _START + PROGRAMS[name] + _END], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.slow
+def test_models_of_packages_become_artifacts() -> None:
+    """The example's values, gradients and Hessian-vector products are those of JAX."""
+    packages = {"flax": "flax optax", "equinox": "equinox", "numpyro": "numpyro", "diffrax": "diffrax"}
+    names = [name for name, needed in packages.items() if all(map(importlib.util.find_spec, needed.split()))]
+    if not names:
+        pytest.skip(f"needs a package among {', '.join(packages)}")
+
+    def lines(*options: str) -> list[list[str]]:
+        done = subprocess.run([sys.executable, str(EXAMPLE), *names, *options], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr[-3000:]
+        return [line.split() for line in done.stdout.splitlines()]
+
+    ours, wanted = lines(), lines("--jax")
+    assert [line[0] for line in ours] == names
+    for line, other in zip(ours, wanted, strict=True):
+        for k in (2, 4, 6):
+            assert float(line[k]) == pytest.approx(float(other[k]), rel=1e-4)
