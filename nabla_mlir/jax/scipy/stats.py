@@ -49,22 +49,18 @@ def _log_complement(t: Any) -> Any:
 
 
 # ---------------------------------------------------------------- continuous distributions
-def _exponential_rate(z: Any) -> Any:
-    return _unless(z < 0, 0.0, z)
-
-
 norm: Distribution = Distribution(
     "norm", log=lambda z: z * z * -0.5 - _HALF_LOG_2_PI, cdf=sp.ndtr, sf=lambda z: sp.ndtr(-z), logcdf=sp.log_ndtr,
     logsf=lambda z: sp.log_ndtr(-z), ppf=sp.ndtri, isf=lambda q: -sp.ndtri(q),
 )  # fmt: skip
 expon: Distribution = Distribution(
-    "expon", log=lambda z: -_exponential_rate(z), outside=lambda z: z < 0, cdf=lambda z: -expm1(-_exponential_rate(z)),
-    sf=lambda z: exp(-_exponential_rate(z)), logsf=lambda z: -_exponential_rate(z),
-    logcdf=lambda z: _log_complement(_exponential_rate(z)), ppf=lambda q: -log1p(-_chance(q)), isf=lambda q: -log(_chance(q)),
+    "expon", log=lambda z: -_unless(z < 0, 0.0, z), outside=lambda z: z < 0, cdf=lambda z: -expm1(-z), sf=lambda z: exp(-z),
+    logsf=lambda z: -z, logcdf=_log_complement, ppf=lambda q: -log1p(-_chance(q)), isf=lambda q: -log(_chance(q)),
+    support=(0.0, np.inf),
 )  # fmt: skip
 uniform: Distribution = Distribution(
     "uniform", log=lambda z: _unless((z < 0) | (z > 1), 0.5, z) * 0.0, outside=lambda z: (z < 0) | (z > 1),
-    cdf=lambda z: where(z < 0, 0.0, where(z > 1, 1.0, z)), ppf=lambda q: _chance(q),
+    cdf=lambda z: z, sf=lambda z: 1.0 - z, ppf=lambda q: _chance(q), support=(0.0, 1.0),
 )  # fmt: skip
 
 
@@ -136,30 +132,25 @@ def _positive(z: Any) -> Any:
 gamma: Distribution = Distribution(
     "gamma", "a", outside=lambda z, a: _not_positive(z), valid=lambda a: a > 0,
     log=lambda z, a: times_log(a - 1.0, _positive(z)) - _positive(z) - sp.gammaln(a),
-    cdf=lambda z, a: sp.gammainc(a, _unless(z < 0, 0.0, z)), sf=lambda z, a: sp.gammaincc(a, _unless(z < 0, 0.0, z)),
+    cdf=lambda z, a: sp.gammainc(a, z), sf=lambda z, a: sp.gammaincc(a, z), support=(0.0, np.inf),
 )  # fmt: skip
 chi2: Distribution = Distribution(
-    "chi2", "df", outside=lambda z, n: _not_positive(z), cdf=lambda z, n: sp.gammainc(n * 0.5, _unless(z < 0, 0.0, z) * 0.5),
+    "chi2", "df", outside=lambda z, n: _not_positive(z), valid=lambda n: n > 0, support=(0.0, np.inf),
     log=lambda z, n: times_log(n * 0.5 - 1.0, _positive(z)) - _positive(z) * 0.5 - sp.gammaln(n * 0.5)
     - n * (0.5 * math.log(2.0)),
-    sf=lambda z, n: sp.gammaincc(n * 0.5, _unless(z < 0, 0.0, z) * 0.5),
+    cdf=lambda z, n: sp.gammainc(n * 0.5, z * 0.5), sf=lambda z, n: sp.gammaincc(n * 0.5, z * 0.5),
 )  # fmt: skip
 beta: Distribution = Distribution(
     "beta", "a b", outside=lambda z, a, b: (z < 0) | (z > 1), valid=lambda a, b: (a > 0) & (b > 0),
     log=lambda z, a, b: times_log(a - 1.0, _inside(z)) + times_log1p(b - 1.0, -_inside(z)) - sp.betaln(a, b) + _inside(z) * 0.0,
-    cdf=lambda z, a, b: sp.betainc(a, b, where(z < 0, 0.0, where(z > 1, 1.0, z))),
-    sf=lambda z, a, b: sp.betainc(b, a, where(z < 0, 1.0, where(z > 1, 0.0, 1.0 - z))),
+    cdf=lambda z, a, b: sp.betainc(a, b, z), sf=lambda z, a, b: sp.betainc(b, a, 1.0 - z), support=(0.0, 1.0),
 )  # fmt: skip
 
 
-def _pareto_log(z: Any) -> Any:
-    return log(_unless(z < 1, 1.0, z))
-
-
 pareto: Distribution = Distribution(
-    "pareto", "b", outside=lambda z, b: z < 1, log=lambda z, b: log(b) - (b + 1.0) * _pareto_log(z),
-    cdf=lambda z, b: -expm1(-b * _pareto_log(z)), logcdf=lambda z, b: _log_complement(b * _pareto_log(z)),
-    sf=lambda z, b: exp(-b * _pareto_log(z)), logsf=lambda z, b: -b * _pareto_log(z),
+    "pareto", "b", outside=lambda z, b: z < 1, log=lambda z, b: log(b) - (b + 1.0) * log(_unless(z < 1, 1.0, z)),
+    cdf=lambda z, b: -expm1(-b * log(z)), logcdf=lambda z, b: _log_complement(b * log(z)), support=(1.0, np.inf),
+    sf=lambda z, b: exp(-b * log(z)), logsf=lambda z, b: -b * log(z), valid=lambda b: b > 0,
     ppf=lambda q, b: exp(-log1p(-_chance(q)) / b), isf=lambda q, b: exp(-log(_chance(q)) / b),
 )  # fmt: skip
 
@@ -247,7 +238,7 @@ def _up_to(k: Any, n: Any) -> Any:
 bernoulli: Distribution = Distribution(
     "bernoulli", "p", is_discrete=True, outside=lambda k, p: _above(k, 1.0),
     log=lambda k, p: times_log(_up_to(k, 1.0), p) + times_log1p(1.0 - _up_to(k, 1.0), -p),
-    cdf=lambda k, p: where(k < 0, 0.0, where(k < 1, 1.0 - p, where(k >= 1, 1.0, k))),
+    cdf=lambda k, p: where(k >= 0, 1.0 - p, k), support=(0.0, 0.0),
     ppf=lambda q, p: where(_chance(q) <= 1.0 - p, 0.0, where(_chance(q) >= 0, 1.0, np.nan)),
 )  # fmt: skip
 binom: Distribution = Distribution(
@@ -279,10 +270,10 @@ def _poisson_entropy(mu: Any) -> Any:
 
 
 poisson: Distribution = Distribution(
-    "poisson", "mu", is_discrete=True, outside=lambda k, mu: _no_count(k), entropy=_poisson_entropy,
+    "poisson", "mu", is_discrete=True, outside=lambda k, mu: _no_count(k), valid=lambda mu: mu >= 0, entropy=_poisson_entropy,
     log=lambda k, mu: times_log(_count(k), mu) - sp.gammaln(_count(k) + 1.0) - mu,
-    cdf=lambda k, mu: where(k < 0, 0.0, sp.gammaincc(floor(_unless(k < 0, 0.0, k)) + 1.0, mu)),
-    sf=lambda k, mu: where(k < 0, 1.0, sp.gammainc(floor(_unless(k < 0, 0.0, k)) + 1.0, mu)),
+    cdf=lambda k, mu: sp.gammaincc(k + 1.0, mu), sf=lambda k, mu: sp.gammainc(k + 1.0, mu),
+    support=(0.0, np.inf),
 )  # fmt: skip
 nbinom: Distribution = Distribution(
     "nbinom", "n p", is_discrete=True, outside=lambda k, n, p: _no_count(k),
