@@ -18,12 +18,13 @@ from nabla_mlir.jax.scipy.multivariate import multinomial as multinomial
 from nabla_mlir.jax.scipy.multivariate import multivariate_normal as multivariate_normal
 from nabla_mlir.numpy import bessel, extrema, reductions
 from nabla_mlir.numpy.axes import axis_of
+from nabla_mlir.numpy.dtypes import finfo
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, tensor
 from nabla_mlir.numpy.reductions import sum
 from nabla_mlir.numpy.shapes import moveaxis, ravel
 from nabla_mlir.numpy.special_values import is_nan, polynomial, times_log, times_log1p
-from nabla_mlir.numpy.ufuncs import absolute, arctan2, cos, exp, expm1, floor, log, log1p, logaddexp, power, tan
+from nabla_mlir.numpy.ufuncs import absolute, arctan2, cos, exp, expm1, floor, log, log1p, logaddexp, power, sqrt, square, tan
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
@@ -75,9 +76,13 @@ def _laplace_cdf(z: Any) -> Any:
     return where(z < 0, tail, 1.0 - tail)
 
 
+def _laplace_log_cdf(z: Any) -> Any:
+    return where(z < 0, z - math.log(2.0), log1p(-0.5 * exp(-_unless(z < 0, 0.0, z))))
+
+
 laplace: Distribution = Distribution(
     "laplace", log=lambda z: -absolute(z) - math.log(2.0), cdf=_laplace_cdf, sf=lambda z: _laplace_cdf(-z), ppf=_laplace_quantile,
-    isf=lambda q: -_laplace_quantile(q),
+    logcdf=_laplace_log_cdf, logsf=lambda z: _laplace_log_cdf(-z), isf=lambda q: -_laplace_quantile(q),
 )  # fmt: skip
 logistic: Distribution = Distribution(
     "logistic", log=lambda z: -absolute(z) - 2.0 * log1p(exp(-absolute(z))), cdf=sp.expit, sf=lambda z: sp.expit(-z),
@@ -93,9 +98,31 @@ def _cauchy_quantile(q: Any) -> Any:
     return where(low, -value, value)
 
 
+def _far(z: Any) -> Any:
+    """True where 1 + z**2 rounds to z**2."""
+    return absolute(z) > 2.0 * float(finfo(z.dtype).eps) ** -0.5
+
+
+def _log1p_square(z: Any) -> Any:
+    """log(1 + z**2), also where the square overflows."""
+    far, size = _far(z), absolute(z)
+    return where(far, 2.0 * log(_unless(~far, 1.0, size)), log1p(square(_unless(far, 0.0, z))))
+
+
+def _cauchy_cdf(z: Any) -> Any:
+    return arctan2(1.0, -z) / math.pi
+
+
+def _cauchy_log_cdf(z: Any) -> Any:
+    far = _far(z) & (z < 0)  # the angle is its tangent, -1 / z
+    near = _unless(far, -1.0, z)
+    value = where(near < 0, log(_cauchy_cdf(near)), log1p(-_cauchy_cdf(-near)))
+    return where(far, -log(-_unless(~far, -1.0, z)) - math.log(math.pi), value)
+
+
 cauchy: Distribution = Distribution(
-    "cauchy", log=lambda z: -log1p(z * z) - math.log(math.pi), cdf=lambda z: arctan2(1.0, -z) / math.pi,
-    sf=lambda z: arctan2(1.0, z) / math.pi, ppf=_cauchy_quantile, isf=lambda q: -_cauchy_quantile(q),
+    "cauchy", log=lambda z: -_log1p_square(z) - math.log(math.pi), cdf=_cauchy_cdf, sf=lambda z: _cauchy_cdf(-z),
+    logcdf=_cauchy_log_cdf, logsf=lambda z: _cauchy_log_cdf(-z), ppf=_cauchy_quantile, isf=lambda q: -_cauchy_quantile(q),
 )  # fmt: skip
 
 
@@ -116,7 +143,7 @@ gumbel_l: Distribution = Distribution(
 )  # fmt: skip
 t: Distribution = Distribution(
     "t", "df", log=lambda z, n: sp.gammaln((n + 1.0) * 0.5) - sp.gammaln(n * 0.5) - 0.5 * log(n * math.pi)
-    - (n + 1.0) * 0.5 * log1p(z * z / n),
+    - (n + 1.0) * 0.5 * _log1p_square(z / sqrt(n)),
 )  # fmt: skip
 
 
