@@ -14,10 +14,12 @@ from nabla_mlir.numpy.operands import convert, inexact, require_real, tensor
 from nabla_mlir.numpy.reductions import constant_max, count, fold, spread, widened
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
+from nabla_mlir.ops.guards import hypot
 from nabla_mlir.ops.shape import sliced
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.promotion import broadcast_to
 from nabla_mlir.table.tensor import Tensor, full, full_like
+from nabla_mlir.transforms.custom import custom_jvp
 
 
 def not_above(x: Tensor, bound: Any) -> Tensor:
@@ -117,10 +119,11 @@ def log_sigmoid(x: ArrayLike) -> Tensor:
 def gelu(x: ArrayLike, approximate: bool = True) -> Tensor:
     """x times the normal distribution function of x, exactly or by the usual approximation with tanh."""
     x = inexact(x)
-    if approximate and x.dtype == np.float16:  # the cube of 41 overflows, and its slope times that of tanh would be 0 * inf
+    if approximate and x.dtype == np.float16:  # the cube of 41 overflows
         return convert(gelu(convert(x, np.float32)), x.dtype)
     if approximate:
-        inner = (x + x * ew.square(x) * 0.044715) * math.sqrt(2 / math.pi)
+        low = _clamped(x, -30.0, 30.0)  # tanh is -1 or 1 beyond, and the slope of the cube would overflow
+        inner = (low + low * ew.square(low) * 0.044715) * math.sqrt(2 / math.pi)
         return x * ((ew.tanh(inner) + 1.0) * 0.5)
     return x * (ew.erfc(x * -math.sqrt(0.5)) * 0.5)
 
@@ -187,8 +190,20 @@ def identity(x: ArrayLike) -> Tensor:
 @library
 def soft_sign(x: ArrayLike) -> Tensor:
     """x / (1 + abs(x))."""
-    x = inexact(x)
+    return _soft_sign(inexact(x))
+
+
+@custom_jvp
+def _soft_sign(x: Tensor) -> Tensor:
     return x / (ew.absolute(x) + 1.0)
+
+
+@_soft_sign.defjvp
+def _soft_sign_jvp(primals: Any, tangents: Any) -> Any:
+    """The slope is a square: the difference of the terms of a quotient would cancel for large x."""
+    (x,), (t,) = primals, tangents
+    root = 1.0 / (ew.absolute(x) + 1.0)
+    return x * root, t * root * root
 
 
 @library
@@ -202,7 +217,11 @@ def mish(x: ArrayLike) -> Tensor:
 def squareplus(x: ArrayLike, b: float = 4.0) -> Tensor:
     """(x + sqrt(x**2 + b)) / 2."""
     x = inexact(x)
-    return (x + ew.sqrt(ew.square(x) + b)) * 0.5
+    zero = full_like(x, 0)
+    positive = lg.compare(x, zero, comparison_direction="GE")
+    # relu(x) and a small rest: the sum of the formula would cancel for negative x, and its second derivative for large x.
+    rest = 0.5 * b / (lg.select(positive, x, -x) + hypot(x, ew.sqrt(zero + b)))
+    return lg.select(positive, x, zero) + rest
 
 
 @library

@@ -7,7 +7,7 @@ from typing import Any
 from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_integer
-from nabla_mlir.nn.activations import log_softmax, not_above, shifted_by_largest, softplus_of
+from nabla_mlir.nn.activations import log_softmax, shifted_by_largest, softplus_of
 from nabla_mlir.numpy.axes import Axis, axes_of, axis_of, shape_of
 from nabla_mlir.numpy.operands import convert, inexact, inexacts, tensor
 from nabla_mlir.numpy.reductions import fold, wide_mean, widened
@@ -72,7 +72,8 @@ def huber(predictions: ArrayLike, targets: ArrayLike, delta: float = 1.0) -> Ten
     difference = predictions - targets
     size = ew.absolute(difference)
     linear = size * delta - 0.5 * delta * delta
-    return lg.select(not_above(size, delta), convert(ew.square(difference) * 0.5, linear.dtype), linear)
+    # Strictly: for delta = 0 the function is 0, and so is its second derivative. NaN stays, in the linear part.
+    return lg.select(size < delta, convert(ew.square(difference) * 0.5, linear.dtype), linear)
 
 
 @library

@@ -125,48 +125,61 @@ def _kink(x: Tensor) -> Tensor:
     return quotient(x, ew.absolute(x))
 
 
-@custom_jvp
+# ---------------------------------------------------------------- with the factor exp(-abs(x))
+def _split(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The mask abs(x) <= 8; x near 0, or 8; and abs(x) far from 0, or 8.
+
+    Far from 0, derivatives are those of the Chebyshev series: the terms of their formulas cancel, such as I1 - I0.
+    """
+    is_near, _, far = _pieces(x)
+    return is_near, lg.select(is_near, x, full_like(x, 8)), far
+
+
 def _i0e(x: Tensor) -> Tensor:
-    is_near, near, far = _pieces(x)
-    return lg.select(is_near, _power_series(0, near), _beyond(_I0_HIGH, far))
+    is_near, near, far = _split(x)
+    return lg.select(is_near, _near_i0e(near), _beyond(_I0_HIGH, far))
 
 
-@_i0e.defjvp
-def _i0e_jvp(primals: Any, tangents: Any) -> Any:
-    (x,), (t,) = primals, tangents
-    y = _i0e(x)
-    return y, t * (_i1e(x) - _kink(x) * y)
+def _i1e(x: Tensor) -> Tensor:
+    is_near, near, far = _split(x)
+    return lg.select(is_near, _near_i1e(near), _beyond(_I1_HIGH, far) * ew.sign(x))
 
 
 @custom_jvp
-def _i1e_over_x(x: Tensor) -> Tensor:
-    is_near, near, far = _pieces(x)
-    return lg.select(is_near, _power_series(1, near), _beyond(_I1_HIGH, far) / far)
+def _near_i0e(x: Tensor) -> Tensor:
+    return _power_series(0, ew.absolute(x))
 
 
-@_i1e_over_x.defjvp
-def _i1e_over_x_jvp(primals: Any, tangents: Any) -> Any:
+@_near_i0e.defjvp
+def _near_i0e_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
-    y = _i1e_over_x(x)
-    # exp(-abs(x)) I2(x) / x: by its series, and by the recurrence far from 0, where the series overflows.
-    is_near = lg.compare(ew.absolute(x), full_like(x, 8), comparison_direction="LE")
-    near, far = lg.select(is_near, x, full_like(x, 8)), lg.select(is_near, full_like(x, 8), x)
-    series = ew.exponential(-ew.absolute(near)) * near * _reduced(full((), 2, x.dtype), near)
-    second = lg.select(is_near, series, (_i0e(far) - _i1e_over_x(far) * 2.0) / far)
+    y = _near_i0e(x)
+    return y, t * (_near_i1e(x) - _kink(x) * y)
+
+
+@custom_jvp
+def _near_i1e_over_x(x: Tensor) -> Tensor:
+    return _power_series(1, ew.absolute(x))
+
+
+@_near_i1e_over_x.defjvp
+def _near_i1e_over_x_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    y = _near_i1e_over_x(x)
+    second = ew.exponential(-ew.absolute(x)) * x * _reduced(full((), 2, x.dtype), x)  # exp(-abs(x)) I2(x) / x
     return y, t * (second - _kink(x) * y)
 
 
 @custom_jvp
-def _i1e(x: Tensor) -> Tensor:
-    is_near, near, far = _pieces(x)
-    return lg.select(is_near, _power_series(1, near) * x, _beyond(_I1_HIGH, far) * ew.sign(x))
+def _near_i1e(x: Tensor) -> Tensor:
+    return _power_series(1, ew.absolute(x)) * x
 
 
-@_i1e.defjvp
-def _i1e_jvp(primals: Any, tangents: Any) -> Any:
+@_near_i1e.defjvp
+def _near_i1e_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
-    y = _i1e(x)
-    return y, t * (_i0e(x) - _i1e_over_x(x) - _kink(x) * y)
+    y = _near_i1e(x)
+    return y, t * (_near_i0e(x) - _near_i1e_over_x(x) - _kink(x) * y)
 
 
 # ---------------------------------------------------------------- without a factor that has a kink

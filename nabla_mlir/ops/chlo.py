@@ -72,6 +72,25 @@ def _i0e_series() -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(near.tolist()), tuple(far.tolist())
 
 
+@functools.cache
+def _i1e_slope() -> tuple[float, ...]:
+    """Chebyshev coefficients of -x**(3/2) times the derivative of exp(-x) I1(x), in 16/x - 1 for x >= 8.
+
+    The formula of the derivative, I0 - I1 - I1/x, is the difference of almost equal numbers there.
+    """
+    from numpy.polynomial import chebyshev
+
+    angles = (np.arange(4096) + 0.5) * np.pi / 4096
+
+    def i1e(u: Any) -> Any:  # sqrt(x) exp(-x) I1(x)
+        x = 16 / (u + 1)
+        return np.sqrt(x) * (np.exp(np.multiply.outer(x, np.cos(angles) - 1)) * np.cos(angles)).mean(-1)
+
+    value = chebyshev.chebinterpolate(i1e, 24)
+    slope = chebyshev.chebmul(chebyshev.chebder(value), [1.0, 1.0])
+    return tuple(chebyshev.chebadd(0.5 * value, slope).tolist())
+
+
 def _chebyshev(u: Tensor, coefficients: Sequence[float]) -> Tensor:
     twice, last, before = u + u, full_like(u, coefficients[-1]), full_like(u, 0)
     for c in coefficients[-2:0:-1]:
@@ -93,7 +112,11 @@ def _i1e_partial(t: Tensor, y: Tensor, x: Tensor) -> Tensor:
     # The quotient y / x is 1/2 at 0.
     at_zero = compare(x, full_like(x, 0), comparison_direction="EQ")
     safe = select(at_zero, full_like(x, 1), x)
-    return t * select(at_zero, full_like(x, 0.5), i0e(x) - y * (sign(x) + 1.0 / safe))
+    size, eight = absolute(x), full_like(x, 8)
+    is_far = compare(size, eight, comparison_direction="GT")
+    far = select(is_far, size, eight)
+    slope = -(_chebyshev(16.0 / far - 1.0, _i1e_slope()) * rsqrt(far) / far)
+    return t * select(is_far, slope, select(at_zero, full_like(x, 0.5), i0e(x) - y * (sign(x) + 1.0 / safe)))
 
 
 bessel_i1e: OpDef = elementwise(

@@ -14,7 +14,7 @@ from nabla_mlir.dialects.stablehlo import I32
 from nabla_mlir.dialects.types import element_dtype, is_complex, shape_and_dtype
 from nabla_mlir.ops.factors import cancelled, has_slope, times
 from nabla_mlir.ops.growth import square_of, unless_overflown
-from nabla_mlir.ops.guards import power_log, product, quotient, radial
+from nabla_mlir.ops.guards import length_with_one, over_squares, power_log, product, quotient, radial
 from nabla_mlir.ops.logic import compare, select, where_zero
 from nabla_mlir.sparsity import operands as patterns
 from nabla_mlir.table.batching import all_prefixed
@@ -147,7 +147,7 @@ minimum: OpDef = elementwise(
 )  # fmt: skip
 atan2: OpDef = elementwise(
     "stablehlo.atan2", doc="The angle of the point (y, x).",
-    partials=[lambda t, z, y, x: t * (x / (x * x + y * y)), lambda t, z, y, x: t * (-y / (x * x + y * y))],
+    partials=[lambda t, z, y, x: t * over_squares(x, x, y), lambda t, z, y, x: -(t * over_squares(y, x, y))],
     numpy=np.arctan2, singular=((0.0, 0.0),), sample=(reals(avoid=[0]), reals(avoid=[0])), instructions=40,
 )  # fmt: skip
 
@@ -224,7 +224,7 @@ asin: OpDef = elementwise(
     singular=((1.0,), (-1.0,)), sample=(reals(-0.9, 0.9),), instructions=40,
 )  # fmt: skip
 atan: OpDef = elementwise(
-    "chlo.atan", doc="Inverse tangent.", partials=[lambda t, y, x: t / (x * x + 1.0)], numpy=np.arctan,
+    "chlo.atan", doc="Inverse tangent.", partials=[lambda t, y, x: over_squares(t, x, full_like(x, 1))], numpy=np.arctan,
     sample=(reals(),), instructions=30,
 )  # fmt: skip
 cosh: OpDef = elementwise(
@@ -240,7 +240,7 @@ acosh: OpDef = elementwise(
     numpy=np.arccosh, singular=((1.0,),), sample=(reals(1.2, 3),), instructions=40,
 )  # fmt: skip
 asinh: OpDef = elementwise(
-    "chlo.asinh", doc="Inverse hyperbolic sine.", partials=[lambda t, y, x: t * rsqrt(x * x + 1.0)],
+    "chlo.asinh", doc="Inverse hyperbolic sine.", partials=[lambda t, y, x: t / length_with_one(x)],
     numpy=np.arcsinh, sample=(reals(),), instructions=40,
 )  # fmt: skip
 atanh: OpDef = elementwise(

@@ -211,6 +211,19 @@ hypot: OpDef = elementwise(
 )
 
 
+def length_with_one(x: Tensor) -> Tensor:
+    """sqrt(x**2 + 1), without overflow for real x."""
+    return operation("sqrt")(x * x + 1.0) if x.dtype.kind == "c" else hypot(x, full_like(x, 1))
+
+
+def over_squares(t: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """t / (x**2 + y**2), without overflow for real numbers."""
+    if t.dtype.kind == "c":
+        return t / (x * x + y * y)
+    length = hypot(x, y)
+    return t / length / length
+
+
 # ---------------------------------------------------------------- derivatives of a power by its exponent
 def _power_log(xs: Sequence[Tensor], *, degree: float) -> list[Tensor]:
     x, y = xs

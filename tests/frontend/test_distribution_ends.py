@@ -121,6 +121,47 @@ def test_values_are_those_of_scipy(name: str) -> None:
                 np.testing.assert_allclose(got, found, rtol=1e-11, atol=1e-300, err_msg=f"compiled {function} {shape}")
 
 
+def _slopes(f: Any) -> list[Any]:
+    """The first derivative in two modes and the second in four, of a function of vectors, element by element."""
+
+    def along(g: Any, mode: str) -> Any:
+        if mode == "jvp":
+            return lambda x: nm.jvp(g, (x,), (np.ones(x.shape),))[1]
+        return lambda x: nm.vjp(g, x)[1](np.ones(x.shape))[0]
+
+    modes = ("jvp", "vjp")
+    return [along(f, mode) for mode in modes] + [along(along(f, inner), outer) for inner in modes for outer in modes]
+
+
+# Parameters with which the density is infinite at an end of the support, and points outside of it.
+OUTSIDE: dict[str, tuple[tuple[float, ...], list[float]]] = {
+    "expon": ((), [-np.inf, -2.0, -0.5]),
+    "uniform": ((), [-np.inf, -2.0, 1.5, np.inf]),
+    "pareto": ((2.5,), [-np.inf, -2.0, 0.5]),
+    "truncnorm": ((-1.0, 2.0), [-np.inf, -1.5, 2.5, np.inf]),
+    "bernoulli": ((0.3,), [-1.0, 2.0, 3.0]),
+    "gamma": ((0.5,), [-np.inf, -2.0, -0.5]),
+    "chi2": ((1.0,), [-np.inf, -2.0, -0.5]),
+    "beta": ((0.5, 0.5), [-np.inf, -2.0, 1.5, np.inf]),
+    "poisson": ((2.5,), [-np.inf, -2.0, -0.5]),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in OUTSIDE])
+def test_functions_are_constant_outside_of_the_support(name: str) -> None:
+    """The derivatives by the variable are 0 in all modes, and those by a parameter; incomplete functions take long, so fewer."""
+    parameters, points = OUTSIDE[name]
+    functions = [getattr(getattr(stats, name), n) for n in functions_of(name) if name not in LONG or n in COMPILED]
+
+    def every(x: Any) -> list[Any]:
+        slopes = [slope(x) for f in functions for slope in _slopes(lambda z, f=f: f(z, *parameters))]
+        by_shape = [_slopes(lambda p, f=f: f(x, p, *parameters[1:]))[:2] for f in functions if parameters and name not in LONG]
+        return slopes + [slope(np.full(x.shape, parameters[0])) for pair in by_shape for slope in pair]
+
+    for run in (lambda f: f,) if name in LONG else (lambda f: f, nm.jit):
+        np.testing.assert_array_equal(np.asarray(run(every)(np.array(points))), 0.0)
+
+
 @pytest.mark.parametrize("name", [n for n in SHAPES if hasattr(getattr(stats, n), "ppf")])
 def test_quantiles_are_those_of_scipy(name: str) -> None:
     q = np.array([np.nan, -np.inf, -0.5, 0.0, 1e-300, 0.25, 0.5, 1 - 1e-10, 1.0, 1.5, np.inf])

@@ -56,3 +56,13 @@ def test_the_bend_of_huber_is_an_argument() -> None:
     x, y = np.array([0.0, 3.0]), np.array([0.1, 1.0])
     assert nn.huber(x, y, np.float32(1)).tolist() == nn.huber(x, y, 1.0).tolist()
     np.testing.assert_allclose(float(nm.grad(lambda d: nn.huber(x, y, d).sum())(1.0)), 1.0)
+
+
+def test_huber_without_a_quadratic_part_is_zero() -> None:
+    """With delta = 0; its second derivatives are 0, too, at equal numbers."""
+    x, modes = np.array([0.0, 1.0, -1.0]), (nm.jacfwd, nm.jacrev)
+    f = lambda x: nn.huber(x, np.zeros(3), 0.0).sum()  # noqa: E731
+    every = lambda x: [f(x), *(d(f)(x) for d in modes), *(d(e(f))(x) for d in modes for e in modes)]  # noqa: E731
+    for run in (every, nm.jit(every)):
+        assert not any(np.asarray(found).any() for found in run(x))
+    assert np.isnan(nn.huber(np.nan, 0.0, 0.0))

@@ -8,7 +8,7 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 import pytest
-from test_singular_points import hessians
+from test_singular_derivatives import hessians
 
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp

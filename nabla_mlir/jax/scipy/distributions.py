@@ -11,7 +11,7 @@ import numpy as np
 from nabla_mlir.base.errors import TraceError, user_frame
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexacts
-from nabla_mlir.numpy.ufuncs import exp, log, log1p
+from nabla_mlir.numpy.ufuncs import exp, floor, log, log1p
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.tensor import Tensor
@@ -44,6 +44,8 @@ class Distribution:
         probability), "outside" (True where the density is 0; never for NaN), "valid" (of the shapes alone: False where the
         functions are NaN), "cdf", "sf", "logcdf", "logsf", "ppf", "isf", "entropy". Functions without a formula are computed
         from the others.
+      support: the ends of the interval in which the formulas of the distribution function hold; those of a distribution of
+        whole numbers get whole numbers.
     """
 
     def __init__(
@@ -54,10 +56,11 @@ class Distribution:
         is_discrete: bool = False,
         has_location: bool = True,
         has_scale: bool = True,
+        support: tuple[float, float] = (-np.inf, np.inf),
         **formulas: Formula,
     ):
         self.name = name
-        self._formulas = formulas
+        self._formulas, self._support = formulas, support
         self._shapes = [part.partition("=")[::2] for part in shapes.split()]
         self._has_location, self._has_scale = has_location, has_scale and not is_discrete
         density = "pmf" if is_discrete else "pdf"
@@ -122,13 +125,28 @@ class Distribution:
             return self._log_density(z, shapes, scale)
         if name in ("pdf", "pmf"):
             return exp(self._log_density(z, shapes, scale))
-        return self._probability(name, z, shapes)
+        return self._within(name, z, shapes)
 
     def _log_density(self, z: Any, shapes: list[Any], scale: Any) -> Any:
         outside = self._formulas.get("outside")
         out = self._formulas["log"](z, *shapes) - (log(scale) if self._has_scale else 0.0)
         # outside the support the formula is finite unless a shape is NaN; the result must be -inf
         return out if outside is None else where(outside(z, *shapes), stop_gradient(out) - np.inf, out)
+
+    def _within(self, name: str, z: Any, shapes: list[Any]) -> Any:
+        """A function of probability by its formula between the ends of the support, and by its constants beyond them."""
+        low, high = self._support
+        z = floor(z) if self.is_discrete else z
+        constants = {"cdf": (0.0, 1.0), "sf": (1.0, 0.0), "logcdf": (-np.inf, 0.0), "logsf": (0.0, -np.inf)}[name]
+        beyond = [(z < low, constants[0])] if np.isfinite(low) else []
+        beyond += [(z > high, constants[1])] if np.isfinite(high) else []
+        inner = low + 1.0 if high == np.inf else 0.5 * (low + high)  # at the ends a formula may have infinite slopes
+        for outside, _ in beyond:
+            z = where(outside, inner, z)
+        out = self._probability(name, z, shapes)
+        for outside, constant in beyond:
+            out = where(outside, constant, out)
+        return out
 
     def _probability(self, name: str, z: Any, shapes: list[Any]) -> Any:
         if name in self._formulas:

@@ -220,7 +220,7 @@ def _gamma_density(a: Tensor, x: Tensor) -> Tensor:
     inside = (x > 0.0) & (x < np.inf)
     y = where(inside, x, 1.0)
     at_end = exp(-gamma.lgamma(a)) * power(x, a - 1.0) * exp(-x)  # a power has derivatives at 0, but its logarithm does not
-    return where(inside, _gamma_term(a, y) * a / y, where(x == 0.0, at_end, 0.0))
+    return where(inside, _gamma_term(a, y) * a / y, where(x == 0.0, at_end, where(x == np.inf, 0.0, np.nan)))
 
 
 _gammainc = with_slopes(_lower, _gamma_density)
@@ -375,7 +375,7 @@ def _beta_density(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     y = where(inside, x, 0.5)
     size = gamma.lgamma(a + b) - gamma.lgamma(a) - gamma.lgamma(b)
     at_end = exp(size) * power(x, a - 1.0) * power(1.0 - x, b - 1.0)  # a power has derivatives at 0, but its logarithm does not
-    at_end = where((x == 0.0) | (x == 1.0), at_end, 0.0)
+    at_end = where((x == 0.0) | (x == 1.0), at_end, np.nan)
     return where(inside, _beta_term(a, b, y, 1.0 - y, _gap(a, b, y)) / (y * (1.0 - y)), at_end)
 
 

@@ -239,8 +239,20 @@ def multigammaln(a: ArrayLike, d: Static[int]) -> Tensor:
 @library
 def entr(x: ArrayLike) -> Tensor:
     """-x log(x); 0 at 0, and -inf for negative numbers."""
-    x = inexact(x)
+    return _entr(inexact(x))
+
+
+@custom_jvp
+def _entr(x: Tensor) -> Tensor:
     return where(x < 0.0, -np.inf, -times_log(x, x))
+
+
+@_entr.defjvp
+def _entr_jvp(primals: Any, tangents: Any) -> Any:
+    """Of the slope alone, the derivatives do not overflow before they have to: x * (1 / x**2) does."""
+    (x,), (t,) = primals, tangents
+    outside = x < 0.0
+    return _entr(x), t * where(outside, 0.0, -1.0 - log(where(outside, 1.0, x)))
 
 
 @library
@@ -289,6 +301,19 @@ _FAR = -10.0  # below this number, the asymptotic series with the number of term
 _TERMS = 16
 
 
+@custom_jvp
+def _near_log_ndtr(x: Tensor) -> Tensor:
+    return log(ndtr(x))
+
+
+@_near_log_ndtr.defjvp
+def _near_log_ndtr_jvp(primals: Any, tangents: Any) -> Any:
+    """The density divided by the distribution function, as one exponential: a quotient by its square overflows in f32."""
+    (x,), (t,) = primals, tangents
+    y = _near_log_ndtr(x)
+    return y, t * exp(x * x * -0.5 - y - 0.5 * math.log(2 * math.pi))
+
+
 @library
 def ndtr(x: ArrayLike) -> Tensor:
     """The distribution function of the standard normal distribution.
@@ -334,7 +359,7 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Tensor:
         term = term * square * float(1 - 2 * k)
         series = series + term
     tail = low * low * -0.5 - log(-low) - 0.5 * math.log(2 * math.pi) + log(series)
-    return where(far, tail, where(high, log1p(-ndtr(-where(high, x, 1.0))), log(ndtr(near))))
+    return where(far, tail, where(high, log1p(-ndtr(-where(high, x, 1.0))), _near_log_ndtr(near)))
 
 
 @library

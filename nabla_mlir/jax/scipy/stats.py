@@ -18,12 +18,13 @@ from nabla_mlir.jax.scipy.multivariate import multinomial as multinomial
 from nabla_mlir.jax.scipy.multivariate import multivariate_normal as multivariate_normal
 from nabla_mlir.numpy import bessel, extrema, reductions
 from nabla_mlir.numpy.axes import axis_of
+from nabla_mlir.numpy.dtypes import finfo
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, tensor
 from nabla_mlir.numpy.reductions import sum
 from nabla_mlir.numpy.shapes import moveaxis, ravel
 from nabla_mlir.numpy.special_values import is_nan, polynomial, times_log, times_log1p
-from nabla_mlir.numpy.ufuncs import absolute, arctan2, cos, exp, expm1, floor, log, log1p, logaddexp, power, tan
+from nabla_mlir.numpy.ufuncs import absolute, arctan2, cos, exp, expm1, floor, log, log1p, logaddexp, power, sqrt, square, tan
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table.tensor import Tensor
@@ -49,22 +50,18 @@ def _log_complement(t: Any) -> Any:
 
 
 # ---------------------------------------------------------------- continuous distributions
-def _exponential_rate(z: Any) -> Any:
-    return _unless(z < 0, 0.0, z)
-
-
 norm: Distribution = Distribution(
     "norm", log=lambda z: z * z * -0.5 - _HALF_LOG_2_PI, cdf=sp.ndtr, sf=lambda z: sp.ndtr(-z), logcdf=sp.log_ndtr,
     logsf=lambda z: sp.log_ndtr(-z), ppf=sp.ndtri, isf=lambda q: -sp.ndtri(q),
 )  # fmt: skip
 expon: Distribution = Distribution(
-    "expon", log=lambda z: -_exponential_rate(z), outside=lambda z: z < 0, cdf=lambda z: -expm1(-_exponential_rate(z)),
-    sf=lambda z: exp(-_exponential_rate(z)), logsf=lambda z: -_exponential_rate(z),
-    logcdf=lambda z: _log_complement(_exponential_rate(z)), ppf=lambda q: -log1p(-_chance(q)), isf=lambda q: -log(_chance(q)),
+    "expon", log=lambda z: -_unless(z < 0, 0.0, z), outside=lambda z: z < 0, cdf=lambda z: -expm1(-z), sf=lambda z: exp(-z),
+    logsf=lambda z: -z, logcdf=_log_complement, ppf=lambda q: -log1p(-_chance(q)), isf=lambda q: -log(_chance(q)),
+    support=(0.0, np.inf),
 )  # fmt: skip
 uniform: Distribution = Distribution(
     "uniform", log=lambda z: _unless((z < 0) | (z > 1), 0.5, z) * 0.0, outside=lambda z: (z < 0) | (z > 1),
-    cdf=lambda z: where(z < 0, 0.0, where(z > 1, 1.0, z)), ppf=lambda q: _chance(q),
+    cdf=lambda z: z, sf=lambda z: 1.0 - z, ppf=lambda q: _chance(q), support=(0.0, 1.0),
 )  # fmt: skip
 
 
@@ -79,9 +76,13 @@ def _laplace_cdf(z: Any) -> Any:
     return where(z < 0, tail, 1.0 - tail)
 
 
+def _laplace_log_cdf(z: Any) -> Any:
+    return where(z < 0, z - math.log(2.0), log1p(-0.5 * exp(-_unless(z < 0, 0.0, z))))
+
+
 laplace: Distribution = Distribution(
     "laplace", log=lambda z: -absolute(z) - math.log(2.0), cdf=_laplace_cdf, sf=lambda z: _laplace_cdf(-z), ppf=_laplace_quantile,
-    isf=lambda q: -_laplace_quantile(q),
+    logcdf=_laplace_log_cdf, logsf=lambda z: _laplace_log_cdf(-z), isf=lambda q: -_laplace_quantile(q),
 )  # fmt: skip
 logistic: Distribution = Distribution(
     "logistic", log=lambda z: -absolute(z) - 2.0 * log1p(exp(-absolute(z))), cdf=sp.expit, sf=lambda z: sp.expit(-z),
@@ -97,9 +98,31 @@ def _cauchy_quantile(q: Any) -> Any:
     return where(low, -value, value)
 
 
+def _far(z: Any) -> Any:
+    """True where 1 + z**2 rounds to z**2."""
+    return absolute(z) > 2.0 * float(finfo(z.dtype).eps) ** -0.5
+
+
+def _log1p_square(z: Any) -> Any:
+    """log(1 + z**2), also where the square overflows."""
+    far, size = _far(z), absolute(z)
+    return where(far, 2.0 * log(_unless(~far, 1.0, size)), log1p(square(_unless(far, 0.0, z))))
+
+
+def _cauchy_cdf(z: Any) -> Any:
+    return arctan2(1.0, -z) / math.pi
+
+
+def _cauchy_log_cdf(z: Any) -> Any:
+    far = _far(z) & (z < 0)  # the angle is its tangent, -1 / z
+    near = _unless(far, -1.0, z)
+    value = where(near < 0, log(_cauchy_cdf(near)), log1p(-_cauchy_cdf(-near)))
+    return where(far, -log(-_unless(~far, -1.0, z)) - math.log(math.pi), value)
+
+
 cauchy: Distribution = Distribution(
-    "cauchy", log=lambda z: -log1p(z * z) - math.log(math.pi), cdf=lambda z: arctan2(1.0, -z) / math.pi,
-    sf=lambda z: arctan2(1.0, z) / math.pi, ppf=_cauchy_quantile, isf=lambda q: -_cauchy_quantile(q),
+    "cauchy", log=lambda z: -_log1p_square(z) - math.log(math.pi), cdf=_cauchy_cdf, sf=lambda z: _cauchy_cdf(-z),
+    logcdf=_cauchy_log_cdf, logsf=lambda z: _cauchy_log_cdf(-z), ppf=_cauchy_quantile, isf=lambda q: -_cauchy_quantile(q),
 )  # fmt: skip
 
 
@@ -120,7 +143,7 @@ gumbel_l: Distribution = Distribution(
 )  # fmt: skip
 t: Distribution = Distribution(
     "t", "df", log=lambda z, n: sp.gammaln((n + 1.0) * 0.5) - sp.gammaln(n * 0.5) - 0.5 * log(n * math.pi)
-    - (n + 1.0) * 0.5 * log1p(z * z / n),
+    - (n + 1.0) * 0.5 * _log1p_square(z / sqrt(n)),
 )  # fmt: skip
 
 
@@ -136,30 +159,25 @@ def _positive(z: Any) -> Any:
 gamma: Distribution = Distribution(
     "gamma", "a", outside=lambda z, a: _not_positive(z), valid=lambda a: a > 0,
     log=lambda z, a: times_log(a - 1.0, _positive(z)) - _positive(z) - sp.gammaln(a),
-    cdf=lambda z, a: sp.gammainc(a, _unless(z < 0, 0.0, z)), sf=lambda z, a: sp.gammaincc(a, _unless(z < 0, 0.0, z)),
+    cdf=lambda z, a: sp.gammainc(a, z), sf=lambda z, a: sp.gammaincc(a, z), support=(0.0, np.inf),
 )  # fmt: skip
 chi2: Distribution = Distribution(
-    "chi2", "df", outside=lambda z, n: _not_positive(z), cdf=lambda z, n: sp.gammainc(n * 0.5, _unless(z < 0, 0.0, z) * 0.5),
+    "chi2", "df", outside=lambda z, n: _not_positive(z), valid=lambda n: n > 0, support=(0.0, np.inf),
     log=lambda z, n: times_log(n * 0.5 - 1.0, _positive(z)) - _positive(z) * 0.5 - sp.gammaln(n * 0.5)
     - n * (0.5 * math.log(2.0)),
-    sf=lambda z, n: sp.gammaincc(n * 0.5, _unless(z < 0, 0.0, z) * 0.5),
+    cdf=lambda z, n: sp.gammainc(n * 0.5, z * 0.5), sf=lambda z, n: sp.gammaincc(n * 0.5, z * 0.5),
 )  # fmt: skip
 beta: Distribution = Distribution(
     "beta", "a b", outside=lambda z, a, b: (z < 0) | (z > 1), valid=lambda a, b: (a > 0) & (b > 0),
     log=lambda z, a, b: times_log(a - 1.0, _inside(z)) + times_log1p(b - 1.0, -_inside(z)) - sp.betaln(a, b) + _inside(z) * 0.0,
-    cdf=lambda z, a, b: sp.betainc(a, b, where(z < 0, 0.0, where(z > 1, 1.0, z))),
-    sf=lambda z, a, b: sp.betainc(b, a, where(z < 0, 1.0, where(z > 1, 0.0, 1.0 - z))),
+    cdf=lambda z, a, b: sp.betainc(a, b, z), sf=lambda z, a, b: sp.betainc(b, a, 1.0 - z), support=(0.0, 1.0),
 )  # fmt: skip
 
 
-def _pareto_log(z: Any) -> Any:
-    return log(_unless(z < 1, 1.0, z))
-
-
 pareto: Distribution = Distribution(
-    "pareto", "b", outside=lambda z, b: z < 1, log=lambda z, b: log(b) - (b + 1.0) * _pareto_log(z),
-    cdf=lambda z, b: -expm1(-b * _pareto_log(z)), logcdf=lambda z, b: _log_complement(b * _pareto_log(z)),
-    sf=lambda z, b: exp(-b * _pareto_log(z)), logsf=lambda z, b: -b * _pareto_log(z),
+    "pareto", "b", outside=lambda z, b: z < 1, log=lambda z, b: log(b) - (b + 1.0) * log(_unless(z < 1, 1.0, z)),
+    cdf=lambda z, b: -expm1(-b * log(z)), logcdf=lambda z, b: _log_complement(b * log(z)), support=(1.0, np.inf),
+    sf=lambda z, b: exp(-b * log(z)), logsf=lambda z, b: -b * log(z), valid=lambda b: b > 0,
     ppf=lambda q, b: exp(-log1p(-_chance(q)) / b), isf=lambda q, b: exp(-log(_chance(q)) / b),
 )  # fmt: skip
 
@@ -247,7 +265,7 @@ def _up_to(k: Any, n: Any) -> Any:
 bernoulli: Distribution = Distribution(
     "bernoulli", "p", is_discrete=True, outside=lambda k, p: _above(k, 1.0),
     log=lambda k, p: times_log(_up_to(k, 1.0), p) + times_log1p(1.0 - _up_to(k, 1.0), -p),
-    cdf=lambda k, p: where(k < 0, 0.0, where(k < 1, 1.0 - p, where(k >= 1, 1.0, k))),
+    cdf=lambda k, p: where(k >= 0, 1.0 - p, k), support=(0.0, 0.0),
     ppf=lambda q, p: where(_chance(q) <= 1.0 - p, 0.0, where(_chance(q) >= 0, 1.0, np.nan)),
 )  # fmt: skip
 binom: Distribution = Distribution(
@@ -279,10 +297,10 @@ def _poisson_entropy(mu: Any) -> Any:
 
 
 poisson: Distribution = Distribution(
-    "poisson", "mu", is_discrete=True, outside=lambda k, mu: _no_count(k), entropy=_poisson_entropy,
+    "poisson", "mu", is_discrete=True, outside=lambda k, mu: _no_count(k), valid=lambda mu: mu >= 0, entropy=_poisson_entropy,
     log=lambda k, mu: times_log(_count(k), mu) - sp.gammaln(_count(k) + 1.0) - mu,
-    cdf=lambda k, mu: where(k < 0, 0.0, sp.gammaincc(floor(_unless(k < 0, 0.0, k)) + 1.0, mu)),
-    sf=lambda k, mu: where(k < 0, 1.0, sp.gammainc(floor(_unless(k < 0, 0.0, k)) + 1.0, mu)),
+    cdf=lambda k, mu: sp.gammaincc(k + 1.0, mu), sf=lambda k, mu: sp.gammainc(k + 1.0, mu),
+    support=(0.0, np.inf),
 )  # fmt: skip
 nbinom: Distribution = Distribution(
     "nbinom", "n p", is_discrete=True, outside=lambda k, n, p: _no_count(k),
