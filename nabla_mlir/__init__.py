@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import importlib
 import sys
-from pathlib import Path
 from typing import Any
 
-from nabla_mlir.base.names import explained, imported, public_names
+from nabla_mlir.base.names import explained, imported, missing, public_names
 
 _HOMES = public_names(__file__)
 # Modules that run without the compiler.
@@ -30,9 +29,7 @@ __all__ = list(_HOMES)
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        path = Path(__file__).with_name("jax") / name
-        hint = f"; JAX's name is nm.jax.{name}" if path.is_dir() or path.with_suffix(".py").is_file() else ""
-        raise AttributeError(f"module 'nabla_mlir' has no attribute {name!r}{hint}", name=name, obj=sys.modules[__name__])
+        raise AttributeError(missing("module 'nabla_mlir'", name), name=name, obj=sys.modules[__name__])
     home = _HOMES[name]
     try:
         if home not in _LIGHT and name != "targets":

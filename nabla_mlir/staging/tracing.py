@@ -223,8 +223,13 @@ def trace_function(
         if trace.known is not None and arrays is not None:
             trace.known.assign(block.arguments, arrays)
         _current.trace = trace
+        around = current_scope()
         try:
-            with ir.InsertionPoint(block), _scope(f"the trace of {name}") as scope:
+            with (
+                around.waiting() if around is not None else contextlib.nullcontext(),
+                ir.InsertionPoint(block),
+                _scope(f"the trace of {name}") as scope,
+            ):
                 arguments = [Tensor(a, scope) for a in block.arguments]
                 for argument, spec in zip(arguments, specs, strict=True):
                     argument.weak = spec.weak

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse.linalg import aslinearoperator
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
@@ -21,7 +22,6 @@ from nabla_mlir.base.errors import (
     ConcretizationError,
     DeployError,
     DtypeError,
-    NablaError,
     PassError,
     PerformanceWarning,
     ShapeError,
@@ -51,7 +51,15 @@ def filled(x: Any) -> Any:
     return out.sum()
 
 
-CASES: dict[str, tuple[Callable[[], Any], type[NablaError], str, str]] = {
+def assigned(index: Any, value: Any) -> None:
+    y = nnp.ones(3)
+    y[index] = value
+
+
+H = nm.HessianOperator(lambda x: nnp.sum(x**4), X)
+J = nm.JacobianOperator(lambda x: x[:2] ** 2, X)
+
+CASES: dict[str, tuple[Callable[[], Any], type[Exception], str, str]] = {
     "hvp of a wrong v": (
         lambda: nm.hvp(norm)(X, np.ones(4)),
         ShapeError,
@@ -120,6 +128,84 @@ CASES: dict[str, tuple[Callable[[], Any], type[NablaError], str, str]] = {
         "lower it",
     ),
     "a module of functions": (lambda: nm.module(a=norm), TraceError, "module requires traced functions, got function", "nm.trace"),
+    "a multiple of an operator": (
+        lambda: (2 * H) @ np.ones(5),
+        ShapeError,
+        r"a vector of 3 numbers or .*, got shape \(5,\)",
+        "holds v",
+    ),
+    "a sum of operators": (
+        lambda: (H + H / 2) @ np.ones((5, 2)),
+        ShapeError,
+        r"a matrix with 3 rows, got shape \(5, 2\)",
+        "holds v",
+    ),
+    "a sum of unlike operators": (
+        lambda: H - J,
+        ShapeError,
+        r"a sum of operators requires shapes that fit, got HessianOperator \(3, 3\) and \w+ \(2, 3\)",
+        "",
+    ),
+    "a product of unlike operators": (
+        lambda: H @ J,
+        ShapeError,
+        r"a product of operators requires shapes that fit, got HessianOperator \(3, 3\) and JacobianOperator \(2, 3\)",
+        "",
+    ),
+    "a solver in a derivative": (
+        lambda: nm.grad(lambda k: nnp.sum(nm.minimize(lambda x: nnp.sum((x - k) ** 2), X).x))(1.0),
+        ConcretizationError,
+        r"solved or compiled on its own requires numbers from outside, got Tensor\(float32\[\]\) from the function given to grad",
+        "custom_root",
+    ),
+    "an operator in a derivative": (
+        lambda: nm.grad(lambda k: nnp.sum(nm.HessianOperator(lambda x: nnp.sum((x - k) ** 3), X) @ X))(1.0),
+        ConcretizationError,
+        "requires numbers from outside, got Tensor",
+        "outside of jit and grad",
+    ),
+    "a trace in a trace": (
+        lambda: nm.jit(lambda k: nm.trace(lambda x: x * k, nm.spec(2)))(1.0),
+        ConcretizationError,
+        "requires numbers from outside, got Tensor",
+        "outside of jit and grad",
+    ),
+    "data of a solver in a derivative": (
+        lambda: nm.grad(lambda k: nnp.sum(nm.minimize(lambda x, k: nnp.sum((x - k) ** 2), X, k).x))(1.0),
+        ConcretizationError,
+        r"a compiled function requires numbers, got the traced tensor Tensor\(float32\[\]\) for k",
+        "outside of jit and grad",
+    ),
+    "a function of PyTorch": (
+        lambda: nm.grad(lambda x: type(x).__torch_function__(np.sin, ()))(1.0),  # torch.sin(x) calls this method
+        ConcretizationError,
+        "PyTorch's sin requires tensors of PyTorch, got a tensor that nabla_mlir traces",
+        "nabla_mlir.numpy and nabla_mlir.nn",
+    ),
+    "a condition of several": (
+        lambda: nm.grad(lambda x: nnp.sum(x) if x > 0 else 0.0)(X),
+        ShapeError,
+        r"bool\(\) requires one truth value, got an array of shape \(3,\)",
+        r"\.any\(\)",
+    ),
+    "an assignment outside": (
+        lambda: assigned(7, 1.0),
+        IndexError,
+        r"an array of shape \(3,\), got 7: index 7 is out of bounds",
+        "",
+    ),
+    "an assignment of a wrong shape": (
+        lambda: assigned(slice(2), X),
+        ShapeError,
+        r"a value that broadcasts to this part of x, of shape \(2,\), got shape \(3,\)",
+        "",
+    ),
+    "a Fisher matrix without a distribution": (
+        lambda: nm.fisher_module(norm, {"w": X}, X),
+        TraceError,
+        "requires a distribution among gaussian, .*, got a dict",
+        "second argument",
+    ),
     "an operator of None": (lambda: nm.HessianOperator(norm, X) @ None, TreeError, "got None", ""),
     "an operator of a number": (
         lambda: nm.HessianOperator(3, X),
@@ -187,6 +273,24 @@ def test_control_flow_refuses_what_is_no_function(call: Callable[[], Any]) -> No
         call()
 
 
+def test_composites_of_operators_compute_as_those_of_scipy() -> None:
+    h, j, eye = H.to_dense(), J.to_dense(), aslinearoperator(np.eye(3))
+    for got, wanted in (
+        (2 * H, 2 * h),
+        (H * 2 - eye, 2 * h - np.eye(3)),
+        (-H / 4, -h / 4),
+        (H**2 + H, h @ h + h),
+        (J @ H, j @ h),
+        ((J @ H).T, (j @ h).T),
+        (2 * (J.T @ J).H, 2 * j.T @ j),
+    ):
+        vectors = np.arange(2.0 * got.shape[1]).reshape(-1, 2)
+        np.testing.assert_allclose(got @ vectors, wanted @ vectors, rtol=1e-12)
+        np.testing.assert_allclose(np.ones(got.shape[0]) @ got, np.ones(got.shape[0]) @ wanted, rtol=1e-12)
+    tree = nm.HessianOperator(lambda p: nnp.sum(p["a"] ** 2), {"a": X})
+    np.testing.assert_array_equal((3 * tree @ {"a": X})["a"], 6 * X)
+
+
 @pytest.mark.parametrize(
     "transform",
     [
@@ -211,6 +315,27 @@ def test_second_derivatives_of_a_function_that_writes_to_an_argument() -> None:
     np.testing.assert_allclose(nm.HessianOperator(in_buffer, X, buffer) @ X, wanted * np.ones(3), rtol=1e-12)
     np.testing.assert_allclose(nm.vmap(in_buffer, in_axes=(0, None))(np.ones((2, 3)), buffer), 3 * np.sin(1.0) ** 2 * np.ones(2))
     assert not buffer.any()
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda: nm.root, r"module 'nabla_mlir' has no attribute 'root'; nm\.interop\.scipy\.root exists"),
+        (lambda: nm.sin, r"nm\.numpy\.sin and nm\.jax\.lax\.sin exist"),
+        (lambda: nm.stats, r"nm\.jax\.scipy\.stats exists"),
+        (lambda: nm.gradient, r"nm\.grad\(f\)\(x\)"),
+        (lambda: nnp.gammaln, r"module 'nabla_mlir\.numpy' .* nm\.jax\.scipy\.special\.gammaln exists"),
+        (lambda: nm.nn.Linear, r"whose weights are arguments"),
+        (lambda: nm.random.randn, r"nm\.random\.normal\(key, shape\)"),
+        (lambda: nm.interop.nothing, r"module 'nabla_mlir\.interop' has no attribute 'nothing'$"),
+        (lambda: nnp.ones(2).exp(), r"'Array' object has no attribute 'exp'; nm\.numpy\.exp"),
+        (lambda: nm.grad(lambda x: x.detach())(1.0), r"'Tensor' object has no attribute 'detach'; nm\.stop_gradient"),
+    ],
+)
+def test_a_missing_name_says_where_it_is(use: Callable[[], Any], message: str) -> None:
+    with pytest.raises(AttributeError, match=message) as caught:
+        use()
+    assert caught.value.name is not None  # by which Python finds names that are alike
 
 
 @pytest.mark.parametrize("run", [lambda f: nm.grad(f)([1.0, 2.0]), lambda f: nm.jit(f)([1.0, 2.0])], ids=["grad", "jit"])
