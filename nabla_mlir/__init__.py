@@ -1,8 +1,12 @@
 """nabla_mlir: differentiable programs as StableHLO, compiled ahead of time by IREE.
 
-`__init__.pyi` lists the public names. Each is imported when it is first used, so that `nabla_mlir.runtime` runs where only
-`iree-base-runtime` and NumPy are installed, and starts in a fraction of the time.
+Write functions with the names of NumPy, `import nabla_mlir.numpy as nnp`. Then `nm.grad(f)(x)`, `nm.hvp(f)(x, v)` and
+`nm.hessian(f)(x)` transform them, `nm.jit(f)` compiles them, and `nm.trace(f, *specs).lower().compile(target).save(path)` makes a
+file. `dir(nm)` lists all names; docs/reference.md says which name is for which task.
 """
+
+# `__init__.pyi` lists the public names. Each is imported when it is first used, so that `nabla_mlir.runtime` runs where only
+# `iree-base-runtime` and NumPy are installed, and starts in a fraction of the time.
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from nabla_mlir.base.array_operators import ArrayOperators
 from nabla_mlir.base.names import missing
@@ -22,10 +22,12 @@ class ArrayMethods(AnyArray, ArrayOperators):
 
     __slots__ = ()
 
-    def __getattr__(self, name: str) -> Any:
-        if name[0] == "_":  # protocols, which are asked for often
-            raise AttributeError(name)
-        raise AttributeError(missing(f"{type(self).__name__!r} object", name), name=name, obj=self)
+    if not TYPE_CHECKING:  # type checkers would accept every name
+
+        def __getattr__(self, name: str) -> Any:
+            if name[0] == "_":  # protocols, which are asked for often
+                raise AttributeError(name)
+            raise AttributeError(missing(f"{type(self).__name__!r} object", name), name=name, obj=self)
 
     # ---------------------------------------------------------------- axes
 

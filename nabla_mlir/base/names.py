@@ -76,6 +76,7 @@ _WORDS = {
     ("unsqueeze",): "nm.numpy.expand_dims(x, axis) adds an axis",
     ("bfloat16", "double", "float", "half", "int", "long"): "x.astype(dtype) converts",
     ("cpu", "cuda"): "x.to_device(device) moves an array",
+    ("save",): "save_mlir(path) writes the IR of a stage, and stage.lower().compile(target).save(path) an artifact",
     ("toarray", "todense"): "to_dense() is the matrix",
 }
 

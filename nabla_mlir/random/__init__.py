@@ -6,6 +6,7 @@ under `vmap` and in artifacts. A derivative by a parameter treats the random bit
 """
 
 import sys as _sys
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from nabla_mlir.base.names import missing as _missing
@@ -58,7 +59,8 @@ from nabla_mlir.random.uniforms import rademacher as rademacher
 from nabla_mlir.random.uniforms import randint as randint
 from nabla_mlir.random.uniforms import uniform as uniform
 
+if not _TYPE_CHECKING:  # type checkers would accept every name
 
-def __getattr__(name: str) -> _Any:
-    """Raises AttributeError, with the place of the name if it is elsewhere."""
-    raise AttributeError(_missing(f"module {__name__!r}", name), name=name, obj=_sys.modules[__name__])
+    def __getattr__(name: str) -> _Any:
+        """Raises AttributeError, with the place of the name if it is elsewhere."""
+        raise AttributeError(_missing(f"module {__name__!r}", name), name=name, obj=_sys.modules[__name__])

@@ -27,7 +27,8 @@ class Scope:
     A scope waits while another function is traced on its own, into a module that cannot refer to the values of this one.
     """
 
-    __slots__ = ("open", "parent", "waits", "what")
+    __slots__ = ("count", "open", "parent", "waits", "what")
+    count: Callable[[], None] | None  # called for each new value
     open: bool
     waits: bool
     parent: Scope | None
@@ -35,6 +36,7 @@ class Scope:
 
     def __init__(self, what: str, parent: Scope | None = None):
         self.what, self.parent, self.open, self.waits = what, parent, True, False
+        self.count = None if parent is None else parent.count
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
@@ -281,7 +283,10 @@ class Tensor(ArrayMethods):
 
 def wrap(value: ir.Value) -> Tensor:
     """A tensor of the current scope for an MLIR value."""
-    return Tensor(value, _state.scope)
+    scope = _state.scope
+    if scope is not None and scope.count is not None:
+        scope.count()
+    return Tensor(value, scope)
 
 
 def full(shape: tuple[int, ...], value: complex, dtype: np.dtype) -> Tensor:

@@ -81,7 +81,9 @@ def grad(
     max_residual_bytes: int | None = None,
     vectorized: str = "union",
 ) -> Callable[..., Any]:
-    """The function ``x -> df/dx``; see `value_and_grad`. With `has_aux` it returns ``(gradient, aux)``.
+    """The gradient of a scalar function, as a function of the same arguments: ``x -> df/dx``.
+
+    The arguments are those of `value_and_grad`. With `has_aux` it returns ``(gradient, aux)``.
 
     Example:
       >>> import nabla_mlir as nm
@@ -158,14 +160,16 @@ def _scalar(out: Any, holomorphic: bool) -> Tensor:
         raise ShapeError(
             f"grad requires a function with one scalar result, got {type(out).__name__}.",
             where=user_frame(),
-            help="use jacrev for several results, or has_aux=True for additional ones.",
+            help="add a return to the function."
+            if out is None
+            else "use jacrev for several results, or has_aux=True for additional ones.",
         )
     tensor = as_tensor(out)
     if tensor.shape != ():
         raise ShapeError(
             f"grad requires a scalar result, got shape {tensor.shape}.",
             where=user_frame(),
-            help="reduce it (sum, mean), or use jacrev or vjp.",
+            help="reduce it (sum, mean); use jacrev for a matrix, or vmap(grad(f)) for the derivative of each element.",
         )
     if not is_differentiable(tensor.dtype):
         raise DtypeError(f"grad requires a result of floating point, got {tensor.dtype}.", where=user_frame())

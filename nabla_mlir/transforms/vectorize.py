@@ -150,7 +150,9 @@ def _position(axis: Any, x: Tensor, name: str) -> int | None:
         raise TreeError(f"in_axes requires ints and None, got {axis!r} for {name}.", where=user_frame())
     if not -x.ndim <= axis < x.ndim:
         raise ShapeError(
-            f"vmap requires an axis of its argument, got axis {axis} for {name} of shape {x.shape}.", where=user_frame()
+            f"vmap requires an axis of its argument, got axis {axis} for {name} of shape {x.shape}.",
+            where=user_frame(),
+            help="" if x.ndim else "a list or tuple of numbers is a tree of scalars: pass np.array(...), or None in in_axes.",
         )
     return axis % x.ndim
 

@@ -64,6 +64,12 @@ def runs(monkeypatch):
     return seen
 
 
+def test_an_operation_that_iree_does_not_know_is_named(own_cache):
+    source = module("tensor<2xf32>", '"example.gauss"(%x) : (tensor<2xf32>) -> tensor<2xf32>')
+    with pytest.raises(CompileError, match=r"requires operations that IREE knows, got example\.gauss(.|\n)*CONTRIBUTING"):
+        compile_module(source)
+
+
 def test_a_crash_of_the_compiler_is_an_error_with_a_reproducer(own_cache):
     with pytest.raises(CompileError, match=r"got a crash of the compiler \(SIGSEGV\)") as error:
         compile_module(CRASH)

@@ -206,6 +206,77 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str, str]] = {
         "requires a distribution among gaussian, .*, got a dict",
         "second argument",
     ),
+    "an argument of SciPy's minimize": (
+        lambda: nm.minimize(norm, X, args=(1.0,)),
+        TraceError,
+        "requires arguments that it has, got args",
+        "follow x0",
+    ),
+    "an option as an argument": (lambda: nm.minimize(norm, X, maxiter=3), TraceError, "got maxiter", "options={'maxiter'"),
+    "an option of another method": (
+        lambda: nm.minimize(norm, X, method="newton-cg", options={"gtol": 1e-3}),
+        TraceError,
+        "requires options that newton-cg has, got gtol",
+        "show_options",
+    ),
+    "a sparse matrix in NumPy": (
+        lambda: np.linalg.inv(nm.sparse.hessian(norm)(X)),
+        TraceError,
+        "NumPy and SciPy require arrays and their own matrices, got a SparseMatrix",
+        r"to_scipy\(\)",
+    ),
+    "a derivative by an integer": (lambda: nm.grad(norm)(3), DtypeError, r"got int32 at argument \[0\]", "write 3.0"),
+    "no return": (lambda: nm.grad(lambda x: None)(3.0), ShapeError, "got NoneType", "add a return"),
+    "a derivative of a vector": (lambda: nm.grad(lambda x: x**2)(X), ShapeError, r"got shape \(3,\)", r"vmap\(grad\(f\)\)"),
+    "arrays that are no list": (lambda: nnp.concatenate(nnp.ones(3), nnp.ones(3)), ShapeError, "integer as axis", "one list"),
+    "an axis by its name": (lambda: nnp.sum(nnp.ones(3), axis="x"), ShapeError, "integer as axis, got 'x'", "from 0"),
+    "a traced shape": (lambda: nm.jit(lambda n: nnp.zeros(n))(3), ShapeError, r"got Tensor\(int32\[\]\)", "static_argnums"),
+    "a shape of two arguments": (lambda: nnp.ones(2, 3), DtypeError, "got 3", r"ones\(\(2, 3\)\)"),
+    "a step of one argument": (
+        lambda: nm.scan(lambda u: u, X, length=3),
+        TraceError,
+        r"scan requires a function of \(carry, x\), got one of \(u\)",
+        "",
+    ),
+    "a step without results": (lambda: nm.scan(lambda u, _: u, X, length=3), TreeError, "got Tensor", r"\(carry, None\)"),
+    "a body of one argument": (
+        lambda: nm.fori_loop(0, 3, lambda u: u, X),
+        TraceError,
+        r"fori_loop requires a function of \(i, val\), got one of \(u\)",
+        "",
+    ),
+    "a body with exchanged arguments": (
+        lambda: nm.fori_loop(0, 3, lambda u, i: u, X),
+        TreeError,
+        r"the carry of fori_loop \(i, val\) requires .* got \(int32\[\], int32\[\]\)",
+        "",
+    ),
+    "a condition without arguments": (
+        lambda: nm.while_loop(lambda: True, lambda u: u, X),
+        TraceError,
+        r"while_loop requires a function of \(val\), got one of \(\)",
+        "",
+    ),
+    "a map of a list": (lambda: nm.vmap(norm)([1.0, 2.0]), ShapeError, r"x\[0\] of shape \(\)", r"np\.array"),
+    "no transposed solver": (
+        lambda: nm.grad(lambda u: nnp.sum(nm.custom_linear_solve(lambda v: v * 2, u, lambda mv, b: b / 2)))(X),
+        NotImplementedError,
+        "it has no solver of the transposed system",
+        "transpose_solve",
+    ),
+    "a keyword of PyTorch": (lambda: nnp.sum(X, dim=0), TraceError, "keywords among a, axis, .*, got dim", "axis in NumPy"),
+    "an unknown keyword": (
+        lambda: nm.nn.softmax(X, axs=0),
+        TraceError,
+        "softmax requires keywords among x, axis, where, got axs",
+        "",
+    ),
+    "batches that are one batch": (
+        lambda: nm.SumOperator(lambda w, a, b: norm(a @ w - b), X, (np.eye(3), X), reduction="sum"),
+        TraceError,
+        r"a sum over batches requires a function of \(x, array 0\), got one of \(w, a, b\)",
+        r"\[\(rows, labels\)",
+    ),
     "an operator of None": (lambda: nm.HessianOperator(norm, X) @ None, TreeError, "got None", ""),
     "an operator of a number": (
         lambda: nm.HessianOperator(3, X),
@@ -329,6 +400,7 @@ def test_second_derivatives_of_a_function_that_writes_to_an_argument() -> None:
         (lambda: nm.random.randn, r"nm\.random\.normal\(key, shape\)"),
         (lambda: nm.interop.nothing, r"module 'nabla_mlir\.interop' has no attribute 'nothing'$"),
         (lambda: nnp.ones(2).exp(), r"'Array' object has no attribute 'exp'; nm\.numpy\.exp"),
+        (lambda: nm.trace(norm, X).save("f"), r"'Traced' object has no attribute 'save'; save_mlir"),
         (lambda: nm.grad(lambda x: x.detach())(1.0), r"'Tensor' object has no attribute 'detach'; nm\.stop_gradient"),
     ],
 )
@@ -343,6 +415,14 @@ def test_operators_on_lists_of_numbers_get_advice(run: Callable[[Any], Any]) -> 
     with pytest.raises(TypeError, match="unsupported operand") as caught:
         run(lambda x: x**2)
     assert any("a list of numbers" in note and "np.array([1.0, 2.0])" in note for note in caught.value.__notes__)
+    for mistake in (
+        lambda: nm.HessianOperator(lambda x: x**2, [1.0, 2.0]),
+        lambda: run(lambda x: x + nnp.ones(2)),
+        lambda: nm.jit(lambda a: a @ np.ones(2))([[1.0, 2.0], [3.0, 4.0]]),
+    ):
+        with pytest.raises(TypeError) as caught:
+            mistake()
+        assert any("a list of numbers" in note for note in caught.value.__notes__)
 
 
 def test_an_error_of_ones_own_rule_has_the_line_of_the_rule() -> None:
@@ -387,7 +467,7 @@ def test_a_line_that_traces_again_and_again_gets_a_hint(monkeypatch: pytest.Monk
 
 
 def test_a_loop_of_python_that_is_written_out_gets_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thresholds, "OPERATIONS_OF_A_LINE", 20)
+    monkeypatch.setattr(thresholds, "OPERATIONS_OF_A_LOOP", 20)
 
     def f(x: Any) -> Any:
         for _ in range(15):
@@ -397,14 +477,30 @@ def test_a_loop_of_python_that_is_written_out_gets_a_hint(monkeypatch: pytest.Mo
     with pytest.warns(PerformanceWarning, match=r"made \d\d operations in one trace.*nm\.fori_loop and nm\.scan") as caught:
         nm.trace(f, nm.spec(3))
     assert caught[0].lineno == f.__code__.co_firstlineno + 2
+
+    def lap(x: Any) -> Any:
+        return nnp.roll(x, 1) - 2 * x + nnp.roll(x, -1)
+
+    def endless(x: Any) -> Any:  # the warning comes while it is traced
+        while True:
+            x = x + lap(x)
+
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        with pytest.raises(PerformanceWarning, match="a loop of Python around this line"):
+            nm.trace(endless, nm.spec(3))
+    with pytest.warns(PerformanceWarning) as caught:
+        nm.trace(lambda x: [x := x + lap(x) for _ in range(20)][-1], nm.spec(3))
+    assert "lap(x) for" in Path(__file__).read_text().splitlines()[caught[0].lineno - 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nm.trace(lambda x: nm.scan(lambda u, _: (u + lap(u), None), x, None, length=30, unroll=30)[0], nm.spec(3))
         nm.trace(lambda x: nm.fori_loop(0, 15, lambda i, c: c + nnp.sin(c), x), nm.spec(3))
 
 
 def test_a_function_of_the_library_is_no_loop_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its hundreds of operations have the user's line, as all of the library have; a loop in the user's own rule is one."""
-    monkeypatch.setattr(thresholds, "OPERATIONS_OF_A_LINE", 100)
+    monkeypatch.setattr(thresholds, "OPERATIONS_OF_A_LOOP", 100)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         nm.trace(nm.grad(lambda x: special.gammainc(2.0, x)), nm.spec())
@@ -416,7 +512,7 @@ def test_a_function_of_the_library_is_no_loop_of_the_user(monkeypatch: pytest.Mo
         return x
 
     f.defjvp(lambda primals, tangents: (f(*primals), tangents[0]))
-    with pytest.warns(PerformanceWarning, match="this line made") as caught:
+    with pytest.warns(PerformanceWarning, match="around this line has made") as caught:
         nm.trace(nm.grad(f), nm.spec())
     assert caught[0].lineno == f.fun.__code__.co_firstlineno + 3
 
