@@ -31,12 +31,21 @@ _LIST = "help: an argument is a {} of numbers, which the function gets as it is:
 
 @contextlib.contextmanager
 def advised() -> Iterator[None]:
-    """A context in which a traced function runs. An assignment to an array of NumPy is refused with the user's line.
+    """A context in which a traced function runs. An assignment to an array of NumPy, and a call of JAX, are refused with the
+    user's line.
 
     NumPy raises `setting an array element with a sequence` for it, and its reason is the error of the traced value.
     """
     try:
         yield
+    except TypeError as error:
+        if isinstance(error, NablaError) or "is not a valid JAX type" not in str(error):
+            raise
+        raise ConcretizationError(
+            "a function of JAX requires arrays of JAX, got a tensor that nabla_mlir traces.",
+            where=raising_frame(error),
+            help="use functions of nabla_mlir.numpy, or nm.from_jax(f, *specs) for a whole function.",
+        ) from error
     except ValueError as error:
         if isinstance(error, NablaError) or not isinstance(error.__cause__, ConcretizationError):
             raise
@@ -77,14 +86,14 @@ def _is_of_numbers(x: Any) -> bool:
 _OF_TORCH = {"dim": "axis", "dims": "axis", "keepdim": "keepdims", "other": "x2", "input": "x"}
 
 
-def refuse_keywords(name: str, keywords: Iterable[str], accepted: Iterable[str]) -> NoReturn:
+def refuse_keywords(name: str, keywords: Iterable[str], accepted: Sequence[str]) -> NoReturn:
     """Raises TraceError for keywords that a function does not have, with those that it has."""
     unknown = next(keyword for keyword in keywords if keyword not in accepted)
     here = _OF_TORCH.get(unknown)
     raise TraceError(
         f"{name} requires keywords among {', '.join(accepted)}, got {unknown}.",
         where=user_frame(),
-        help=f"PyTorch's {unknown} is {here} in NumPy." if here in accepted else "",
+        help=f"PyTorch's {unknown} is {here} in NumPy." if here is not None and here in accepted else "",
     )
 
 

@@ -49,6 +49,12 @@ def vmap(
       [0.0, 2.0, 4.0]
     """
     check_function("vmap", fun)
+    if hasattr(in_axes, "shape") or isinstance(in_axes, float):
+        raise TreeError(
+            f"vmap requires ints and None as in_axes, got {type(in_axes).__name__}.",
+            where=user_frame(),
+            help="vmap(f) is a function of the arguments of f: write vmap(f)(x).",
+        )
 
     @functools.wraps(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:

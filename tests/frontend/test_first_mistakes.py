@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from scipy.sparse.linalg import aslinearoperator
@@ -54,6 +55,10 @@ def filled(x: Any) -> Any:
 def assigned(index: Any, value: Any) -> None:
     y = nnp.ones(3)
     y[index] = value
+
+
+class Leaves:
+    """A class that is no node of trees."""
 
 
 H = nm.HessianOperator(lambda x: nnp.sum(x**4), X)
@@ -276,6 +281,28 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str, str]] = {
         TraceError,
         r"a sum over batches requires a function of \(x, array 0\), got one of \(w, a, b\)",
         r"\[\(rows, labels\)",
+    ),
+    "a transform called at once": (
+        lambda: nm.grad(norm, 1.0),
+        TraceError,
+        "requires integers as argnums, got 1.0",
+        r"grad\(f\)\(x\)",
+    ),
+    "a Hessian at once": (lambda: nm.hessian(norm, X), TraceError, "hessian requires integers as argnums", r"hessian\(f\)\(x\)"),
+    "a map at once": (lambda: nm.vmap(norm, X), TreeError, "requires ints and None as in_axes, got ndarray", r"vmap\(f\)\(x\)"),
+    "a method that is not called": (lambda: nm.grad(lambda x: x.sum)(X), ShapeError, "got method", r"x\.sum\(\)"),
+    "an object of arrays": (lambda: nm.grad(lambda m: m.run())(Leaves()), DtypeError, "got Leaves", "register_pytree_node"),
+    "a function of JAX": (
+        lambda: nm.grad(lambda x: jax.numpy.sin(x))(1.0),
+        ConcretizationError,
+        "a function of JAX requires arrays of JAX, got a tensor that nabla_mlir traces",
+        "from_jax",
+    ),
+    "a derivative of JAX": (
+        lambda: jax.grad(lambda x: nnp.sin(x))(1.0),
+        TypeError,
+        "got LinearizeTracer",
+        r"interop\.jax\.function",
     ),
     "an operator of None": (lambda: nm.HessianOperator(norm, X) @ None, TreeError, "got None", ""),
     "an operator of a number": (
