@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any, NoReturn
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import (
+    INTERNAL_FOLDERS,
     AssignmentError,
     ConcretizationError,
     NablaError,
@@ -26,6 +28,7 @@ from nabla_mlir.base.errors import (
 )
 from nabla_mlir.table.promotion import is_scalar
 
+TRACEBACK = "NABLA_MLIR_TRACEBACK"
 _LIST = "help: an argument is a {} of numbers, which the function gets as it is: pass np.array({}) for an array."
 
 
@@ -56,23 +59,53 @@ def advised() -> Iterator[None]:
         ) from error.__cause__
 
 
-@contextlib.contextmanager
-def advised_on_lists(args: Sequence[Any]) -> Iterator[None]:
-    """A context in which a function of `args` runs. Errors of operators on lists of numbers get a note that names arrays.
+class users_call:  # noqa: N801  # a context manager
+    """A context in which a function of the user runs with `args`.
+
+    Errors of operators on lists of numbers get a note that names arrays. The traceback keeps the frames of the user alone, if an
+    error is one of ours, which names the user's line, or comes from the user's code. NABLA_MLIR_TRACEBACK=full keeps all frames.
 
     Example:
-      >>> with contextlib.suppress(TypeError), advised_on_lists([[1.0, 2.0]]):
+      >>> with contextlib.suppress(TypeError), users_call([[1.0, 2.0]]):
       ...     [1.0, 2.0] ** 2
     """
-    try:
-        yield
-    except (TypeError, AttributeError) as error:
-        lists = [a for a in args if isinstance(a, (list, tuple)) and a and _is_of_numbers(a)]
+
+    def __init__(self, args: Sequence[Any]):
+        self._args = args
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: types.TracebackType | None) -> None:
+        if error is None:
+            return
+        if isinstance(error, (TypeError, AttributeError)):
+            self._advise(error)
+        if os.environ.get(TRACEBACK) != "full":
+            error.__traceback__ = _of_user(error, trace)
+
+    def _advise(self, error: BaseException) -> None:
+        lists = [a for a in self._args if isinstance(a, (list, tuple)) and a and _is_of_numbers(a)]
         is_of_lists = lists and re.search(rf"\b{type(lists[0]).__name__}\b", str(error)) and not isinstance(error, NablaError)
         if is_of_lists or (lists and isinstance(error, ConcretizationError)):
             kind = type(lists[0]).__name__
             error.add_note(_LIST.format(kind, str(lists[0])[:40] if is_scalar(lists[0][0]) else f"the {kind}"))
-        raise
+
+
+def _of_user(error: BaseException, trace: types.TracebackType | None) -> types.TracebackType | None:
+    """The traceback without the frames of this package; as it is if the package itself failed."""
+    steps, step = [], trace
+    while step is not None:
+        steps.append(step)
+        step = step.tb_next
+    users = [step for step in steps if not step.tb_frame.f_code.co_filename.startswith(INTERNAL_FOLDERS)]
+    is_missing_name = bool(steps) and steps[-1].tb_frame.f_code.co_name == "__getattr__"
+    if not (isinstance(error, NablaError) or is_missing_name or (users and users[-1] is steps[-1])):
+        return trace
+    kept: types.TracebackType | None = None
+    for step in reversed(users):
+        kept = types.TracebackType(kept, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    return kept
 
 
 def _is_of_numbers(x: Any) -> bool:

@@ -19,7 +19,7 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.split.split import Split, split_function
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.transfer import Kind
-from nabla_mlir.staging.advice import advised_on_lists, counted_traces, refuse_keywords
+from nabla_mlir.staging.advice import counted_traces, refuse_keywords, users_call
 from nabla_mlir.staging.donation import Donating
 from nabla_mlir.staging.execution import Code, Execution, OnDevice
 from nabla_mlir.staging.repetition import Call, never, repetition
@@ -191,7 +191,7 @@ def staged(f: Callable[..., Any]) -> Callable[..., Any]:
         others = {i: x for i, x in enumerate(leaves) if not (is_scalar(x) or pytree.is_array(x) or isinstance(x, Spec))}
         if others:
             return _with_constants(f, in_spec, leaves, others)
-        with counted_traces(), advised_on_lists(args):
+        with counted_traces(), users_call(args):
             program = Program(f, in_spec, signature_of(leaves), arrays=leaves, title=title)
         return program(leaves)
 

@@ -452,6 +452,42 @@ def test_operators_on_lists_of_numbers_get_advice(run: Callable[[Any], Any]) -> 
         assert any("a list of numbers" in note for note in caught.value.__notes__)
 
 
+def helper(x: Any) -> Any:
+    return x.detach()
+
+
+@pytest.mark.parametrize(
+    ("call", "functions"),
+    [
+        (lambda: nm.grad(norm)(3), ["grad_f"]),
+        (lambda: nm.grad(nm.vmap(helper))(X), ["grad_f", "helper"]),
+        (lambda: nm.jit(nm.vmap(lambda x: helper(1 / 0)))(X), ["<lambda>"]),
+        (lambda: nm.jit(lambda x: norm(np.sin(x)))(X), ["<lambda>"]),
+    ],
+)
+def test_a_traceback_shows_the_functions_of_the_user(
+    call: Callable[[], Any], functions: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def frames() -> list[str]:
+        with pytest.raises(Exception) as caught:
+            call()
+        return [entry.name for entry in caught.traceback][2:]
+
+    monkeypatch.delenv("NABLA_MLIR_TRACEBACK")
+    short = frames()
+    monkeypatch.setenv("NABLA_MLIR_TRACEBACK", "full")
+    assert [name for name in short if name != "__call__"] == functions
+    assert len(frames()) > len(short) + 2
+
+
+def test_an_error_of_the_package_itself_has_all_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NABLA_MLIR_TRACEBACK")
+    monkeypatch.setattr("nabla_mlir.transforms.gradients.differentiable", None)
+    with pytest.raises(TypeError) as caught:
+        nm.grad(norm)(X)
+    assert "_value_and_grad" in [entry.name for entry in caught.traceback]
+
+
 def test_an_error_of_ones_own_rule_has_the_line_of_the_rule() -> None:
     def partial(t: Any, y: Any, x: Any) -> Any:
         return t * np.sin(x)  # a function of NumPy
