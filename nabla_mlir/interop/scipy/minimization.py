@@ -44,7 +44,7 @@ def minimize(
     options: Mapping[str, Any] | None = None,
     progress: bool = False,
     target: str | Target | None = None,
-    **unknown: Any,
+    **unknown: object,
 ) -> OptimizeResult:
     """The minimum of ``f(x, *data)`` over a pytree x, by a method of `scipy.optimize.minimize` with exact derivatives.
 
@@ -134,7 +134,7 @@ def minimize(
     return _of_trees(result, objective, history)
 
 
-def _refuse(unknown: Mapping[str, Any]) -> NoReturn:
+def _refuse(unknown: Mapping[str, object]) -> NoReturn:
     """Raises TraceError for arguments that minimize does not have."""
     name = next(iter(unknown))
     raise TraceError(
