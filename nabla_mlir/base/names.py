@@ -86,7 +86,7 @@ def missing(owner: str, name: str) -> str:
 
     Example:
       >>> missing("module 'nabla_mlir'", "sin")
-      "module 'nabla_mlir' has no attribute 'sin'; nm.numpy.sin exists"
+      "module 'nabla_mlir' has no attribute 'sin'; nm.numpy.sin and nm.jax.lax.sin exist"
       >>> missing("'Array' object", "detach")
       "'Array' object has no attribute 'detach'; nm.stop_gradient(x) has no derivative"
     """

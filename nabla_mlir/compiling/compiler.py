@@ -13,7 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from nabla_mlir.base.errors import CompileError, NablaError
+from nabla_mlir.base.errors import CompileError
 from nabla_mlir.base.files import write_files
 from nabla_mlir.base.locks import new_lock
 from nabla_mlir.base.log import logger
@@ -21,9 +21,6 @@ from nabla_mlir.compiling import cache as disk
 from nabla_mlir.compiling.internals import messages, phases
 from nabla_mlir.compiling.internals.held_references import held
 from nabla_mlir.compiling.internals.references import LOST_BUFFER, lost_buffers
-from nabla_mlir.dialects.context import context, parse_module
-from nabla_mlir.dialects.regions import nested
-from nabla_mlir.passes.verify import OWN_DIALECTS
 from nabla_mlir.targets import Target, merge_flags
 from nabla_mlir.targets import target as as_target
 from nabla_mlir.targets.toolchain import Finished, compiler_version, disassembled, iree_compile, run_compiler
@@ -177,11 +174,6 @@ def _with_references(artifact: bytes, source: bytes, arguments: list[str]) -> by
 
 def _error(result: Finished, source: bytes, arguments: list[str], timeout: float | None) -> CompileError:
     """The error for a failed run of the compiler, with the useful lines of its output and a saved reproducer."""
-    if result.returncode < 0 and (unknown := _unknown_operation(source)):
-        return CompileError(
-            f"compiling requires operations that IREE knows, got {unknown}.",
-            help="a pattern of nabla_mlir.passes.iree writes it with other operations: see `Add an operation` in CONTRIBUTING.md.",
-        )
     reproducer = _save_reproducer(source, arguments, result.stderr)
     where, fault = None, ""
     if result.timed_out:
@@ -197,17 +189,6 @@ def _error(result: Finished, source: bytes, arguments: list[str], timeout: float
         message += _indented(errors or result.stderr.splitlines()[-5:])
         where, fault = messages.position(result.stderr), messages.fault_of(result.stderr)
     return CompileError(message, where=where, help=messages.advice(result, reproducer), reproducer=reproducer, fault=fault)
-
-
-def _unknown_operation(source: bytes) -> str:
-    """The name of the first operation of a module that no dialect of IREE has; "" if there is none. IREE crashes on it."""
-    try:
-        module = parse_module(source)
-    except NablaError:
-        return ""
-    with context() as known:
-        names = [op.name for op in nested(module.operation) if not op.name.startswith(OWN_DIALECTS)]
-        return next((name for name in names if not known.is_registered_operation(name)), "")
 
 
 def _indented(lines: Sequence[str]) -> str:
