@@ -102,10 +102,10 @@ def _of_user(error: BaseException, trace: types.TracebackType | None) -> types.T
     is_missing_name = bool(steps) and steps[-1].tb_frame.f_code.co_name == "__getattr__"
     if not (isinstance(error, NablaError) or is_missing_name or (users and users[-1] is steps[-1])):
         return trace
-    kept: types.TracebackType | None = None
+    shown: types.TracebackType | None = None
     for step in reversed(users):
-        kept = types.TracebackType(kept, step.tb_frame, step.tb_lasti, step.tb_lineno)
-    return kept
+        shown = types.TracebackType(shown, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    return shown
 
 
 def _is_of_numbers(x: Any) -> bool:
