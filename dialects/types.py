@@ -71,7 +71,8 @@ def as_dtype(dtype: Any) -> np.dtype:
         raise DtypeError(
             f"a dtype requires a name of NumPy or MLIR, or a type, got {dtype!r}.",
             where=user_frame(),
-            help="for example 'f32', 'float64', np.float32 or float.",
+            help="for example 'f32', 'float64', np.float32 or float."
+            + (" A shape is one tuple: ones((2, 3))." if isinstance(dtype, int) else ""),
         )
     return result
 

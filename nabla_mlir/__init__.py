@@ -1,17 +1,20 @@
 """nabla_mlir: differentiable programs as StableHLO, compiled ahead of time by IREE.
 
-`__init__.pyi` lists the public names. Each is imported when it is first used, so that `nabla_mlir.runtime` runs where only
-`iree-base-runtime` and NumPy are installed, and starts in a fraction of the time.
+Write functions with the names of NumPy, `import nabla_mlir.numpy as nnp`. Then `nm.grad(f)(x)`, `nm.hvp(f)(x, v)` and
+`nm.hessian(f)(x)` transform them, `nm.jit(f)` compiles them, and `nm.trace(f, *specs).lower().compile(target).save(path)` makes a
+file. `dir(nm)` lists all names; docs/reference.md says which name is for which task.
 """
+
+# `__init__.pyi` lists the public names. Each is imported when it is first used, so that `nabla_mlir.runtime` runs where only
+# `iree-base-runtime` and NumPy are installed, and starts in a fraction of the time.
 
 from __future__ import annotations
 
 import importlib
 import sys
-from pathlib import Path
 from typing import Any
 
-from nabla_mlir.base.names import explained, imported, public_names
+from nabla_mlir.base.names import explained, imported, missing, public_names
 
 _HOMES = public_names(__file__)
 # Modules that run without the compiler.
@@ -30,9 +33,7 @@ __all__ = list(_HOMES)
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        path = Path(__file__).with_name("jax") / name
-        hint = f"; JAX's name is nm.jax.{name}" if path.is_dir() or path.with_suffix(".py").is_file() else ""
-        raise AttributeError(f"module 'nabla_mlir' has no attribute {name!r}{hint}", name=name, obj=sys.modules[__name__])
+        raise AttributeError(missing("module 'nabla_mlir'", name), name=name, obj=sys.modules[__name__])
     home = _HOMES[name]
     try:
         if home not in _LIGHT and name != "targets":

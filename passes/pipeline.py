@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import gc
 import re
 from collections.abc import Callable, Iterator
@@ -214,8 +215,10 @@ def _parse_item(text: str) -> tuple[Pass | str, ...]:
     cls = match and (PASSES.get(match[1]) or PIPELINES.get(match[1]))
     if not match or cls is None:
         if text.startswith("nabla-"):
-            names = ", ".join(sorted((*PASSES, *PIPELINES)))
-            raise PassError(f"a pipeline requires passes that exist, got {text!r}.", help=f"known: {names}")
+            names = sorted((*PASSES, *PIPELINES))
+            alike = difflib.get_close_matches(text, names, n=3)
+            question = f"did you mean {' or '.join(alike)}?" if alike else f"known: {', '.join(names)}"
+            raise PassError(f"a pipeline requires passes that exist, got {text!r}.", help=question)
         _check_foreign(text)
         return (text,)
     item = cls(**dict(_parse_option(cls, o) for o in (match[2] or "").split()))

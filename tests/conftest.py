@@ -26,6 +26,8 @@ if metadata.version("jaxlib").startswith("0.10."):
     flags = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 --xla_cpu_max_isa=AVX"
     os.environ["XLA_FLAGS"] = f"{flags} {os.environ.get('XLA_FLAGS', '')}".strip()
 
+os.environ.setdefault("NABLA_MLIR_TRACEBACK", "full")  # a failed test shows our own functions, too
+
 _first: dict[tuple[str, str], Any] = {}
 
 

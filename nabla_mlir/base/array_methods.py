@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from nabla_mlir.base.array_operators import ArrayOperators
+from nabla_mlir.base.names import missing
 
 Axis = int | Sequence[int] | None
 
@@ -20,6 +21,13 @@ class ArrayMethods(AnyArray, ArrayOperators):
     """Operators, methods and properties under the names of NumPy."""
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:  # type checkers would accept every name
+
+        def __getattr__(self, name: str) -> Any:
+            if name[0] == "_":  # protocols, which are asked for often
+                raise AttributeError(name)
+            raise AttributeError(missing(f"{type(self).__name__!r} object", name), name=name, obj=self)
 
     # ---------------------------------------------------------------- axes
 

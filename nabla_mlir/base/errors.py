@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import itertools
 import linecache
 import os
@@ -197,12 +198,14 @@ class MemoryLimitError(CompileError):
     """A function cannot be compiled so that a call holds as little memory as the target allows: its `memory_limit`."""
 
 
-def check_function(who: str, value: object) -> None:
-    """Raises TraceError if an argument of a transform is no function.
+def check_function(who: str, value: object, *parameters: str, help: str = "") -> None:
+    """Raises TraceError if an argument of a transform is no function, or is known not to accept the parameters.
 
     Args:
       who: the name of the transform.
       value: the argument.
+      *parameters: the names of what the transform passes to it; none are not checked.
+      help: advice about the parameters.
     """
     if not callable(value):
         raise TraceError(
@@ -210,6 +213,18 @@ def check_function(who: str, value: object) -> None:
             where=user_frame(),
             help="pass the function itself, without calling it: f rather than f(x).",
         )
+    if not parameters:
+        return
+    try:
+        signature = inspect.signature(value, follow_wrapped=False)  # a transform of f has other parameters than f
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*parameters)
+    except TypeError:
+        raise TraceError(
+            f"{who} requires a function of ({', '.join(parameters)}), got one of {signature}.", where=user_frame(), help=help
+        ) from None
 
 
 def _described(value: object) -> str:

@@ -63,10 +63,13 @@ def _given(x: Any, reader: Callable[[Any], Any]) -> Any:
         return reader(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
+        is_of_jax = type(x).__module__.startswith("jax")
         raise ExchangeError(
             f"an argument requires numbers that its owner gives away, got {type(x).__name__}: {reason}.",
             where=user_frame(),
-            help="a tensor that requires a gradient is passed as x.detach(); others as a dense array of numbers on the host.",
+            help="nm.interop.jax.function(f) is a function that JAX traces and differentiates."
+            if is_of_jax
+            else "a tensor that requires a gradient is passed as x.detach(); others as a dense array of numbers on the host.",
         ) from None
 
 

@@ -45,6 +45,69 @@ def explained(who: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
     return ModuleNotFoundError(message, name=error.name)
 
 
+_PACKAGE = Path(__file__).parents[1]
+# Where a name may be that somebody looks for elsewhere, by the file that lists the names of the module.
+_MODULES = {
+    "nm": "__init__.pyi",
+    "nm.numpy": "numpy/__init__.py",
+    "nm.numpy.linalg": "numpy/linalg.py",
+    "nm.numpy.fft": "numpy/fft.py",
+    "nm.nn": "nn/__init__.py",
+    "nm.random": "random/__init__.py",
+    "nm.sparse": "sparse/__init__.py",
+    "nm.interop.scipy": "interop/scipy/__init__.py",
+    "nm.jax.scipy.special": "jax/scipy/special.py",
+    "nm.jax.scipy.stats": "jax/scipy/stats.py",
+    "nm.jax.lax": "jax/lax/__init__.py",
+}
+# Words of other packages, and what does that here.
+_WORDS = {
+    ("backward", "derivative", "grad", "gradient", "requires_grad", "autograd"): "nm.grad(f)(x) is the derivative of f at x",
+    ("detach", "no_grad"): "nm.stop_gradient(x) has no derivative",
+    ("Tensor", "as_tensor", "from_numpy", "tensor"): "nm.numpy.asarray(x) makes an array",
+    ("Linear", "Module", "Sequential", "functional"): "a layer is a function of nm.nn and nm.numpy whose weights are arguments",
+    ("compile",): "nm.jit(f) compiles at the first call, and nm.trace(f, *specs).lower().compile(target) to a file",
+    ("manual_seed", "seed"): "nm.random.key(seed) makes a key, the first argument of the functions of nm.random",
+    ("randn",): "nm.random.normal(key, shape) draws normal numbers",
+    ("rand",): "nm.random.uniform(key, shape) draws uniform numbers",
+    ("mse_loss",): "nm.nn.mse is the loss",
+    ("cross_entropy",): "nm.nn.softmax_cross_entropy and softmax_cross_entropy_with_integer_labels are the losses",
+    ("cat",): "nm.numpy.concatenate joins arrays",
+    ("unsqueeze",): "nm.numpy.expand_dims(x, axis) adds an axis",
+    ("bfloat16", "double", "float", "half", "int", "long"): "x.astype(dtype) converts",
+    ("cpu", "cuda"): "x.to_device(device) moves an array",
+    ("save",): "save_mlir(path) writes the IR of a stage, and stage.lower().compile(target).save(path) an artifact",
+    ("toarray", "todense"): "to_dense() is the matrix",
+}
+
+
+def missing(owner: str, name: str) -> str:
+    """The message for a name that a module or an object does not have: it says where the name is, or what does that.
+
+    Example:
+      >>> missing("module 'nabla_mlir'", "sin")
+      "module 'nabla_mlir' has no attribute 'sin'; nm.numpy.sin and nm.jax.lax.sin exist"
+      >>> missing("'Array' object", "detach")
+      "'Array' object has no attribute 'detach'; nm.stop_gradient(x) has no derivative"
+    """
+    message = f"{owner} has no attribute {name!r}"
+    if name.startswith("_"):
+        return message
+    for words, advice in _WORDS.items():
+        if name in words:
+            return f"{message}; {advice}"
+    paths = [f"{module}.{name}" for module, file in _MODULES.items() if _lists(_PACKAGE / file, name)]
+    for folder in ("", "scipy"):
+        path = _PACKAGE / "jax" / folder / name
+        if path.is_dir() or path.with_suffix(".py").is_file():
+            paths.append(f"nm.jax.{folder and folder + '.'}{name}")
+    return f"{message}; {' and '.join(paths[:3])} exist{'s' if len(paths) == 1 else ''}" if paths else message
+
+
+def _lists(file: Path, name: str) -> bool:
+    return file.is_file() and re.search(rf"\bas {name}\b|^(?:def|class) {name}\b|^{name} = ", file.read_text(), re.M) is not None
+
+
 def imported(package: str, home: str, name: str) -> Any:
     """The value of a public name of a package in the module `home` that defines it, or the module of that name in `home`."""
     if home != package and hasattr(module := importlib.import_module(home), name):

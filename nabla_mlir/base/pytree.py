@@ -197,7 +197,10 @@ def advice_for(leaf: Any) -> str:
     """The advice for a container that is no node; "" for any other value."""
     if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
         return f"decorate {type(leaf).__name__} with nm.register_dataclass, which makes its fields arguments and results."
-    return ""
+    if type(leaf).__module__ == "builtins" or hasattr(leaf, "shape"):
+        return ""
+    name = type(leaf).__name__
+    return f"pass the arrays of {name}, for example as a dict; nm.jax.tree_util.register_pytree_node makes {name} a node of trees."
 
 
 def is_array(x: Any) -> bool:

@@ -57,11 +57,11 @@ CAPTURED: Annotated[int, Chosen("elements", "small enough to be read in printed 
 # Up to this length, linspace is a constant with the numbers of NumPy; a longer one is computed.
 LINSPACE_TABLE: Annotated[int, Chosen("elements", "a table is part of the artifact: 32 KiB in f64")] = 4096
 
-# The user gets a warning about a line that traces a function this often and for this long, or makes this many operations in one
-# trace.
+# The user gets a warning about a line that traces a function this often and for this long, or about a loop of Python that
+# makes this many operations in one trace.
 REPEATED_TRACES: Annotated[int, Chosen("traces", "a few are a session at the prompt")] = 100
 TRACING_SECONDS: Annotated[float, Chosen("s", "a user waits, and jit would take less")] = 2.0
-OPERATIONS_OF_A_LINE: Annotated[int, Chosen("operations", "one call of random.beta makes 2,400, and its gradient more")] = 10_000
+OPERATIONS_OF_A_LOOP: Annotated[int, Chosen("operations", "a network of a hundred layers makes fewer")] = 5_000
 
 # Outside `jit`, a program is interpreted until this has taken as long as a compilation would. A compiled program is checked if
 # the check takes a small part of the compilation. The estimated time of a compilation: for the module, and for each operation.

@@ -21,9 +21,11 @@ from nabla_mlir.compiling.internals.machine_code import put_machine_code
 from nabla_mlir.compiling.limits import within
 from nabla_mlir.compiling.strategies import FORMS, WHOLE, Form, Program, required_flags
 from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.passes.iree.faults.table import remedies_for
 from nabla_mlir.passes.pipeline import ExpandTransformsPipeline, IreePipeline, LowerPipeline, Pipeline
+from nabla_mlir.passes.verify import OWN_DIALECTS
 from nabla_mlir.targets import Target
 
 _LOG = logger("compile")
@@ -126,11 +128,24 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
                 stacklevel=3,
             )
         return artifact
+    _refuse_unknown(original)
     if errors[WHOLE].where is None:
         # Another run has locations, so that its error shows the line of the user.
         text = legalize(module, target, schedule).operation.get_asm(enable_debug_info=True)
         compile_module(text, target, flags=flags, cache=False)
     raise errors[WHOLE]
+
+
+def _refuse_unknown(legal: ir.Module) -> None:
+    """Raises CompileError for an operation that no dialect of IREE has, on which it crashes without a message."""
+    with context() as known:
+        for op in nested(legal.operation):
+            if not known.is_registered_operation(op.name) and not op.name.startswith(OWN_DIALECTS):
+                raise CompileError(
+                    f"compiling requires operations that IREE knows, got {op.name}.",
+                    where=source_of(op.location),
+                    help="a pattern in passes/iree writes it with other operations: `Add an operation` in CONTRIBUTING.md.",
+                )
 
 
 def _with_kernels(module: ir.Module, target: Target, schedule: bool, cache: bool) -> ir.Module:

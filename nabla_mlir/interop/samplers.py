@@ -68,6 +68,9 @@ class LogDensity:
         self._specs, self._data = data, self._value.leaves(self.x0, *data)[1:]
         self._batches: dict[int, Any] = {}
 
+    def __repr__(self) -> str:
+        return f"LogDensity({self.size} numbers: {', '.join(name or 'x' for name in self.names)})"
+
     def _tree(self, x: Any) -> Any:
         """The pytree of a flat tensor, inside a trace."""
         ends = [0, *itertools.accumulate(int(np.prod(s.shape)) for s in self.vectors.specs)]

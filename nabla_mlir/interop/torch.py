@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import ImportIRError
+from nabla_mlir.base.errors import ImportIRError, user_frame
 from nabla_mlir.base.typing import PyTree
 from nabla_mlir.interop.stablehlo import imported
 from nabla_mlir.interop.torch_function import function as function
@@ -51,9 +51,12 @@ def from_torch(module: Any, *specs: PyTree, parameters: bool = False) -> Callabl
     try:
         import torch
         import torch_mlir  # noqa: F401
-    except ImportError:
+    except ImportError as error:
+        lacking = {"torch": "PyTorch", "torch_mlir": "torch-mlir"}.get(str(error.name), str(error))
         raise ImportIRError(
-            "from_torch requires PyTorch and torch-mlir, got an environment without them.", help="pip install 'nabla-mlir[torch]'"
+            f"from_torch requires PyTorch and torch-mlir, got an environment without {lacking}.",
+            where=user_frame(),
+            help="pip install 'nabla-mlir[torch]'",
         ) from None
     if parameters and not isinstance(module, torch.nn.Module):
         raise ImportIRError(

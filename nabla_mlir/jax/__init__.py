@@ -6,10 +6,11 @@ lists the names of `jax` itself, each of which is imported when it is first used
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import nabla_mlir.numpy  # noqa: F401  (gives tensors and arrays their methods)
-from nabla_mlir.base.names import imported, public_names
+from nabla_mlir.base.names import imported, missing, public_names
 
 _HOMES = public_names(__file__)
 
@@ -18,7 +19,7 @@ __all__ = list(_HOMES)
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'nabla_mlir.jax' has no attribute {name!r}")
+        raise AttributeError(missing("module 'nabla_mlir.jax'", name), name=name, obj=sys.modules[__name__])
     globals()[name] = value = imported(__name__, _HOMES[name], name)
     return value
 

@@ -4,6 +4,11 @@ Conventions as in JAX: the derivative of relu is 0 at 0, and NaN stays NaN. Loss
 take their mean for a scalar. Images have their channels last.
 """
 
+import sys as _sys
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+from nabla_mlir.base.names import missing as _missing
 from nabla_mlir.nn import initializers as initializers
 from nabla_mlir.nn.activations import celu as celu
 from nabla_mlir.nn.activations import elu as elu
@@ -49,3 +54,9 @@ from nabla_mlir.nn.windows import conv as conv
 from nabla_mlir.nn.windows import max_pool as max_pool
 from nabla_mlir.numpy.reductions import logmeanexp as logmeanexp
 from nabla_mlir.numpy.reductions import logsumexp as logsumexp
+
+if not _TYPE_CHECKING:  # type checkers would accept every name
+
+    def __getattr__(name: str) -> _Any:
+        """Raises AttributeError, with the place of the name if it is elsewhere."""
+        raise AttributeError(_missing(f"module {__name__!r}", name), name=name, obj=_sys.modules[__name__])

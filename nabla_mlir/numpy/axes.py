@@ -19,10 +19,26 @@ def axis_of(name: str, axis: Any, ndim: int) -> int:
     try:
         axis = operator.index(axis)
     except TypeError:
-        raise ShapeError(f"{name} requires an integer as axis, got {axis!r}.", where=user_frame()) from None
+        raise ShapeError(f"{name} requires an integer as axis, got {axis!r}.", where=user_frame(), help=_axis_help(axis)) from None
     if not -ndim <= axis < ndim:
         raise AxisError(f"{name} requires an axis of an array with {ndim} axes, got {axis}.", where=user_frame())
     return axis % ndim
+
+
+def _axis_help(axis: Any) -> str:
+    is_array = hasattr(axis, "shape")
+    return (
+        "several arrays are one list, the first argument: concatenate([x, y])."
+        if is_array
+        else "count axes from 0, or from the end: -1."
+    )
+
+
+def _shape_help(shape: Any) -> str:
+    parts = shape if isinstance(shape, (tuple, list)) else (shape,)
+    if any(isinstance(part, Tensor) for part in parts):
+        return "a shape is part of the program: pass the number as a static argument (jit(f, static_argnums=...))."
+    return "a shape is one integer or a tuple of them, such as (2, 3)."
 
 
 def axes_of(name: str, axis: Axis, ndim: int) -> Shape:
@@ -40,7 +56,9 @@ def shape_of(name: str, shape: Any) -> Shape:
     try:
         lengths = tuple(operator.index(n) for n in shape) if isinstance(shape, (tuple, list, range)) else (operator.index(shape),)
     except TypeError:
-        raise ShapeError(f"{name} requires a shape of integers, got {shape!r}.", where=user_frame()) from None
+        raise ShapeError(
+            f"{name} requires a shape of integers, got {shape!r}.", where=user_frame(), help=_shape_help(shape)
+        ) from None
     if any(n < 0 for n in lengths):
         raise ShapeError(f"{name} requires lengths that are not negative, got {lengths}.", where=user_frame())
     return lengths

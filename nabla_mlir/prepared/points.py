@@ -77,8 +77,11 @@ class TreeOperator(LinearOperator):
           x: the factor. A number or another operator gives an operator, as in SciPy.
         """
         x = readable(x)
-        if isinstance(x, (LinearOperator, numbers.Number)):
-            return super().dot(x)
+        if isinstance(x, LinearOperator):
+            _check_shapes("a product", self, x, self.shape[1] == x.shape[0])
+            return _composed(super().dot(x), x._inner if isinstance(x, TreeOperator) else None, self._outer)
+        if isinstance(x, numbers.Number):
+            return _composed(super().dot(x), self._inner, self._outer)
         if self._inner.is_tree(x):
             return self._outer.unravel(self.matvec(self.ravel(x)))
         return super().dot(self._factor(x, self._inner, (1, 2)))
@@ -91,7 +94,28 @@ class TreeOperator(LinearOperator):
         """The product `x @ A` with a vector or a matrix of rows."""
         if isinstance(x, LinearOperator):
             return super().__rmatmul__(x)
-        return super().__rmatmul__(self._factor(x, self._outer, (1, 2), axis=-1))
+        return self.__rmul__(self._factor(x, self._outer, (1, 2), axis=-1))
+
+    def __add__(self, x: Any) -> Any:
+        """The sum with another operator."""
+        if isinstance(x, LinearOperator):
+            _check_shapes("a sum", self, x, self.shape == x.shape)
+        return _composed(super().__add__(x), self._inner, self._outer)
+
+    def __rmul__(self, x: Any) -> Any:
+        """The multiple of a number `x * A`, or the product with a vector or a matrix of rows."""
+        if isinstance(x, numbers.Number):
+            return _composed(super().__rmul__(x), self._inner, self._outer)
+        return super().__rmul__(self._factor(x, self._outer, (1, 2), axis=-1))
+
+    def __neg__(self) -> Any:
+        return _composed(super().__neg__(), self._inner, self._outer)
+
+    def __truediv__(self, x: Any) -> Any:
+        return _composed(super().__truediv__(x), self._inner, self._outer)
+
+    def __pow__(self, x: Any) -> Any:
+        return _composed(super().__pow__(x), self._inner, self._outer)
 
     def matvec(self, x: Any) -> Any:
         """The product with a vector, of shape (n,) or (n, 1)."""
@@ -176,6 +200,51 @@ class TransposedOperator(TreeOperator):
         return self._of
 
     _transpose = _adjoint
+
+
+class CompositeOperator(TreeOperator):
+    """A sum, product, multiple or power of operators. It computes as SciPy's operator `of`, and accepts the vectors of its parts.
+
+    Args:
+      of: SciPy's operator.
+      inner, outer: its arguments and its results.
+    """
+
+    def __init__(self, of: LinearOperator, inner: Flat, outer: Flat):
+        self._of, self._inner, self._outer = of, inner, outer
+        super().__init__(of.dtype, of.shape)
+
+    def _matvec(self, v: np.ndarray) -> np.ndarray:
+        return self._of.matvec(v)
+
+    def _matmat(self, vs: np.ndarray) -> np.ndarray:
+        return self._of.matmat(vs)
+
+    def _rmatvec(self, u: np.ndarray) -> np.ndarray:
+        return self._of.rmatvec(u)
+
+    def _rmatmat(self, us: np.ndarray) -> np.ndarray:
+        return self._of.rmatmat(us)
+
+    def _adjoint(self) -> Any:
+        return CompositeOperator(self._of.adjoint(), self._outer, self._inner)
+
+    def _transpose(self) -> Any:
+        return CompositeOperator(self._of.transpose(), self._outer, self._inner)
+
+
+def _composed(of: Any, inner: Flat | None, outer: Flat) -> Any:
+    """An operator of SciPy with our checks of its vectors. It is returned as it is if a foreign operator takes its vectors."""
+    return of if inner is None or not isinstance(of, LinearOperator) else CompositeOperator(of, inner, outer)
+
+
+def _check_shapes(what: str, first: LinearOperator, second: LinearOperator, do_fit: bool) -> None:
+    if not do_fit:
+        raise ShapeError(
+            f"{what} of operators requires shapes that fit, got {type(first).__name__} {first.shape} and {type(second).__name__} "
+            f"{second.shape}.",
+            where=user_frame(),
+        )
 
 
 class PointOperator(TreeOperator):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base import thresholds
-from nabla_mlir.base.errors import TraceError
+from nabla_mlir.base.errors import TraceError, check_function
 from nabla_mlir.base.exchange import readable
 from nabla_mlir.base.typing import PyTree
 from nabla_mlir.prepared.batches import Batches, Limits, LocalEngine
@@ -136,6 +136,11 @@ def work_of(
     if reduction not in ("sum", "mean"):
         raise TraceError(f"reduction requires 'sum' or 'mean', got {reduction!r}.")
     point = (x, *_with_mask(source, x, data, mask)) if mask and is_function(source) else (x, *data)
+    if is_function(source):
+        names = [f"array {i}" for i in range(len(point) - 1)]
+        check_function(
+            "a sum over batches", source, "x", *names, help="each batch is a tuple of the other arguments: [(rows, labels), ...]."
+        )
     module = prepared_module(source, "hvp_module", point, target, at_once=True, block=block, entry_points=_NEEDED)
     return Work(module, reduction == "mean", mask)
 

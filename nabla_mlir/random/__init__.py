@@ -5,6 +5,11 @@ is a `KeyArray` (from `key`) or its two words as an array of uint32 (from `PRNGK
 under `vmap` and in artifacts. A derivative by a parameter treats the random bits as constants.
 """
 
+import sys as _sys
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+from nabla_mlir.base.names import missing as _missing
 from nabla_mlir.random.choices import categorical as categorical
 from nabla_mlir.random.choices import choice as choice
 from nabla_mlir.random.choices import permutation as permutation
@@ -53,3 +58,9 @@ from nabla_mlir.random.uniforms import bits as bits
 from nabla_mlir.random.uniforms import rademacher as rademacher
 from nabla_mlir.random.uniforms import randint as randint
 from nabla_mlir.random.uniforms import uniform as uniform
+
+if not _TYPE_CHECKING:  # type checkers would accept every name
+
+    def __getattr__(name: str) -> _Any:
+        """Raises AttributeError, with the place of the name if it is elsewhere."""
+        raise AttributeError(_missing(f"module {__name__!r}", name), name=name, obj=_sys.modules[__name__])

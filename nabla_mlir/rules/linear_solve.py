@@ -27,6 +27,7 @@ from nabla_mlir.table.rules import ZERO, Batch, ControlRules, Cotangents, MaybeZ
 from nabla_mlir.table.tensor import Tensor, wrap
 
 MATVEC, SOLVE, TRANSPOSE_SOLVE = range(3)
+_TRANSPOSED = "pass transpose_solve to nm.custom_linear_solve, or symmetric=True if the matrix is symmetric."
 
 
 def emit_linear_solve(b: Sequence[Tensor], matvec: Fill, solve: Fill, transpose_solve: Fill) -> list[Tensor]:
@@ -71,7 +72,7 @@ def _jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
 def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
     """Solves A^T l = c for the cotangents c; pulls -l back through A x to the values that A captures."""
     if not op.attributes["transposable"].value:
-        raise missing_rule(op, "vjp", "it has no solver of the transposed system (transpose_solve, or symmetric=True)")
+        raise missing_rule(op, "vjp", "it has no solver of the transposed system", _TRANSPOSED)
     xs, matvec = [wrap(r) for r in op.results], _copy(op, MATVEC)
     seeds = [materialize(ct, x) for ct, x in zip(cts, xs, strict=True)]
 

@@ -11,9 +11,9 @@ from iree.runtime import BufferUsage, HalBufferView, MemoryType, VmRef
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.array_methods import AnyArray, ArrayMethods
-from nabla_mlir.base.conversion import rank_of
-from nabla_mlir.base.errors import DeletedArrayError, DtypeError, OutOfMemoryError, ShapeError, TraceError, user_frame
+from nabla_mlir.base.errors import DeletedArrayError, OutOfMemoryError, ShapeError, user_frame
 from nabla_mlir.base.locks import new_lock
+from nabla_mlir.runtime.assignment import assign
 from nabla_mlir.runtime.device import Device, reason
 from nabla_mlir.runtime.device import device as _device  # for functions that have a parameter `device`
 from nabla_mlir.runtime.element_types import dtype_of, element_type
@@ -318,21 +318,8 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         return Array.from_numpy(self.numpy(), self.device)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        if hasattr(value, "__nabla_tensor__"):
-            raise TraceError(
-                f"x[...] = v requires known numbers for an array of known numbers, got {value!r}.",
-                where=user_frame(),
-                help="write x = x.at[...].set(v).",
-            )
-        kind, own = np.asarray(value).dtype, self.dtype
-        if rank_of(kind) > rank_of(own):
-            raise DtypeError(
-                f"x[...] = v requires values of a dtype of the kind of {own}, got {kind}.",
-                where=user_frame(),
-                help="convert one of them with astype.",
-            )
         host = np.array(self.numpy())
-        host[_host_index(index)] = np.asarray(value)
+        assign(host, _host_index(index), value)
         new = Array.from_numpy(host, self.device)
         for slot in ("_view", "_target", "_host", "is_alone", "pending", "version"):
             setattr(self, slot, getattr(new, slot))

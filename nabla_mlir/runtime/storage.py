@@ -136,6 +136,7 @@ class Artifact:
         if sha256 is not None:
             self._check_content(sha256)
         self.manifest: Manifest = self._manifest()
+        self._check_file()
 
     def vmfb(self, code: Code) -> bytes:
         """The code for one target. Raises DeployError if it is missing or damaged."""
@@ -146,6 +147,17 @@ class Artifact:
         if not self.manifest.stablehlo:
             raise DeployError(f"lower requires the StableHLO of an artifact, got {self._stem}, which was saved without.")
         return self._checked(f"{self._stem}.mlirbc", self.manifest.stablehlo, "lower")
+
+    def _check_file(self) -> None:
+        """Raises DeployError if a .vmfb was named of which the manifest next to it does not speak: it would load another file."""
+        name = Path(self._named).name
+        files = [code.file for code in self.manifest.code]
+        if name.endswith(".vmfb") and name not in files:
+            raise DeployError(
+                f"load requires the manifest of {name}, got {self._stem}.json, which is that of {', '.join(files)}.",
+                where=user_frame(),
+                help="files of an artifact keep their names: copy them together, or use a .zip, which may have any name.",
+            )
 
     def _check_content(self, sha256: str) -> None:
         is_archive = self._path.suffix == ".zip"

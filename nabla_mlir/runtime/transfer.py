@@ -14,7 +14,16 @@ from iree.runtime import HalBufferView
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.conversion import range_of, scalar_misfit
-from nabla_mlir.base.errors import DeployError, DtypeError, ExchangeError, LeakedTracerError, ShapeError, TreeError
+from nabla_mlir.base.errors import (
+    ConcretizationError,
+    DeployError,
+    DtypeError,
+    ExchangeError,
+    LeakedTracerError,
+    ShapeError,
+    TreeError,
+    user_frame,
+)
 from nabla_mlir.base.exchange import readable
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import Device
@@ -96,6 +105,12 @@ def as_array(value: Any, spec: Leaf, dtype: np.dtype, problems: list[tuple[type[
             return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
         except (LeakedTracerError, ExchangeError):
             raise
+        except ConcretizationError:
+            raise ConcretizationError(
+                f"a compiled function requires numbers, got the traced tensor {value!r} for {spec.name}.",
+                where=user_frame(),
+                help="call it outside of jit and grad; for its derivative trace the Python function instead.",
+            ) from None
         except (TypeError, ValueError):
             problems.append((DtypeError, f"{spec.name} requires {spec}, got {type(value).__name__}"))
             return np.zeros(spec.shape, dtype)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base import pytree, thresholds
-from nabla_mlir.base.errors import PatternError, ShapeError, user_frame
+from nabla_mlir.base.errors import PatternError, ShapeError, TraceError, user_frame
 from nabla_mlir.ops.barrier import optimization_barrier
 from nabla_mlir.ops.gather import gather, gather_dims
 from nabla_mlir.ops.scatter import scatter, scatter_dims
@@ -92,6 +92,13 @@ class SparseMatrix:
         values = np.asarray(self.data)
         matrix = csr_matrix((values, self.pattern.indices, self.pattern.indptr), shape=self.shape)
         return matrix.asformat(format)
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise TraceError(
+            "NumPy and SciPy require arrays and their own matrices, got a SparseMatrix.",
+            where=user_frame(),
+            help="to_scipy() is a matrix of scipy.sparse, and to_dense() an array.",
+        )
 
     def __repr__(self) -> str:
         dtype = f", {self.data.dtype}" if pytree.is_array(self.data) else ""

@@ -3,41 +3,52 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import sys
 import time
+import types
 import warnings
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from iree.compiler import ir
+from typing import Any, NoReturn
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import (
+    INTERNAL_FOLDERS,
     AssignmentError,
     ConcretizationError,
     NablaError,
     PerformanceWarning,
     SourceRange,
+    TraceError,
+    is_internal,
     raising_frame,
     user_frame,
 )
-from nabla_mlir.dialects.ad_rules import CUSTOM
-from nabla_mlir.dialects.locations import source_of
-from nabla_mlir.dialects.regions import nested
 from nabla_mlir.table.promotion import is_scalar
 
+TRACEBACK = "NABLA_MLIR_TRACEBACK"
 _LIST = "help: an argument is a {} of numbers, which the function gets as it is: pass np.array({}) for an array."
 
 
 @contextlib.contextmanager
 def advised() -> Iterator[None]:
-    """A context in which a traced function runs. An assignment to an array of NumPy is refused with the user's line.
+    """A context in which a traced function runs. An assignment to an array of NumPy, and a call of JAX, are refused with the
+    user's line.
 
     NumPy raises `setting an array element with a sequence` for it, and its reason is the error of the traced value.
     """
     try:
         yield
+    except TypeError as error:
+        if isinstance(error, NablaError) or "is not a valid JAX type" not in str(error):
+            raise
+        raise ConcretizationError(
+            "a function of JAX requires arrays of JAX, got a tensor that nabla_mlir traces.",
+            where=raising_frame(error),
+            help="use functions of nabla_mlir.numpy, or nm.from_jax(f, *specs) for a whole function.",
+        ) from error
     except ValueError as error:
         if isinstance(error, NablaError) or not isinstance(error.__cause__, ConcretizationError):
             raise
@@ -48,21 +59,75 @@ def advised() -> Iterator[None]:
         ) from error.__cause__
 
 
-@contextlib.contextmanager
-def advised_on_lists(args: Sequence[Any]) -> Iterator[None]:
-    """A context in which a function of `args` runs. Errors of operators on lists of numbers get a note that names arrays.
+class users_call:  # noqa: N801  # a context manager
+    """A context in which a function of the user runs with `args`.
+
+    Errors of operators on lists of numbers get a note that names arrays. The traceback keeps the frames of the user alone, if an
+    error is one of ours, which names the user's line, or comes from the user's code. NABLA_MLIR_TRACEBACK=full keeps all frames.
 
     Example:
-      >>> with contextlib.suppress(TypeError), advised_on_lists([[1.0, 2.0]]):
+      >>> with contextlib.suppress(TypeError), users_call([[1.0, 2.0]]):
       ...     [1.0, 2.0] ** 2
     """
-    try:
-        yield
-    except (TypeError, AttributeError) as error:
-        lists = [a for a in args if isinstance(a, (list, tuple)) and a and all(map(is_scalar, a))]
-        if lists and not isinstance(error, NablaError) and f"'{type(lists[0]).__name__}'" in str(error):
-            error.add_note(_LIST.format(type(lists[0]).__name__, str(lists[0])[:40]))
-        raise
+
+    def __init__(self, args: Sequence[Any]):
+        self._args = args
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: types.TracebackType | None) -> None:
+        if error is None:
+            return
+        if isinstance(error, (TypeError, AttributeError)):
+            self._advise(error)
+        if os.environ.get(TRACEBACK) != "full":
+            error.__traceback__ = _of_user(error, trace)
+
+    def _advise(self, error: BaseException) -> None:
+        lists = [a for a in self._args if isinstance(a, (list, tuple)) and a and _is_of_numbers(a)]
+        is_of_lists = lists and re.search(rf"\b{type(lists[0]).__name__}\b", str(error)) and not isinstance(error, NablaError)
+        if is_of_lists or (lists and isinstance(error, ConcretizationError)):
+            kind = type(lists[0]).__name__
+            error.add_note(_LIST.format(kind, str(lists[0])[:40] if is_scalar(lists[0][0]) else f"the {kind}"))
+
+
+def _of_user(error: BaseException, trace: types.TracebackType | None) -> types.TracebackType | None:
+    """The traceback without the frames of this package; as it is if the package itself failed."""
+    steps, step = [], trace
+    while step is not None:
+        steps.append(step)
+        step = step.tb_next
+    users = [step for step in steps if not step.tb_frame.f_code.co_filename.startswith(INTERNAL_FOLDERS)]
+    is_missing_name = bool(steps) and steps[-1].tb_frame.f_code.co_name == "__getattr__"
+    if not (isinstance(error, NablaError) or is_missing_name or (users and users[-1] is steps[-1])):
+        return trace
+    shown: types.TracebackType | None = None
+    for step in reversed(users):
+        shown = types.TracebackType(shown, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    return shown
+
+
+def _is_of_numbers(x: Any) -> bool:
+    """True for a number, and for a nested list or tuple whose first elements lead to one."""
+    if isinstance(x, (list, tuple)):
+        return bool(x) and _is_of_numbers(x[0])
+    return is_scalar(x) or getattr(x, "shape", None) == ()
+
+
+# The names of parameters in PyTorch, and ours.
+_OF_TORCH = {"dim": "axis", "dims": "axis", "keepdim": "keepdims", "other": "x2", "input": "x"}
+
+
+def refuse_keywords(name: str, keywords: Iterable[str], accepted: Sequence[str]) -> NoReturn:
+    """Raises TraceError for keywords that a function does not have, with those that it has."""
+    unknown = next(keyword for keyword in keywords if keyword not in accepted)
+    here = _OF_TORCH.get(unknown)
+    raise TraceError(
+        f"{name} requires keywords among {', '.join(accepted)}, got {unknown}.",
+        where=user_frame(),
+        help=f"PyTorch's {unknown} is {here} in NumPy." if here is not None and here in accepted else "",
+    )
 
 
 # ---------------------------------------------------------------- slow forms
@@ -104,41 +169,43 @@ def counted_traces() -> Iterator[None]:
         )
 
 
-def advise_on_long_traces(module: ir.Module) -> None:
-    """Warns if one line of the user made thousands of operations, as a loop of Python does.
+class LongTrace:
+    """Counts the operations of a trace. It warns while the trace goes on, if a loop of Python makes thousands of them.
 
-    Compilation takes longer than proportionally to the number of operations.
+    Compilation takes longer than proportionally to the number of operations. A function that is still running after half of them
+    has the loop. If that is a function of the library, such as `random.beta`, there is no loop of the user.
     """
-    operations = nested(module.operation)
-    if len(operations) < thresholds.OPERATIONS_OF_A_LINE:
-        return
-    lines = Counter(where for op in operations if (where := _line(op)) is not None and not _is_of_a_rule(op, where))
-    for (filename, line), count in lines.most_common(1):
-        if count < thresholds.OPERATIONS_OF_A_LINE:
-            continue
-        _warn(
-            f"this line made {count} operations in one trace, which take long to compile. If a loop of Python runs there, "
-            "it is written out: nm.fori_loop and nm.scan compile one iteration.",
-            SourceRange(filename, line),
-        )
+
+    def __init__(self) -> None:
+        self._count, self._limit = 0, thresholds.OPERATIONS_OF_A_LOOP
+        self._frames: set[types.FrameType] = set()
+
+    def __call__(self) -> None:
+        """Counts one operation."""
+        self._count += 1
+        if self._count == self._limit // 2:
+            self._frames = set(_frames())
+        elif self._count == self._limit:
+            running = next((frame for frame in _frames() if frame in self._frames), None)
+            self.end()
+            if running is not None and not is_internal(running.f_code.co_filename):
+                _warn(
+                    f"a loop of Python around this line has made {self._limit} operations in one trace, and each takes time to "
+                    "compile: nm.fori_loop and nm.scan compile one iteration.",
+                    SourceRange(running.f_code.co_filename, running.f_lineno),
+                )
+
+    def end(self) -> None:
+        """Forgets the functions that were running."""
+        self._frames = set()
 
 
-def _line(op: ir.Operation) -> tuple[str, int] | None:
-    where = source_of(op.location)
-    return None if where is None else (where.filename, where.line)
-
-
-def _is_of_a_rule(op: ir.Operation, line: tuple[str, int]) -> bool:
-    """True for an operation of a function with a custom rule that the line calls: the library's, such as those of `gammainc`.
-
-    The loop of a user's custom function has another line.
-    """
-    around = op.parent
-    while around is not None:
-        if around.operation.name in CUSTOM and _line(around.operation) == line:
-            return True
-        around = around.operation.parent
-    return False
+def _frames() -> Iterator[types.FrameType]:
+    """The functions that are running, the innermost first."""
+    frame: types.FrameType | None = sys._getframe(2)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 def _warn(message: str, where: SourceRange) -> None:

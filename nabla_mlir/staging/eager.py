@@ -19,7 +19,7 @@ from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.split.split import Split, split_function
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.transfer import Kind
-from nabla_mlir.staging.advice import advised_on_lists, counted_traces
+from nabla_mlir.staging.advice import counted_traces, refuse_keywords, users_call
 from nabla_mlir.staging.donation import Donating
 from nabla_mlir.staging.execution import Code, Execution, OnDevice
 from nabla_mlir.staging.repetition import Call, never, repetition
@@ -191,7 +191,7 @@ def staged(f: Callable[..., Any]) -> Callable[..., Any]:
         others = {i: x for i, x in enumerate(leaves) if not (is_scalar(x) or pytree.is_array(x) or isinstance(x, Spec))}
         if others:
             return _with_constants(f, in_spec, leaves, others)
-        with counted_traces(), advised_on_lists(args):
+        with counted_traces(), users_call(args):
             program = Program(f, in_spec, signature_of(leaves), arrays=leaves, title=title)
         return program(leaves)
 
@@ -230,6 +230,8 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
     LIBRARY.append(programs)
     parameters = inspect.signature(f).parameters.values()
     static_names = {p.name for p in parameters if str(p.annotation).startswith("Static[")}
+    accepted = None if any(p.kind is p.VAR_KEYWORD for p in parameters) else [p.name for p in parameters]
+    names = set(accepted or ())
     static_at = [i for i, p in enumerate(parameters) if p.name in static_names]
 
     @functools.wraps(f)
@@ -237,6 +239,8 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
         if static_at and len(args) > static_at[0]:
             args = tuple(_plain(x) if i in static_at else x for i, x in enumerate(args))
         if kwargs:
+            if accepted is not None and not kwargs.keys() <= names:
+                refuse_keywords(f.__name__, kwargs, accepted)
             kwargs = {name: _plain(x) if name in static_names else x for name, x in kwargs.items()}
         if is_tracing():
             return _result(f(*args, **kwargs), args)

@@ -6,7 +6,7 @@ import hashlib
 import io
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from iree.compiler import ir
@@ -15,6 +15,7 @@ from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import DtypeError, ShapeError, TreeError, user_frame, writing
 from nabla_mlir.base.files import write_files
 from nabla_mlir.base.locks import cached_property
+from nabla_mlir.base.names import missing
 from nabla_mlir.base.plugins import plugin
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.runtime.manifest import Sparsity
@@ -129,6 +130,11 @@ class Stage:
 
     module: ir.Module
     entries: tuple[Entry, ...]
+
+    if not TYPE_CHECKING:  # type checkers would accept every name
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(missing(f"{type(self).__name__!r} object", name), name=name, obj=self)
 
     def mlir(self) -> str:
         """The IR as text."""

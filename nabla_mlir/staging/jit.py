@@ -14,7 +14,7 @@ from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import StaticArgumentError, check_function, user_frame
 from nabla_mlir.base.log import logger
 from nabla_mlir.staging.abstract import eval_shape
-from nabla_mlir.staging.advice import advised_on_lists
+from nabla_mlir.staging.advice import users_call
 from nabla_mlir.staging.donation import Donation
 from nabla_mlir.staging.eager import LIBRARY, Program, kinds_of, signature_of
 from nabla_mlir.staging.execution import Execution
@@ -199,7 +199,7 @@ def jit(
             _LOG.info("%s", reason(title, key, programs, parameters))
             donated = donation.leaves(in_spec, len(leaves)) if donation else ()
             values: dict[int | str, Any] = {position: value for part in (constants, fixed) for position, value in part.items()}
-            with advised_on_lists(args):
+            with users_call(args):
                 program = programs[key] = Program(
                     flat,
                     in_spec,

@@ -33,7 +33,8 @@ def positions(what: str, argnums: Any, count: int | None, word: str = "argnums")
     result = []
     for i in numbers:
         if not is_one(i) or isinstance(i, bool):
-            raise TraceError(f"{what} requires integers as {word}, got {i!r}.", where=user_frame())
+            advice = f"{what}(f) is a function of the arguments of f: write {what}(f)(x)." if word == "argnums" else ""
+            raise TraceError(f"{what} requires integers as {word}, got {i!r:.40}.", where=user_frame(), help=advice)
         index = operator.index(i)
         if count is not None and not -count <= index < count:
             raise TraceError(

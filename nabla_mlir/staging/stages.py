@@ -22,7 +22,7 @@ from nabla_mlir.rules.copies import Copy, copies_of
 from nabla_mlir.rules.cost import FunctionCost, cost_of_function
 from nabla_mlir.runtime.manifest import Manifest
 from nabla_mlir.staging import tuning
-from nabla_mlir.staging.advice import advised_on_lists
+from nabla_mlir.staging.advice import users_call
 from nabla_mlir.staging.artifact import entry_of
 from nabla_mlir.staging.compiled import Bundle, Compiled
 from nabla_mlir.staging.eager import staged
@@ -241,7 +241,7 @@ def trace(f: Callable[..., Any], *specs: PyTree, name: str | None = None, **kw_s
 
     def flat(*tensors: Any) -> list[Any]:
         values = pytree.unflatten(in_spec, tensors)
-        with advised_on_lists(specs):
+        with users_call(specs):
             out = f(*values[: len(specs)], **dict(zip(kw_specs, values[len(specs) :], strict=True)))
         out_leaves, box["spec"] = pytree.flatten(out)
         outs = [_output(leaf, path) for leaf, path in zip(out_leaves, pytree.paths(box["spec"]), strict=True)]

@@ -23,7 +23,7 @@ from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import user_lines
 from nabla_mlir.dialects.regions import block_aside, new_function
 from nabla_mlir.dialects.types import tensor_type
-from nabla_mlir.staging.advice import advise_on_long_traces, advised
+from nabla_mlir.staging.advice import LongTrace, advised
 from nabla_mlir.staging.known import Known, Role
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table import promotion
@@ -223,8 +223,15 @@ def trace_function(
         if trace.known is not None and arrays is not None:
             trace.known.assign(block.arguments, arrays)
         _current.trace = trace
+        around, watch = current_scope(), LongTrace() if has_lines and outer is None else None
         try:
-            with ir.InsertionPoint(block), _scope(f"the trace of {name}") as scope:
+            with (
+                around.waiting() if around is not None else contextlib.nullcontext(),
+                ir.InsertionPoint(block),
+                _scope(f"the trace of {name}") as scope,
+            ):
+                if watch is not None:
+                    scope.count = watch
                 arguments = [Tensor(a, scope) for a in block.arguments]
                 for argument, spec in zip(arguments, specs, strict=True):
                     argument.weak = spec.weak
@@ -234,11 +241,11 @@ def trace_function(
                 ir.Operation.create("func.return", operands=[out.value for out in outs])
         finally:
             _current.trace = outer
+            if watch is not None:
+                watch.end()
             trace.close()
         inputs = [a.type for a in block.arguments]
         block.owner.operation.attributes["function_type"] = _function_type(inputs, [out.value.type for out in outs])
-        if has_lines and outer is None:
-            advise_on_long_traces(module)
     return module, [c.array for c in trace.captures.values()]
 
 

@@ -317,12 +317,12 @@ def record_of(op: ir.Operation, transform: str) -> OpDef:
     return record
 
 
-def missing_rule(op: ir.Operation, transform: str, reason: str) -> RuleMissingError:
+def missing_rule(op: ir.Operation, transform: str, reason: str, help: str = "") -> RuleMissingError:
     """The error for an operation that has no rule for `transform`."""
     return RuleMissingError(
         f"{transform} requires a rule for every operation, got {op.name!r}: {reason}.",
         where=source_of(op.location),
-        help="wrap the value with nm.stop_gradient, or add the rule to the record in nabla_mlir/ops.",
+        help=help or "wrap the value with nm.stop_gradient, or add the rule to the record in nabla_mlir/ops.",
     )
 
 

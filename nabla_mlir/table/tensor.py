@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.base.array_methods import ArrayMethods
-from nabla_mlir.base.errors import ConcretizationError, LeakedTracerError, user_frame
+from nabla_mlir.base.errors import ConcretizationError, LeakedTracerError, ShapeError, user_frame
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype
@@ -21,24 +22,54 @@ NamedAxes = tuple[tuple[str, int], ...]  # (name, size) of each axis
 
 
 class Scope:
-    """The region in which a tensor was made. A tensor must not be used after its scope is closed."""
+    """The region in which a tensor was made. A tensor must not be used after its scope is closed, or while it waits.
 
-    __slots__ = ("open", "parent", "what")
+    A scope waits while another function is traced on its own, into a module that cannot refer to the values of this one.
+    """
+
+    __slots__ = ("count", "open", "parent", "waits", "what")
+    count: Callable[[], None] | None  # called for each new value
     open: bool
+    waits: bool
     parent: Scope | None
     what: str
 
     def __init__(self, what: str, parent: Scope | None = None):
-        self.what, self.parent, self.open = what, parent, True
+        self.what, self.parent, self.open, self.waits = what, parent, True, False
+        self.count = None if parent is None else parent.count
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A context in which this scope and those around it wait."""
+        scopes, scope = [], self
+        while scope is not None:
+            if scope.open:
+                scopes.append(scope)
+            scope = scope.parent  # type: ignore[assignment]
+        for scope in scopes:
+            scope.open, scope.waits = False, True
+        try:
+            yield
+        finally:
+            for scope in scopes:
+                scope.open, scope.waits = True, False
 
     def check_open(self, what: str, got: object, help: str) -> None:
-        """Raises LeakedTracerError if the function that was traced in this scope has ended."""
-        if not self.open:
-            raise LeakedTracerError(
-                f"{what} requires that the trace that made it is still open, got {got!r} from {self.what}, which has ended.",
+        """Raises LeakedTracerError if the function that was traced in this scope has ended, or ConcretizationError if it waits."""
+        if self.open:
+            return
+        if self.waits:
+            raise ConcretizationError(
+                f"a function that is solved or compiled on its own requires numbers from outside, got {got!r} from {self.what}, "
+                "which is still being traced.",
                 where=user_frame(),
-                help=help,
+                help=_OUTSIDE,
             )
+        raise LeakedTracerError(
+            f"{what} requires that the trace that made it is still open, got {got!r} from {self.what}, which has ended.",
+            where=user_frame(),
+            help=help,
+        )
 
 
 class _State(threading.local):
@@ -58,6 +89,13 @@ def set_scope(scope: Scope | None) -> None:
     _state.scope = scope
 
 
+_OWN_FUNCTIONS = (
+    "use the function of the same name in nabla_mlir.numpy, for SciPy's functions nabla_mlir.jax.scipy, and y = y + x for y += x."
+)
+_OUTSIDE = (
+    "call solvers, operators and nm.trace outside of jit and grad; to differentiate a solution use nm.custom_root, nm.scan, "
+    "or odeint of nabla_mlir.jax.experimental.ode."
+)
 CALL_INSIDE = "call it inside of the function that made it."
 _RETURN_IT = "return the value from the function instead of storing it outside (global, attribute, list)."
 _AS_STATIC = "pass the number as a static argument (jit(f, static_argnums=...))."
@@ -179,7 +217,14 @@ class Tensor(ArrayMethods):
 
     def __bool__(self) -> bool:
         # Comparisons have the derivative 0, also comparisons with the number 0.
-        return bool(self._known("bool()", "in `if` use nm.numpy.where or nm.cond; in `while` use nm.while_loop."))
+        array = self._known("bool()", "in `if` use nm.numpy.where or nm.cond; in `while` use nm.while_loop.")
+        if array.size != 1:
+            raise ShapeError(
+                f"bool() requires one truth value, got an array of shape {self.shape}.",
+                where=user_frame(),
+                help="in `if` use .any() or .all(); for a choice for each element use nm.numpy.where.",
+            )
+        return bool(array)
 
     def __int__(self) -> int:
         return int(self._number("int()", _AS_STATIC))
@@ -209,7 +254,17 @@ class Tensor(ArrayMethods):
         self._no_value("DLPack", f"{_KEEP}.")
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
-        self._no_value("a NumPy function", "use the function of the same name in nabla_mlir.numpy, and y = y + x for y += x.")
+        self._no_value("a NumPy function", _OWN_FUNCTIONS)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
+        """Raises ConcretizationError for a function of PyTorch, which calls this method."""
+        name = getattr(function, "__name__", "")
+        raise ConcretizationError(
+            f"PyTorch's {name} requires tensors of PyTorch, got a tensor that nabla_mlir traces.",
+            where=user_frame(),
+            help="use functions of nabla_mlir.numpy and nabla_mlir.nn; nm.from_torch imports a torch.nn.Module.",
+        )
 
     def __format__(self, form: str) -> str:
         if form:
@@ -228,7 +283,10 @@ class Tensor(ArrayMethods):
 
 def wrap(value: ir.Value) -> Tensor:
     """A tensor of the current scope for an MLIR value."""
-    return Tensor(value, _state.scope)
+    scope = _state.scope
+    if scope is not None and scope.count is not None:
+        scope.count()
+    return Tensor(value, scope)
 
 
 def full(shape: tuple[int, ...], value: complex, dtype: np.dtype) -> Tensor:

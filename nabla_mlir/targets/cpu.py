@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from nabla_mlir.base.errors import CompileError, DeployError, TargetError, user_frame
 from nabla_mlir.targets.base import Codegen, Target, nearest
-from nabla_mlir.targets.toolchain import iree_compile, run_compiler
+from nabla_mlir.targets.toolchain import has_compiler, iree_compile, run_compiler
 
 # The flags for CPU code.
 LOCAL = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu")
@@ -44,7 +44,8 @@ class CPU(Target):
         recomputed. None sets no limit. Needs `schedule`.
 
     Raises:
-      TargetError: "host" is combined with another architecture, or the number of threads or bytes is not valid.
+      TargetError: LLVM does not know the CPU, a feature or the triple; "host" is combined with another architecture; or the number
+        of threads or bytes is not valid.
 
     Example:
       >>> CPU("generic").flags()[2]
@@ -105,7 +106,20 @@ class CPU(Target):
                 where=user_frame(),
                 help="use CPU('generic', triple=...) or a name of LLVM.",
             )
+        if self.features and not re.fullmatch(r"[+-][^,\s+-][^,\s]*(,[+-][^,\s+-][^,\s]*)*", self.features):
+            raise TargetError(
+                f"target cpu requires features with their signs, got {self.features!r}.", where=user_frame(), help=_SIGNS
+            )
         super().__post_init__()
+        if has_compiler():
+            self._check_names()
+
+    def _check_names(self) -> None:
+        """Raises TargetError if LLVM does not know the CPU, a feature or the triple."""
+        if self.triple or self.features:
+            _check_known(self.features, self.triple)
+        if self.cpu not in ("host", "generic"):
+            _named_cpu(self.cpu, self.triple)
 
     @classmethod
     def found(cls) -> Sequence[str]:
@@ -145,8 +159,7 @@ class CPU(Target):
         Raises:
           TargetError: LLVM does not know the CPU, a feature or the triple.
         """
-        if self.triple or self.features:
-            _check_known(self.features, self.triple)
+        self._check_names()  # a target that was made without the compiler is not checked yet
         triple = self.triple or _host_triple()
         defaults, abi = _DEFAULTS.get(triple.partition("-")[0], ("", ""))
         cpu, features = (self.cpu, defaults) if self.cpu == "generic" else _named_cpu(self.cpu, self.triple)
@@ -208,6 +221,8 @@ def cpu_features() -> dict[str, bool]:
 
 _NOT_LOADED = 127  # the exit code of a program whose libraries do not fit in memory
 _ENDED = tuple(-getattr(signal, name) for name in ("SIGKILL", "SIGTERM") if hasattr(signal, name))  # Windows has no SIGKILL
+_SIGNS = "write them as LLVM does, with a sign: '+avx512f,-avx512fp16'."
+_OTHERS = ("x86_64-linux-gnu", "aarch64-linux-gnu", "armv7a-linux-gnueabihf", "riscv64-linux-gnu")  # triples, for advice
 _DESCRIBE = ("--compile-to=preprocessing", "-", "-o", "-")  # prints the description of a target, for an empty module
 
 
@@ -217,14 +232,21 @@ def _named_cpu(name: str, triple: str) -> tuple[str, str]:
     cpu, features, known = _described(name, triple)
     if cpu is None:
         raise TargetError(
-            f"target cpu requires a CPU that LLVM knows, got {name!r}.",
-            where=user_frame(),
-            help=nearest(name, [*([] if triple else ["host"]), "generic", *known])
-            if known
-            else "use CPU('generic', triple=...) or another name of LLVM.",
+            f"target cpu requires a CPU that LLVM knows, got {name!r}.", where=user_frame(), help=_advice(name, triple, known)
         )
     extra = set(re.findall(r"\+([^,]+)", features))
     return cpu, ",".join(f for f in _merged(features).split(",") if f[1:] in extra)
+
+
+def _advice(name: str, triple: str, known: Sequence[str]) -> str:
+    """Help for a CPU that an architecture does not have: the triple of one that has it, or names that are spelt alike."""
+    here = _architecture((triple or _host_triple()).partition("-")[0])
+    for other in _OTHERS:
+        if not other.startswith(here) and _described(name, other)[0] is not None:
+            return f"it is a CPU of another architecture: CPU({name!r}, triple={other!r})."
+    if not known:
+        return "use CPU('generic', triple=...) or another name of LLVM."
+    return nearest(name, [*([] if triple else ["host"]), "generic", *known])
 
 
 @functools.cache
@@ -245,9 +267,7 @@ def _check_known(features: str, triple: str) -> None:
         )
     if unknown := sorted(set(re.findall(r"'(\S+)' is not a recognized feature", process.stderr))):
         raise TargetError(
-            f"target cpu requires features that LLVM knows, got {', '.join(unknown)}.",
-            where=user_frame(),
-            help="write them as LLVM does, with a sign: '+avx512f,-avx512fp16'.",
+            f"target cpu requires features that LLVM knows, got {', '.join(unknown)}.", where=user_frame(), help=_SIGNS
         )
 
 

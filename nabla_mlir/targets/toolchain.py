@@ -52,6 +52,15 @@ def iree_compile() -> Path:
     )
 
 
+def has_compiler() -> bool:
+    """True if IREE's compiler is installed."""
+    try:
+        iree_compile()
+    except CompileError:
+        return False
+    return True
+
+
 @functools.cache
 def triton_version() -> str:
     """The version of the installed Triton, whose compiler makes kernels for NVIDIA GPUs; "" if there is none."""

@@ -8,6 +8,10 @@ nabla-opt model.mlir --load my_pass.py --my-pass --check-values --run --input='[
 from __future__ import annotations
 
 import argparse
+import contextlib
+import difflib
+import faulthandler
+import io
 import re
 import runpy
 import sys
@@ -149,17 +153,24 @@ def _load(file: str) -> None:
         raise UsageError(f"cannot load '{file}': {type(error).__name__}: {error}") from error
 
 
+def _unknown(argument: str) -> str:
+    name = argument.partition("=")[0].removeprefix("--")
+    alike = difflib.get_close_matches(name, [*PASSES, *PIPELINES], n=3)
+    hint = f" Did you mean {' or '.join(f'--{each}' for each in alike)}?" if alike else ""
+    return f"unknown command line argument '{argument}'.{hint} Try: 'nabla-opt --help'"
+
+
 def _pass_flag(argument: str) -> str:
     match = re.fullmatch(r"--([\w-]+)(?:=(.*))?", argument, re.S)
     item = match and match[1] + (f"{{{match[2].strip('{}')}}}" if match[2] else "")
     if item is None or (item.startswith("nabla-") and match[1] not in {*PASSES, *PIPELINES}):  # type: ignore[index]
-        raise UsageError(f"unknown command line argument '{argument}'. Try: 'nabla-opt --help'")
+        raise UsageError(_unknown(argument))
     try:
         Pipeline.parse(item)
     except PassError as error:
         if item.startswith("nabla-") or "no such option" in str(error):
             raise
-        raise UsageError(f"unknown command line argument '{argument}'. Try: 'nabla-opt --help'") from None
+        raise UsageError(_unknown(argument)) from None
     return item
 
 
@@ -355,6 +366,8 @@ def _write(file: str, data: bytes) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The entry point of the command; returns the exit code."""
+    with contextlib.suppress(io.UnsupportedOperation):  # standard error may be no file
+        faulthandler.enable()  # MLIR ends the process if a pass erases an operation that is still read
     try:
         return run(parse_arguments(sys.argv[1:] if argv is None else argv))
     except UsageError as error:

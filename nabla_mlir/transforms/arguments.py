@@ -47,7 +47,7 @@ def differentiable(what: str, leaf: Any, path: str, holomorphic: bool = False, r
         raise DtypeError(
             f"{what} requires arguments of floating point, got {tensor.dtype} at argument {path}.",
             where=user_frame(),
-            help="convert it with astype, or leave it out of argnums"
+            help="write 3.0 for the number 3, convert an array with astype, or leave the argument out of argnums"
             + {"grad": "; allow_int=True gives None for it.", "jacrev": "; allow_int=True gives zeros for it."}.get(what, "."),
         )
     if real and is_complex(tensor.dtype) and not holomorphic:

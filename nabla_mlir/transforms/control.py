@@ -195,9 +195,12 @@ def while_loop(
       >>> float(nm.while_loop(lambda x: x < 100.0, lambda x: x * 2.0, 3.0))
       192.0
     """
-    check_function("while_loop", cond_fun)
-    check_function("while_loop", body_fun)
+    check_function("while_loop", cond_fun, "val")
+    check_function("while_loop", body_fun, "val")
+    return _loop("while_loop", cond_fun, body_fun, init_val, max_residual_bytes)
 
+
+def _loop(what: str, cond_fun: Any, body_fun: Any, init_val: PyTree, max_residual_bytes: int | None) -> PyTree:
     def run(init: Any) -> Any:
         leaves, spec = pytree.flatten(init)
         carry = [as_tensor(leaf) for leaf in leaves]
@@ -205,7 +208,7 @@ def while_loop(
         if any(c.weak and c.dtype != o.dtype and c.shape == o.shape for c, o in zip(carry, outs, strict=False)):
             carry = [adapted(*each) for each in zip(leaves, carry, outs, strict=True)]
             block, outs, out_spec = _trace_body(body_fun, spec, carry)
-        _same("the carry of while_loop", spec, carry, out_spec, outs)
+        _same(f"the carry of {what}", spec, carry, out_spec, outs)
 
         def test(*state: Tensor) -> list[Tensor]:
             pred = _scalar("while_loop", cond_fun(pytree.unflatten(spec, state)))
@@ -273,7 +276,7 @@ def fori_loop(
       >>> int(nm.fori_loop(0, 5, lambda i, total: total + i, 0))
       10
     """
-    check_function("fori_loop", body_fun)
+    check_function("fori_loop", body_fun, "i", "val")
 
     def run(lower: Any, upper: Any, init: Any) -> Any:
         dtype = promote_dtypes([lower, upper])
@@ -283,7 +286,8 @@ def fori_loop(
             )
         first, last = as_tensor(lower, dtype), as_tensor(upper, dtype)
         one = full((), 1, dtype)
-        _, result = while_loop(
+        _, result = _loop(
+            "fori_loop (i, val)",
             lambda c: lg.compare(c[0], last, comparison_direction="LT"),
             lambda c: (ew.add(c[0], one), body_fun(c[0], c[1])),
             (first, init),

@@ -47,9 +47,12 @@ def gauss_newton_product(model: Callable[..., Any], loss: Callable[..., Any]) ->
 
 def fisher_product(model: Callable[..., Any], distribution: str) -> Product:
     """The product Jᵀ F J v, with the parameters of the distribution that the model returns."""
-    if distribution not in DISTRIBUTIONS:
+    if not isinstance(distribution, str) or distribution not in DISTRIBUTIONS:
+        got = repr(distribution) if isinstance(distribution, str) else f"a {type(distribution).__name__}"
         raise TraceError(
-            f"a Fisher product requires a distribution among {', '.join(DISTRIBUTIONS)}, got {distribution!r}.", where=user_frame()
+            f"a Fisher product requires a distribution among {', '.join(DISTRIBUTIONS)}, got {got}.",
+            where=user_frame(),
+            help="it is the second argument, before the point: the model returns the parameters of this distribution.",
         )
     information = DISTRIBUTIONS[distribution]
 

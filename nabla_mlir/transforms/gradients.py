@@ -17,7 +17,7 @@ from nabla_mlir.dialects.stablehlo import I64
 from nabla_mlir.dialects.types import is_complex, is_differentiable
 from nabla_mlir.ops.autodiff import stop_gradient as stop_gradient_op
 from nabla_mlir.staging.eager import staged
-from nabla_mlir.staging.positions import Argnums, is_one
+from nabla_mlir.staging.positions import Argnums, is_one, positions
 from nabla_mlir.staging.tracing import results_of, trace_region
 from nabla_mlir.table.promotion import as_tensor, is_scalar
 from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES
@@ -64,6 +64,7 @@ def value_and_grad(
       (9.0, 6.0)
     """
     check_function("value_and_grad", fun)
+    positions("value_and_grad", argnums, None)
 
     def run(*args: Any, **kwargs: Any) -> Any:
         return _value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, max_residual_bytes, args, kwargs)
@@ -81,7 +82,9 @@ def grad(
     max_residual_bytes: int | None = None,
     vectorized: str = "union",
 ) -> Callable[..., Any]:
-    """The function ``x -> df/dx``; see `value_and_grad`. With `has_aux` it returns ``(gradient, aux)``.
+    """The gradient of a scalar function, as a function of the same arguments: ``x -> df/dx``.
+
+    The arguments are those of `value_and_grad`. With `has_aux` it returns ``(gradient, aux)``.
 
     Example:
       >>> import nabla_mlir as nm
@@ -89,6 +92,7 @@ def grad(
       12.0
     """
     check_function("grad", fun)
+    positions("grad", argnums, None)
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, max_residual_bytes, vectorized)
 
     @functools.wraps(fun)
@@ -152,20 +156,28 @@ def _bound_loops(holder: ir.Operation, max_residual_bytes: int) -> None:
             op.attributes[MAX_RESIDUAL_BYTES] = I64.encode(max_residual_bytes)
 
 
+def _result_help(out: Any) -> str:
+    if out is None:
+        return "add a return to the function."
+    if callable(out):
+        return "call what the function returns: x.sum() rather than x.sum."
+    return "use jacrev for several results, or has_aux=True for additional ones."
+
+
 def _scalar(out: Any, holomorphic: bool) -> Tensor:
     leaves, _ = pytree.flatten(out)
     if len(leaves) != 1 or not (pytree.is_array(out) or is_scalar(out)):
         raise ShapeError(
             f"grad requires a function with one scalar result, got {type(out).__name__}.",
             where=user_frame(),
-            help="use jacrev for several results, or has_aux=True for additional ones.",
+            help=_result_help(out),
         )
     tensor = as_tensor(out)
     if tensor.shape != ():
         raise ShapeError(
             f"grad requires a scalar result, got shape {tensor.shape}.",
             where=user_frame(),
-            help="reduce it (sum, mean), or use jacrev or vjp.",
+            help="reduce it (sum, mean); use jacrev for a matrix, or vmap(grad(f)) for the derivative of each element.",
         )
     if not is_differentiable(tensor.dtype):
         raise DtypeError(f"grad requires a result of floating point, got {tensor.dtype}.", where=user_frame())

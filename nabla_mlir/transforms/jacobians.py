@@ -252,6 +252,7 @@ def hessian(
       [[6.0, 0.0], [0.0, 12.0]]
     """
     check_function("hessian", fun)
+    positions("hessian", argnums, None)
     outer, _, inner = mode.partition("_")
     if outer not in _MODES or inner not in _MODES:
         raise TraceError(f"hessian requires mode fwd_rev, rev_rev, rev_fwd or fwd_fwd, got {mode!r}.", where=user_frame())

@@ -135,6 +135,9 @@ class _AtPoint:
         points = [i for i, x in enumerate(inputs) if not isinstance(x, _Seed)]
         self._point = Halves(module, points).at([inputs[i] for i in points])
 
+    def __repr__(self) -> str:
+        return "a function at a point"
+
     def _traced(self, body: _Body) -> list[Tensor]:
         """The leaves of the value, and of the linear function of the seeds. The seeds are arguments of the trace."""
         trace = current_trace()

@@ -56,7 +56,7 @@ def scan(
       >>> sums.tolist()
       [1.0, 3.0, 6.0]
     """
-    check_function("scan", f)
+    check_function("scan", f, "carry", "x")
 
     def run(init: Any, xs: Any) -> Any:
         """Emits the scan as a loop that reads a row of each input and writes a row of each output."""
@@ -145,7 +145,11 @@ def _scan_types(f: Any, c_spec: Any, leaves: Sequence[Any], carry: list[Tensor],
         state, entry = values[: len(carry)], values[len(carry) :]
         out = f(pytree.unflatten(c_spec, state), pytree.unflatten(x_spec, entry))
         if not isinstance(out, tuple) or len(out) != 2:
-            raise TreeError(f"scan requires a step that returns (carry, y), got {type(out).__name__}.", where=user_frame())
+            raise TreeError(
+                f"scan requires a step that returns (carry, y), got {type(out).__name__}.",
+                where=user_frame(),
+                help="a step without results for each entry returns (carry, None).",
+            )
         c, box["c_spec"] = pytree.flatten(out[0])
         y, box["y_spec"] = pytree.flatten(out[1])
         box["count"] = len(c)

@@ -49,6 +49,12 @@ def vmap(
       [0.0, 2.0, 4.0]
     """
     check_function("vmap", fun)
+    if hasattr(in_axes, "shape") or isinstance(in_axes, float):
+        raise TreeError(
+            f"vmap requires ints and None as in_axes, got {type(in_axes).__name__}.",
+            where=user_frame(),
+            help="vmap(f) is a function of the arguments of f: write vmap(f)(x).",
+        )
 
     @functools.wraps(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
@@ -150,7 +156,9 @@ def _position(axis: Any, x: Tensor, name: str) -> int | None:
         raise TreeError(f"in_axes requires ints and None, got {axis!r} for {name}.", where=user_frame())
     if not -x.ndim <= axis < x.ndim:
         raise ShapeError(
-            f"vmap requires an axis of its argument, got axis {axis} for {name} of shape {x.shape}.", where=user_frame()
+            f"vmap requires an axis of its argument, got axis {axis} for {name} of shape {x.shape}.",
+            where=user_frame(),
+            help="" if x.ndim else "a list or tuple of numbers is a tree of scalars: pass np.array(...), or None in in_axes.",
         )
     return axis % x.ndim
 

@@ -70,6 +70,18 @@ def test_any_of_its_names(artifact):
     assert not [p for p in artifact.parent.iterdir() if p.name.startswith(".")]
 
 
+def test_a_renamed_file_is_not_taken_for_another(artifact):
+    """The manifest names its file. Before, `load` of the renamed one loaded that file."""
+    other = artifact.with_name("other.vmfb")
+    other.write_bytes(artifact.read_bytes()[:100])
+    other.with_suffix(".json").write_text(artifact.with_suffix(".json").read_text())
+    with pytest.raises(
+        DeployError, match=rf"the manifest of other\.vmfb, got other\.json, which is that of {artifact.name}\."
+    ) as error:
+        load(other)
+    assert "keep their names" in error.value.help
+
+
 def test_calls_by_position_and_name_return_trees(module):
     params = {"w": ones, "b": Array.from_numpy(2 * ones)}
     for y in (module.add(params), module["add"](params), module.add(params=params)):

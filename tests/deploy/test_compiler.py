@@ -8,6 +8,8 @@ from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import CompileError
 from nabla_mlir.compiling import compiler
 from nabla_mlir.compiling.compiler import clear_memory, compile_module
+from nabla_mlir.compiling.lowering import compile_lowered
+from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.targets import CPU, CUDA, Vulkan, toolchain
 
 
@@ -62,6 +64,12 @@ def runs(monkeypatch):
 
     monkeypatch.setattr(compiler, "run_compiler", run)
     return seen
+
+
+def test_an_operation_that_iree_does_not_know_is_named(own_cache):
+    source = module("tensor<2xf32>", '"example.gauss"(%x) : (tensor<2xf32>) -> tensor<2xf32>')
+    with pytest.raises(CompileError, match=r"requires operations that IREE knows, got example\.gauss(.|\n)*CONTRIBUTING"):
+        compile_lowered(parse_module(source), CPU(), cache=False)
 
 
 def test_a_crash_of_the_compiler_is_an_error_with_a_reproducer(own_cache):

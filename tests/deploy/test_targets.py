@@ -50,11 +50,13 @@ MISTAKES = {
     "cpu requires a CPU name for another architecture": lambda: CPU(triple="aarch64-linux-gnu"),
     "cpu requires a tuple of flags as options, got '--a'": lambda: CPU(options="--a"),
     "cuda requires a tuple of flags as options": lambda: CUDA(options=(3,)),
-    r"features that LLVM knows, got \+sse99": lambda: CPU(features="+sse99").flags(),
-    "a triple that LLVM knows, got 'abacus'": lambda: CPU("generic", triple="abacus").flags(),
-    "a CPU that LLVM knows, got 'znver99'": lambda: CPU("znver99").flags(),
-    "a CPU that LLVM knows, got 'cortex'": lambda: CPU("cortex", triple="aarch64-linux-gnu").flags(),
-    "a CPU that LLVM knows, got 'cortex72'": lambda: CPU("cortex72", triple="armv7a-linux-gnueabihf").flags(),
+    r"features that LLVM knows, got \+sse99": lambda: CPU(features="+sse99"),
+    "features with their signs, got 'avx512f'": lambda: CPU(features="avx512f"),
+    r"features with their signs, got '\+avx512f \+avx2'": lambda: CPU(features="+avx512f +avx2"),
+    "a triple that LLVM knows, got 'abacus'": lambda: CPU("generic", triple="abacus"),
+    "a CPU that LLVM knows, got 'znver99'": lambda: CPU("znver99"),
+    "a CPU that LLVM knows, got 'cortex'": lambda: CPU("cortex", triple="aarch64-linux-gnu"),
+    "a CPU that LLVM knows, got 'cortex72'": lambda: CPU("cortex72", triple="armv7a-linux-gnueabihf"),
 }
 
 
@@ -71,9 +73,10 @@ def test_unknown_names_come_with_those_that_are_alike():
         (lambda: CUDA("sm80"), "did you mean 'sm_80'"),
         (lambda: CUDA("sm_1"), "sm_89, sm_90, sm_90a, sm_100"),
         (lambda: Vulkan("nvdia"), "did you mean 'nvidia'? Known are host, nvidia, amd, lavapipe."),
-        (CPU("znver44").flags, "did you mean 'znver4'"),
-        (CPU("qqq").flags, "Known are host, generic, nocona"),
-        (CPU("cortex_a72", triple="aarch64-linux-gnu").flags, "did you mean 'cortex-a72'"),
+        (lambda: CPU("znver44"), "did you mean 'znver4'"),
+        (lambda: CPU("cortex-a72", triple="riscv64-linux-gnu"), "CPU('cortex-a72', triple='aarch64-linux-gnu')"),
+        (lambda: CPU("qqq"), "Known are host, generic, nocona"),
+        (lambda: CPU("cortex_a72", triple="aarch64-linux-gnu"), "did you mean 'cortex-a72'"),
     ):
         with pytest.raises(TargetError) as error:
             make()

@@ -95,7 +95,7 @@ BAD = [
 @pytest.mark.parametrize(("argnums", "message"), BAD)
 def test_bad_positions_are_refused_by_name(argnums: Any, message: str) -> None:
     for name in (*GRADIENTS, "hvp"):
-        who = {"value_and_grad": "grad", "hessian": "jacfwd|jacrev"}.get(name, name)
+        who = {"value_and_grad": "value_and_grad|grad", "hessian": "hessian|jacfwd|jacrev"}.get(name, name)
         with pytest.raises(TraceError, match=f"({who}) {message}"):
             getattr(nm, name)(elements if name.startswith("jac") else loss, argnums)(X, Y, Z)
     for maker in (nm.hvp_module, nm.jacobian_module):

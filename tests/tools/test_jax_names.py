@@ -63,7 +63,7 @@ def test_no_reason_without_a_name() -> None:
 
 
 def test_names_of_jax_are_not_those_of_the_framework() -> None:
-    with pytest.raises(AttributeError, match=r"module 'nabla_mlir' has no attribute 'lax'; JAX's name is nm\.jax\.lax"):
+    with pytest.raises(AttributeError, match=r"module 'nabla_mlir' has no attribute 'lax'; nm\.jax\.lax exists"):
         nm.lax  # noqa: B018
     with pytest.raises(AttributeError, match=r"module 'nabla_mlir' has no attribute 'no_name'$"):
         nm.no_name  # noqa: B018

@@ -61,6 +61,8 @@ def advice(result: Finished, reproducer: str) -> str:
             f"the embedded format has no {', '.join(symbols)}: compute in f32, or where a C library is at hand use "
             "CPU(link_embedded=False) on this machine or nm.save_static_library for another."
         )
+    if "floating-point registers are unavailable" in result.stderr:
+        return "the CPU of this triple has none for numbers: for ARM with 32 bits use triple='armv7a-linux-gnueabihf'."
     if not reproducer:
         return "no reproducer could be saved: set NABLA_MLIR_CACHE_DIR to a folder that can be written."
     return f"run `sh {reproducer}` to see it again, with the compiler's full output."

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy.optimize
-from scipy.optimize import BFGS, Bounds, HessianUpdateStrategy, OptimizeResult
+from scipy.optimize import BFGS, Bounds, HessianUpdateStrategy, OptimizeResult, OptimizeWarning
 
 from nabla_mlir.base.errors import TraceError, user_frame
 from nabla_mlir.base.typing import PyTree
@@ -21,6 +23,12 @@ from nabla_mlir.targets import Target
 
 # For each form of the Hessian, the argument of SciPy, and the method of an objective that computes it.
 _FORMS = {"products": ("hessp", "hessp"), "operator": ("hess", "operator"), "sparse": ("hess", "hess"), "dense": ("hess", "dense")}
+# Arguments of SciPy's function that ours does not have.
+_OF_SCIPY = {
+    "args": "further arguments of f follow x0: minimize(f, x0, a, b).",
+    "jac": "nabla_mlir computes the gradient: f returns the value alone.",
+    "hessp": 'nabla_mlir computes products with the Hessian: hess="products", where the method accepts them.',
+}
 
 
 def minimize(
@@ -36,6 +44,7 @@ def minimize(
     options: Mapping[str, Any] | None = None,
     progress: bool = False,
     target: str | Target | None = None,
+    **unknown: object,
 ) -> OptimizeResult:
     """The minimum of ``f(x, *data)`` over a pytree x, by a method of `scipy.optimize.minimize` with exact derivatives.
 
@@ -74,6 +83,8 @@ def minimize(
       >>> found.success, float(found.x["x"].round(4)), float(found.x["y"].round(4))
       (True, 1.0, 1.0)
     """
+    if unknown:
+        _refuse(unknown)
     x0 = start_of("minimize", x0)
     has_constraints = not isinstance(constraints, (list, tuple)) or len(constraints) > 0
     if method is None:
@@ -108,18 +119,44 @@ def minimize(
     history = History()
     with watched(f"minimize, {name}", progress) as show:
         recorder = _Recorder(objective, history, show, callback, name.lower(), limits)
-        result = scipy.optimize.minimize(
-            objective.fun,
-            objective.x0.copy(),
-            method=method,
-            bounds=limits,
-            constraints=restrictions,
-            tol=tol,
-            callback=recorder.at if name.lower() == "tnc" else recorder,
-            options=options,
-            **derivatives,
-        )
+        with _known_options(name) if options else contextlib.nullcontext():
+            result = scipy.optimize.minimize(
+                objective.fun,
+                objective.x0.copy(),
+                method=method,
+                bounds=limits,
+                constraints=restrictions,
+                tol=tol,
+                callback=recorder.at if name.lower() == "tnc" else recorder,
+                options=options,
+                **derivatives,
+            )
     return _of_trees(result, objective, history)
+
+
+def _refuse(unknown: Mapping[str, object]) -> NoReturn:
+    """Raises TraceError for arguments that minimize does not have."""
+    name = next(iter(unknown))
+    raise TraceError(
+        f"minimize requires arguments that it has, got {name}.",
+        where=user_frame(),
+        help=_OF_SCIPY.get(name, f"options of the method are in a dict: options={{{name!r}: ...}}."),
+    )
+
+
+@contextlib.contextmanager
+def _known_options(method: str) -> Iterator[None]:
+    """A context in which an option that the method does not have is an error, where SciPy warns and ignores it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Unknown solver options", OptimizeWarning)
+        try:
+            yield
+        except OptimizeWarning as warning:
+            raise TraceError(
+                f"minimize requires options that {method} has, got {str(warning).partition(': ')[2]}.",
+                where=user_frame(),
+                help=f"scipy.optimize.show_options('minimize', {method!r}) prints them.",
+            ) from None
 
 
 def _form(name: str, traits: Method, hess: Any) -> str:

@@ -5,9 +5,11 @@
 They are second names of functions of `numpy`, `scipy.special` and the transforms, or thin wrappers of the same records.
 """
 
+import sys as _sys
 from typing import Any
 
 from nabla_mlir.base.names import imported as _imported
+from nabla_mlir.base.names import missing as _missing
 from nabla_mlir.numpy import logic as _logic
 from nabla_mlir.numpy import special_values as _special_values
 from nabla_mlir.numpy import ufuncs as _ufuncs
@@ -224,5 +226,5 @@ def __getattr__(name: str) -> Any:
     """The operations as primitives, such as `add_p`."""
     made = _imported(__name__, "nabla_mlir.jax.operations", "primitive")(name.removesuffix("_p")) if name.endswith("_p") else None
     if made is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(_missing(f"module {__name__!r}", name), name=name, obj=_sys.modules[__name__])
     return made

@@ -16,10 +16,10 @@
 // HELP: usage: nabla-opt
 // HELP: --pass-pipeline
 // HELP: --verify-diagnostics
-// FLAG: nabla-opt: unknown command line argument '--nabla-vamp'. Try: 'nabla-opt --help'
+// FLAG: nabla-opt: unknown command line argument '--nabla-vamp'. Did you mean --nabla-vmap{{.*}}? Try: 'nabla-opt --help'
 // FLAG-NOT: Traceback
 // PASS: nabla-opt: error: a pipeline requires passes that exist, got 'nabla-vamp'.
-// PASS-NEXT: help: known: {{.*}}nabla-vmap
+// PASS-NEXT: help: did you mean nabla-vmap
 // BALANCE: nabla-opt: error: a pipeline requires balanced parentheses, got 'builtin.module(cse'.
 // VALUE: nabla-opt: error: nabla-expand requires a value of type bool for simplify, got 'perhaps'.
 // OPTION: nabla-opt: error: nabla-expand requires options among ['simplify'], got 'speed=3'.
