@@ -42,6 +42,12 @@ class ArrayMethods(AnyArray, ArrayOperators):
         return self._call("mT")
 
     @property
+    def weak_type(self) -> bool:
+        """True for a result of Python scalars alone, which takes the dtype of other operands, under the name of JAX."""
+        weak: bool = getattr(self, "weak", False)
+        return weak
+
+    @property
     def aval(self) -> Any:
         """The shape and the dtype as one object, under the name of JAX."""
         return self._call("aval")

@@ -115,6 +115,10 @@ class TraceError(NablaError, TypeError):
     """The error of a use of a traced value that tracing cannot record."""
 
 
+class RuleUndefinedError(TraceError, AttributeError):
+    """The error of a call of a function that has no custom rule yet."""
+
+
 class LeakedTracerError(TraceError):
     """A tensor was used after the function or transform that made it had ended."""
 
@@ -152,6 +156,14 @@ class UnboundAxisError(TraceError, NameError):
 
 class RuleMissingError(NablaError, NotImplementedError):
     """The error of an operation without a rule for the requested transform."""
+
+
+class CallbackError(ShapeError, TreeError, RuntimeError):
+    """The results of a Python function are not those that `pure_callback` or `io_callback` promises."""
+
+
+class CallbackDerivativeError(RuleMissingError, ValueError):
+    """A Python function that a program calls was differentiated."""
 
 
 class PatternError(NablaError, ValueError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -169,6 +169,7 @@ def register_dataclass(
       [1.0, 2.0]
     """
     fields = {f.name: f for f in dataclasses.fields(nodetype) if f.name not in drop_fields}
+    _check_fields(nodetype, fields, data_fields, meta_fields)
     meta = (
         tuple(meta_fields)
         if meta_fields is not None
@@ -191,6 +192,23 @@ def register_dataclass(
 
     register_node(nodetype, flatten_node, unflatten_node)
     return nodetype
+
+
+def _check_fields(cls: type, fields: Mapping[str, Any], data: Sequence[str] | None, meta: Sequence[str] | None) -> None:
+    if both := sorted(set(data or ()) & set(meta or ())):
+        raise TreeError(
+            f"register_dataclass requires each field once, got {both} in data_fields and meta_fields.", where=user_frame()
+        )
+    given = {*(data or ()), *(meta or ())}
+    if unknown := sorted(given - set(fields)):
+        raise TreeError(f"register_dataclass requires fields of {cls.__name__}, got {unknown}.", where=user_frame())
+    missing = [name for name, field in fields.items() if field.init and name not in given]
+    if data is not None and meta is not None and missing:
+        raise TreeError(
+            f"register_dataclass requires all fields of {cls.__name__}, got none of {missing}.",
+            where=user_frame(),
+            help="name them in data_fields, meta_fields or drop_fields.",
+        )
 
 
 def advice_for(leaf: Any) -> str:

@@ -16,6 +16,7 @@ import nabla_mlir.numpy as nnp
 from nabla_mlir import random
 from nabla_mlir.base.errors import ImportIRError
 from nabla_mlir.interop import torch_losses
+from nabla_mlir.jax.mirrored import original
 from nabla_mlir.jax.scipy import special
 from nabla_mlir.numpy import fft, linalg
 from nabla_mlir.numpy.reductions import widened
@@ -296,8 +297,10 @@ def _distances(x: Tensor, y: Tensor, p: float = 2.0, mode: int | None = None) ->
 # ---------------------------------------------------------------- the tables
 
 _ATEN: dict[str, Callable[..., Any]] = {
-    "erfc": special.erfc, "erfinv": special.erfinv, "lgamma": special.gammaln, "digamma": special.digamma,
-    "polygamma": special.polygamma, "special_zeta": special.zeta, "special_i1e": chlo.bessel_i1e, "hypot": nnp.hypot,
+    **{name: original(f) for name, f in (
+        ("erfc", special.erfc), ("erfinv", special.erfinv), ("lgamma", special.gammaln), ("digamma", special.digamma),
+        ("polygamma", special.polygamma), ("special_zeta", special.zeta))},
+    "special_i1e": chlo.bessel_i1e, "hypot": nnp.hypot,
     "nextafter": chlo.next_after,
     "remainder.Tensor": nnp.remainder, "remainder.Scalar": lambda x, y: nnp.remainder(x, nnp.full((), y, x.dtype)),
     "fmod.Scalar": lambda x, y: nnp.fmod(x, nnp.full((), y, x.dtype)),

@@ -7,12 +7,18 @@ lists the names of `jax` itself, each of which is imported when it is first used
 from __future__ import annotations
 
 import sys
+import types
 from typing import Any
 
 import nabla_mlir.numpy  # noqa: F401  (gives tensors and arrays their methods)
 from nabla_mlir.base.names import imported, missing, public_names
+from nabla_mlir.jax.mirrored import mirrored
 
 _HOMES = public_names(__file__)
+# The modules whose functions get the arrays of users, or return functions that do. `jit` does it at a call that is not repeated.
+_MIRRORED = {home for home in _HOMES.values() if home.startswith("nabla_mlir.transforms")} | {
+    *("nabla_mlir.jax.ad_checkpoint", "nabla_mlir.jax.differentiation", "nabla_mlir.jax.jaxprs", "nabla_mlir.staging.abstract")
+}
 
 __all__ = list(_HOMES)
 
@@ -20,7 +26,10 @@ __all__ = list(_HOMES)
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(missing("module 'nabla_mlir.jax'", name), name=name, obj=sys.modules[__name__])
-    globals()[name] = value = imported(__name__, _HOMES[name], name)
+    value = imported(__name__, _HOMES[name], name)
+    if _HOMES[name] in _MIRRORED and isinstance(value, types.FunctionType):
+        value = mirrored(value, __name__, name)
+    globals()[name] = value
     return value
 
 

@@ -31,6 +31,11 @@ from nabla_mlir.jax import version as version
 from nabla_mlir.jax.ad_checkpoint import checkpoint as checkpoint
 from nabla_mlir.jax.ad_checkpoint import checkpoint_policies as checkpoint_policies
 from nabla_mlir.jax.ad_checkpoint import remat as remat
+from nabla_mlir.jax.differentiation import grad as grad
+from nabla_mlir.jax.differentiation import jvp as jvp
+from nabla_mlir.jax.differentiation import linearize as linearize
+from nabla_mlir.jax.differentiation import value_and_grad as value_and_grad
+from nabla_mlir.jax.differentiation import vjp as vjp
 from nabla_mlir.jax.dtypes import float0 as float0
 from nabla_mlir.jax.environment import block_until_ready as block_until_ready
 from nabla_mlir.jax.environment import checking_leaks as checking_leaks
@@ -77,14 +82,9 @@ from nabla_mlir.staging.execution import debug_nans as debug_nans
 from nabla_mlir.staging.jit import clear_caches as clear_caches
 from nabla_mlir.staging.jit import disable_jit as disable_jit
 from nabla_mlir.staging.tracing import ensure_compile_time_eval as ensure_compile_time_eval
-from nabla_mlir.transforms import grad as grad
 from nabla_mlir.transforms import hessian as hessian
 from nabla_mlir.transforms import jacfwd as jacfwd
 from nabla_mlir.transforms import jacrev as jacrev
-from nabla_mlir.transforms import jvp as jvp
-from nabla_mlir.transforms import linearize as linearize
-from nabla_mlir.transforms import value_and_grad as value_and_grad
-from nabla_mlir.transforms import vjp as vjp
 from nabla_mlir.transforms import vmap as vmap
 from nabla_mlir.transforms.callbacks import pure_callback as pure_callback
 from nabla_mlir.transforms.closures import closure_convert as closure_convert

@@ -11,14 +11,15 @@ import numpy as np
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import TraceError, user_frame
 from nabla_mlir.base.typing import ArrayLike, PyTree
+from nabla_mlir.jax.numpy.constructors import asarray
 from nabla_mlir.jax.sharding import check_shardings, device_in
-from nabla_mlir.numpy.operands import asarray
 from nabla_mlir.random.keys import KeyArray
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import Device
 from nabla_mlir.runtime.device import device as device_of
 from nabla_mlir.staging.execution import debug_nans
 from nabla_mlir.staging.specs import Spec, as_spec
+from nabla_mlir.table.narrowing import narrowing
 from nabla_mlir.table.promotion import Defaults, default_dtypes, set_default_dtypes
 
 
@@ -43,7 +44,8 @@ def device_put(x: PyTree, device: Any = None, *, src: Any = None, donate: bool =
     """
     check_shardings("device_put", None if isinstance(device, str) else device)
     where = device_in(device)
-    return _mapped(lambda leaf: _placed(leaf, where), x)
+    with narrowing():
+        return _mapped(lambda leaf: _placed(leaf, where), x)
 
 
 def _placed(leaf: Any, device: Any) -> Any:

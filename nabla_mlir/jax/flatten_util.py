@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import ShapeError, user_frame
+from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.numpy.joining import concatenate
 from nabla_mlir.numpy.operands import asarray, common_dtype
 from nabla_mlir.numpy.shapes import ravel, reshape
@@ -46,6 +46,8 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
             raise ShapeError(f"unravel requires a vector of {total} elements, got shape {np.shape(flat)}.", where=user_frame())
         flat = asarray(flat)
         same = flat.dtype == dtype
+        if not same and any(s.dtype != dtype for s in specs):
+            raise DtypeError(f"unravel requires a vector of {dtype}, got {flat.dtype}.", where=user_frame(), help="use astype.")
         parts = [reshape(flat[end - n : end], s.shape) for s, n, end in zip(specs, sizes, ends.tolist(), strict=True)]
         return _unflatten(spec, [p.astype(s.dtype) if same else p for p, s in zip(parts, specs, strict=True)])
 

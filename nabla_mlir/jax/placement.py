@@ -12,6 +12,7 @@ from nabla_mlir.jax.sharding import AbstractMesh, check_shardings, get_mesh
 from nabla_mlir.numpy.shapes import squeeze
 from nabla_mlir.staging import jit as staging
 from nabla_mlir.staging.positions import bind_static
+from nabla_mlir.table.narrowing import narrowing
 from nabla_mlir.transforms.vectorize import vmap
 
 
@@ -63,6 +64,7 @@ def jit(
         check_shardings("jit", shardings)
     make = functools.partial(
         staging.jit,
+        within=narrowing,
         static_argnums=() if static_argnums is None else static_argnums,
         static_argnames=() if static_argnames is None else static_argnames,
         donate_argnums=() if donate_argnums is None else donate_argnums,
@@ -116,7 +118,7 @@ def pmap(
         _check_one_device(rest, axes, kwargs)
         return vmap(call, axes, out_axes, axis_name=axis_name, axis_size=1)(*rest, **kwargs)
 
-    return staging.jit(mapped, static_argnums=static_broadcasted_argnums)
+    return staging.jit(mapped, static_argnums=static_broadcasted_argnums, within=narrowing)
 
 
 def _check_one_device(args: Sequence[Any], in_axes: Any, kwargs: dict[str, Any]) -> None:

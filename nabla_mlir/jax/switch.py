@@ -12,6 +12,7 @@ from typing import Any
 
 from nabla_mlir.base.errors import InstallError, user_frame
 from nabla_mlir.base.names import module_named
+from nabla_mlir.table.narrowing import narrow_everywhere
 
 _MIRROR = __package__  # "nabla_mlir.jax"
 
@@ -62,7 +63,8 @@ def install() -> None:
     """Puts nabla_mlir under the name `jax`: `import jax` and `import jax.numpy` give `nabla_mlir.jax` in this process from now on.
 
     Packages that are written for JAX then run on nabla_mlir, with no JAX installed. Call it before the first import of such a
-    package. An installed JAX stays on the disk, but this process does not import it. A second call does nothing.
+    package. From then on, 64-bit data of NumPy become 32-bit data everywhere in the process, as in JAX. An installed JAX stays on
+    the disk, but this process does not import it. A second call does nothing.
 
     Raises:
       InstallError: JAX itself is already imported.
@@ -83,4 +85,5 @@ def install() -> None:
             help="call nabla_mlir.jax.install() before the first import of jax and of packages that import it.",
         )
     sys.meta_path.insert(0, _FINDER)
+    narrow_everywhere()
     module_named("jax")

@@ -1,5 +1,10 @@
 """Pytrees under the names of `jax.tree`."""
 
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
 from nabla_mlir.jax.tree_util import tree_all as all
 from nabla_mlir.jax.tree_util import tree_broadcast as broadcast
 from nabla_mlir.jax.tree_util import tree_flatten as flatten
@@ -14,6 +19,17 @@ from nabla_mlir.jax.tree_util import tree_structure as structure
 from nabla_mlir.jax.tree_util import tree_transpose as transpose
 from nabla_mlir.jax.tree_util import tree_unflatten as unflatten
 
+
+def static(*, metadata: dict[str, Any] | None = None, **options: Any) -> Any:
+    """A field of a dataclass that is part of the structure of a tree: `dataclasses.field` with ``{"static": True}`` as metadata.
+
+    Example:
+      >>> static(default=3).metadata["static"]
+      True
+    """
+    return dataclasses.field(metadata={"static": True, **(metadata or {})}, **options)
+
+
 __all__ = [
     "all",
     "broadcast",
@@ -25,6 +41,7 @@ __all__ = [
     "map_with_path",
     "reduce",
     "reduce_associative",
+    "static",
     "structure",
     "transpose",
     "unflatten",

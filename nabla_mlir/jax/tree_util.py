@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -12,6 +13,13 @@ import optree
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import TreeError, user_frame
 from nabla_mlir.base.pytree import register_dataclass as register_dataclass
+from nabla_mlir.jax.tree_keys import DictKey as DictKey
+from nabla_mlir.jax.tree_keys import FlattenedIndexKey as FlattenedIndexKey
+from nabla_mlir.jax.tree_keys import GetAttrKey as GetAttrKey
+from nabla_mlir.jax.tree_keys import KeyEntry as KeyEntry
+from nabla_mlir.jax.tree_keys import KeyPath, OwnKey, key_of
+from nabla_mlir.jax.tree_keys import SequenceKey as SequenceKey
+from nabla_mlir.jax.tree_keys import keystr as keystr
 from nabla_mlir.random.keys import KeyArray
 
 T = TypeVar("T", bound=type)
@@ -161,94 +169,52 @@ def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, py
 
 
 # ---------------------------------------------------------------- paths
-@dataclass(frozen=True)
-class DictKey:
-    """A key of a dictionary."""
-
-    key: Any
-
-    def __str__(self) -> str:
-        return f"[{self.key!r}]"
-
-
-@dataclass(frozen=True)
-class SequenceKey:
-    """A position in a list or a tuple."""
-
-    idx: int
-
-    def __str__(self) -> str:
-        return f"[{self.idx!r}]"
-
-
-@dataclass(frozen=True)
-class GetAttrKey:
-    """An attribute of an object."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f".{self.name}"
-
-
-@dataclass(frozen=True)
-class FlattenedIndexKey:
-    """The index of a child of a node without names."""
-
-    key: int
-
-    def __str__(self) -> str:
-        return f"[<flat index {self.key}>]"
-
-
-KeyEntry = Any
-KeyPath = tuple[Any, ...]
-
-
-def _key(entry: Any) -> Any:
-    if isinstance(entry, (optree.NamedTupleEntry, optree.GetAttrEntry, optree.DataclassEntry)):
-        if not isinstance(entry.entry, (str, int)):
-            return entry.entry  # a key that the class defines
-        return GetAttrKey(entry.field if isinstance(entry, optree.NamedTupleEntry) else str(entry.entry))
-    if isinstance(entry, optree.MappingEntry):
-        return DictKey(entry.entry)
-    return SequenceKey(entry.entry) if isinstance(entry, optree.SequenceEntry) else FlattenedIndexKey(entry.entry)
+def _without_paths(tree: Any, is_leaf: Callable[[KeyPath, Any], bool]) -> Callable[[Any], bool]:
+    """A predicate for one flattening of the tree, whose nodes it gets in order, from a predicate of paths and nodes."""
+    answers: list[bool] = []
+    nodes: list[tuple[KeyPath, Any]] = [((), tree)]
+    while nodes:
+        path, node = nodes.pop()
+        answers.append(is_leaf(path, node))
+        if not answers[-1] and not isinstance(node, KeyArray):
+            children, spec = _flatten(node, functools.partial(operator.is_not, node))
+            below = [] if spec.is_leaf() else [(*path, key_of(accessor[0])) for accessor in spec.accessors()]
+            nodes += reversed(list(zip(below, children, strict=False)))
+    order = iter(answers)
+    return lambda _: next(order)
 
 
 def tree_flatten_with_path(
-    tree: Any, is_leaf: Leaf = None, is_leaf_takes_path: bool = False
+    tree: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
     """Returns the leaves with their paths, and the structure.
+
+    Args:
+      tree: nested containers.
+      is_leaf: a function of a node that is True for further nodes that count as leaves.
+      is_leaf_takes_path: True passes the path of the node to `is_leaf`, before the node.
 
     Example:
       >>> [(keystr(path), leaf) for path, leaf in tree_flatten_with_path({"w": [1, 2]})[0]]
       [("['w'][0]", 1), ("['w'][1]", 2)]
     """
-    if is_leaf_takes_path:
-        raise TreeError("tree_flatten_with_path requires is_leaf_takes_path=False, got True.", where=user_frame())
+    if is_leaf_takes_path and is_leaf is not None:
+        is_leaf = _without_paths(tree, is_leaf)
     leaves, spec = _flatten(tree, is_leaf)
-    paths = [tuple(_key(entry) for entry in accessor) for accessor in spec.accessors()]
+    paths = [tuple(key_of(entry) for entry in accessor) for accessor in spec.accessors()]
     return list(zip(paths, leaves, strict=True)), spec
 
 
-def tree_leaves_with_path(tree: Any, is_leaf: Leaf = None, is_leaf_takes_path: bool = False) -> list[tuple[KeyPath, Any]]:
+def tree_leaves_with_path(tree: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False) -> list[tuple[KeyPath, Any]]:
     """The leaves with their paths."""
     return tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
-def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None, is_leaf_takes_path: bool = False) -> Any:
+def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False) -> Any:
     """The tree of `tree_map`, with the path as the first argument of the function."""
     pairs, spec = tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     others = [_flatten_like(spec, other, "tree_map_with_path", "the first tree") for other in rest]
     return pytree.unflatten(spec, [f(*pair, *each) for pair, *each in zip(pairs, *others, strict=True)])
-
-
-def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
-    """A path as text, such as ``['w'][0]``, or ``w/0`` for ``simple=True, separator="/"``."""
-    if not simple:
-        return separator.join(map(str, keys))
-    names = [next(iter(vars(k).values())) if hasattr(k, "__dataclass_fields__") else k for k in keys]
-    return separator.join(map(str, names))
 
 
 # ---------------------------------------------------------------- custom nodes
@@ -277,10 +243,16 @@ def register_pytree_node(
     def flatten(node: Any) -> tuple[Any, Any, Any]:
         if flatten_with_keys_func is None:
             children, aux = flatten_func(node)
+            if not isinstance(children, Iterable):
+                raise TreeError(
+                    f"the flatten function of {nodetype.__name__} requires to return (children, aux) with children that can be "
+                    f"iterated, got {(children, aux)}.",
+                    where=user_frame(),
+                )
             return tuple(children), aux, None
         pairs, aux = flatten_with_keys_func(node)
         keys, children = zip(*pairs, strict=True) if pairs else ((), ())
-        return children, aux, keys
+        return children, aux, tuple(OwnKey(key) if type(key) is str else key for key in keys)
 
     pytree.register_node(nodetype, flatten, unflatten_func, has_names=flatten_with_keys_func is not None)
 
@@ -331,13 +303,79 @@ class PyTreeRegistry:
 default_registry: PyTreeRegistry = PyTreeRegistry()
 
 
+def flatten_one_level(tree: Any) -> tuple[list[Any], Any]:
+    """The children of a node, and its metadata.
+
+    Raises:
+      TreeError: it is a leaf.
+
+    Example:
+      >>> flatten_one_level((1, [2]))[0]
+      [1, [2]]
+    """
+    found = default_registry.flatten_one_level(tree)
+    if found is None:
+        raise TreeError(f"flatten_one_level requires a node, got {type(tree).__name__}, which is a leaf.", where=user_frame())
+    return list(found[0]), found[1]
+
+
+def flatten_one_level_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    """The children of a node with their keys, and its metadata.
+
+    Raises:
+      TreeError: it is a leaf.
+
+    Example:
+      >>> flatten_one_level_with_keys({"b": 1, "a": 2})[0]
+      [(DictKey(key='a'), 2), (DictKey(key='b'), 1)]
+    """
+    children, metadata = flatten_one_level(tree)
+    accessors = tree_structure(tree, is_leaf=lambda x: x is not tree).accessors()
+    metadata = tuple(metadata) if isinstance(tree, dict) else metadata
+    return [(key_of(accessor[0]), child) for accessor, child in zip(accessors, children, strict=True)], metadata
+
+
+def is_tree_node(nodetype: type) -> bool:
+    """True for the class of a node: a container of Python, a namedtuple, or a class that was registered.
+
+    Example:
+      >>> is_tree_node(dict), is_tree_node(set)
+      (True, False)
+    """
+    is_namedtuple = issubclass(nodetype, tuple) and hasattr(nodetype, "_fields")
+    registered: Any = optree.register_pytree_node.get  # type: ignore[attr-defined,unused-ignore]
+    return is_namedtuple or nodetype in registered(namespace=pytree.NAMESPACE)
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """A `functools.partial` as a function, whose arguments do not become those of a `Partial` of it."""
+
+    partial: functools.partial[Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.partial(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return self.partial == (other.partial if isinstance(other, _Whole) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.partial)
+
+
 class Partial(functools.partial[Any]):
     """`functools.partial` as a pytree: its arguments are the children, the function is part of the structure.
 
     Example:
       >>> tree_leaves(Partial(pow, 2.0))
       [2.0]
+      >>> Partial(functools.partial(pow, 2.0), 3.0).args
+      (3.0,)
     """
+
+    def __new__(cls, func: Any, /, *args: Any, **keywords: Any) -> Partial:
+        """A partial application; that of a `functools.partial` leaves its arguments where they are."""
+        return super().__new__(cls, _Whole(func) if type(func) is functools.partial else func, *args, **keywords)
 
 
 def _make_partial(function: Any, children: Any) -> Partial:

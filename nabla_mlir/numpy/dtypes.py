@@ -11,6 +11,7 @@ from nabla_mlir.base.conversion import limits_of
 from nabla_mlir.base.names import missing
 from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import as_dtype
+from nabla_mlir.table.narrowing import is_narrowing, narrow_dtype
 from nabla_mlir.table.promotion import common_type, promote_dtypes
 
 bool_ = np.bool_
@@ -98,7 +99,8 @@ def promote_types(a: ArrayLike, b: Any) -> np.dtype:
     """The dtype to which two dtypes are promoted, by the table of NumPy. If the default float dtype has 32 bits, an integer
     dtype and a floating-point dtype give the floating-point dtype.
     """
-    return common_type(as_dtype(a), as_dtype(b))
+    dtype = common_type(as_dtype(a), as_dtype(b))
+    return narrow_dtype(dtype) if is_narrowing() else dtype
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:

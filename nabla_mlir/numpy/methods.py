@@ -10,6 +10,7 @@ import numpy as np
 
 from nabla_mlir.base.conversion import rank_of, scalar_misfit
 from nabla_mlir.base.pytree import is_array
+from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.numpy import (
     creation,
     data_dependent,
@@ -33,6 +34,7 @@ from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.named import VectorizedArray
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import is_tracing
+from nabla_mlir.table.narrowing import is_narrowing, narrow_dtype
 from nabla_mlir.table.promotion import is_scalar
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.vectorized import separate
@@ -67,6 +69,7 @@ _COMPARISONS = {
     "gt": logic.greater,
     "ge": logic.greater_equal,
 }
+_WITH_DTYPE = {"sum", "prod", "mean", "var", "std", "cumsum", "cumprod", "trace"}
 _UNARY = {"neg": ufuncs.negative, "pos": ufuncs.positive, "abs": ufuncs.absolute, "invert": logic.bitwise_invert}
 _METHODS: dict[str, Callable[..., Any]] = {
     "sum": reductions.sum,
@@ -126,7 +129,14 @@ def _beside(x: Any, number: Any) -> Any:
     if type(number) not in (int, float) or type(x) is not Array or is_tracing():
         return number
     fits = rank_of(x.dtype) > 0 and scalar_misfit(number, x.dtype) is None
-    return np.asarray(number, x.dtype) if fits else number
+    if not fits:
+        return number
+    array = np.asarray(number, x.dtype)
+    if not x.weak:
+        return array
+    weak = Array.from_numpy(array, x.device)
+    weak.weak = True
+    return weak
 
 
 def _has_numbers(x: Any) -> bool:
@@ -178,6 +188,17 @@ def _copy(self: Any) -> Any:
     return separate(self) if isinstance(self, Tensor) else type(self)(self.data.copy(), self.axes)
 
 
+def _narrowing(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with a dtype of 32 bits where a method states one of 64 and `is_narrowing` is true."""
+
+    def method(self: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
+        if dtype is not None:
+            kwargs["dtype"] = narrow_dtype(as_dtype(dtype)) if is_narrowing() else dtype
+        return f(self, *args, **kwargs)
+
+    return method
+
+
 def functions() -> dict[str, Callable[..., Any]]:
     """The functions that the methods of `ArrayMethods` call, by name."""
     table: dict[str, Callable[..., Any]] = {}
@@ -202,7 +223,8 @@ def functions() -> dict[str, Callable[..., Any]]:
         "imag": ufuncs.imag,
         "at": updates.IndexUpdate,
     }
-    return {**table, **_METHODS, **special, **properties, "reshape": _reshape, "transpose": _transpose}
+    methods = {name: _narrowing(f) if name in _WITH_DTYPE else f for name, f in _METHODS.items()}
+    return {**table, **methods, **special, **properties, "reshape": _reshape, "transpose": _transpose}
 
 
 for _cls in (Tensor, Array, VectorizedArray):

@@ -22,8 +22,10 @@ from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import device as device_of
 from nabla_mlir.staging.eager import library
 from nabla_mlir.staging.tracing import is_suspended, is_tracing, resumed
-from nabla_mlir.table.promotion import Defaults, as_tensor, is_inexact, is_scalar, promote, promote_dtypes, scalar_dtype
+from nabla_mlir.table.narrowing import is_narrowing, narrow_dtype, narrowed
+from nabla_mlir.table.promotion import Defaults, as_tensor, is_inexact, is_scalar, marked, promote, promote_dtypes, scalar_dtype
 from nabla_mlir.table.tensor import Tensor, full
+from nabla_mlir.table.vectorized import separate
 
 
 def asarray(a: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None, device: Any = None) -> Any:
@@ -44,6 +46,8 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None,
       dtype('float32')
     """
     dtype, a = None if dtype is None else as_dtype(dtype), readable(a)
+    if is_narrowing():
+        dtype, a = None if dtype is None else narrow_dtype(dtype), narrowed(a)
     if isinstance(a, (bytearray, memoryview, array_module.array)):
         a = np.asarray(a)
     if isinstance(a, np.ma.MaskedArray):
@@ -57,7 +61,7 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None,
             return asarray(a, dtype)
     if is_tracing() and any(isinstance(leaf, Tensor) for leaf in leaves):
         out = _stacked(a)
-        return out if dtype is None else convert(out, dtype)
+        return out if dtype is None else strong(convert(out, dtype))
     if isinstance(a, Tensor):
         a.check_open()
     if is_tracing():
@@ -69,7 +73,7 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None,
 def _concrete(x: Any, leaves: Sequence[Any], dtype: np.dtype | None, copy: bool | None) -> Array:
     """`asarray` of a value without tensors: the array itself, its shared memory, or a copy, as `copy` says."""
     is_same = isinstance(x, (Array, np.ndarray)) and (dtype is None or dtype == x.dtype)  # in NumPy, float64 == None is True
-    if type(x) is Array and is_same:
+    if type(x) is Array and is_same and not (x.weak and dtype is not None):
         return x.copy() if copy else x
     if copy is False:
         out = Array.lent(x, device_of()) if is_same and x.flags.c_contiguous and x.flags.writeable else None
@@ -166,7 +170,7 @@ def _host(x: Any, leaves: Sequence[Any], dtype: np.dtype | None) -> np.ndarray:
 
 @library
 def _astype(x: Any, dtype: Any) -> Any:
-    return convert(as_tensor(x), dtype)
+    return strong(convert(as_tensor(x), dtype))
 
 
 def _stacked(x: Any) -> Tensor:
@@ -209,7 +213,7 @@ def in_one_dtype(*xs: Any) -> list[Tensor]:
     """Promotes the operands to one dtype; shapes do not change, and Python numbers have all digits of the dtype."""
     operands = [operand(x) for x in xs]
     dtype = promote_dtypes(operands)
-    return [as_tensor(x, dtype) for x in operands]
+    return marked([as_tensor(x, dtype) for x in operands], operands)
 
 
 def inexact_dtype(dtype: np.dtype) -> np.dtype:
@@ -220,7 +224,7 @@ def inexact_dtype(dtype: np.dtype) -> np.dtype:
 def inexact(x: Any) -> Tensor:
     """Converts `x` to a floating-point tensor; integers and truth values get the default float dtype."""
     x = tensor(x)
-    return x if is_inexact(x.dtype) else convert(x, Defaults.float)
+    return x if is_inexact(x.dtype) else marked([convert(x, Defaults.float)], [x])[0]
 
 
 def inexacts(name: str, *xs: Any) -> list[Tensor]:
@@ -251,6 +255,15 @@ def convert(x: Tensor, dtype: Any) -> Tensor:
     if is_complex(x.dtype) and not is_complex(dtype):
         x = ew.real(x)
     return x if x.dtype == dtype else ew.convert(x, dtype=dtype)
+
+
+def strong(x: Tensor) -> Tensor:
+    """The tensor with a dtype that other operands take into account, even if it was made from Python scalars alone."""
+    if not x.weak:
+        return x
+    out = separate(x)
+    out.weak = False
+    return out
 
 
 def require_real(name: str, x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from nabla_mlir.base.typing import ArrayLike, DTypeLike
 from nabla_mlir.dialects.types import as_dtype, is_complex, is_differentiable, is_narrow
 from nabla_mlir.numpy.axes import Axis, Shape, axes_of
 from nabla_mlir.numpy.logic import isclose
-from nabla_mlir.numpy.operands import convert, inexact, inexact_dtype, meet, tensor
+from nabla_mlir.numpy.operands import convert, inexact, inexact_dtype, meet, strong, tensor
 from nabla_mlir.numpy.special_values import root
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
@@ -28,9 +28,9 @@ from nabla_mlir.table.tensor import Tensor, full, full_like
 
 # ---------------------------------------------------------------- helpers
 def fold(x: Tensor, axes: Shape, combiner: str, keepdims: bool = False) -> Tensor:
-    """Combines the elements along `axes`; returns `x` unchanged if `axes` is empty."""
+    """Combines the elements along `axes`; returns `x` if `axes` is empty."""
     if not axes:
-        return x
+        return strong(x)
     start = full((), identity_of(combiner, x.dtype), x.dtype)
     out = reduce(x, start, dimensions=tuple(sorted(axes)), body=combiner)
     return keep(out, x.shape, axes) if keepdims else out

@@ -12,7 +12,7 @@ from nabla_mlir.base.errors import DtypeError, user_frame
 from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex, is_float
 from nabla_mlir.numpy.complex_order import compared, further
-from nabla_mlir.numpy.operands import convert, inexact, inexacts, meet, operand, require_real, tensor
+from nabla_mlir.numpy.operands import convert, inexact, inexacts, meet, operand, require_real, strong, tensor
 from nabla_mlir.numpy.special_values import complex_expm1, complex_tanh, described, is_infinite, is_nan, sine_over
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import guards
@@ -81,7 +81,7 @@ def _logarithm(base: int) -> Function:
     def f(x: Any) -> Tensor:
         y, c = ew.log(inexact(x)), 1 / math.log(base)
         # Each part of a complex number is scaled separately: an infinite part times the 0 of a complex factor is NaN.
-        return ew.make_complex(ew.real(y) * c, ew.imag(y) * c) if is_complex(y.dtype) else y * c
+        return strong(ew.make_complex(ew.real(y) * c, ew.imag(y) * c) if is_complex(y.dtype) else y * c)
 
     return library(described(f"log{base}", f"The logarithm to base {base}.")(f))
 

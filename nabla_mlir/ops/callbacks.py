@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.base.errors import RuleMissingError, user_frame
+from nabla_mlir.base.errors import CallbackDerivativeError, RuleMissingError, user_frame
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.stablehlo import String
 from nabla_mlir.ops.custom_call import call, register_custom_call
@@ -65,7 +65,7 @@ def emit_callback(
 
 def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> list[Any]:
     if outs:
-        raise RuleMissingError(
+        raise CallbackDerivativeError(
             "the derivative requires a rule for pure_callback, got none.",
             where=user_frame(),
             help="wrap it in nm.custom_jvp or nm.custom_vjp, or in nm.stop_gradient.",

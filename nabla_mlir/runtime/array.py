@@ -48,13 +48,12 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
     """
 
     # In the order in which Python clears them: the buffer before its owners.
-    __slots__ = ("__weakref__", "_host", "_target", "_view", "device", "dtype", "is_alone", "owners", "pending", "shape", "version")
+    __slots__ = tuple("__weakref__ _host _target _view device dtype is_alone owners pending shape version weak".split())  # noqa: SIM905
     device: Device
     owners: tuple[object, ...]  # a tuple, because the garbage collector clears it after a device
     pending: Timepoint | None
     version: int | None
     _view: HalBufferView | VmRef | None  # in the form of the call that returned it, until it is read
-    is_alone: bool
 
     def __init__(
         self,
@@ -68,6 +67,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         self._view, self.device, self.owners = view, device, device.owners
         self.pending = pending  # the end of the call that writes it, until it has been waited for
         self._target = None if lent else view  # the memory to which a call may write
+        self.weak = False  # True for a result of Python scalars alone: as they do, it takes the dtype of other operands
         self.is_alone = False  # True if nothing else can refer to this memory: then it is donated without a copy
         # The version of the state from which it was computed; None if there is no state.
         self.version = version

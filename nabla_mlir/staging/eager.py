@@ -23,9 +23,10 @@ from nabla_mlir.staging.advice import counted_traces, refuse_keywords, users_cal
 from nabla_mlir.staging.donation import Donating
 from nabla_mlir.staging.execution import Code, Execution, OnDevice
 from nabla_mlir.staging.repetition import Call, never, repetition
-from nabla_mlir.staging.specs import Spec, as_spec
+from nabla_mlir.staging.specs import FLOAT0, Spec, as_spec
 from nabla_mlir.staging.tracing import is_suspended, is_tracing, resumed, trace_function
-from nabla_mlir.table.promotion import as_tensor, default_dtypes, is_light, is_scalar, scalar_array
+from nabla_mlir.table.narrowing import all_narrowed, follows_jax, is_narrowing, narrowing
+from nabla_mlir.table.promotion import as_tensor, default_dtypes, is_light, is_scalar, is_weak, scalar_array, scalar_dtype
 from nabla_mlir.table.regions import emit_call
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.vectorized import separate
@@ -57,9 +58,19 @@ class Program:
         constants: Mapping[int | str, Any] | None = None,
         memory_limit: int | None = None,
     ):
+        # Zeros of values without derivative have no elements: they are no arguments and results of the code.
+        empty = {i: np.zeros(s.shape, s.dtype) for i, s in enumerate(specs) if s.dtype == FLOAT0}
+        self._inputs = [i for i in range(len(specs)) if i not in empty] if empty else None
+        if empty:
+            specs, donation = [s for s in specs if s.dtype != FLOAT0], ()
+            arrays = None if arrays is None else [x for i, x in enumerate(arrays) if i not in empty]
+
         def flat(*tensors: Any) -> list[Any]:
-            args, kwargs = pytree.unflatten(in_spec, tensors)
+            args, kwargs = pytree.unflatten(in_spec, _merged(tensors, empty))
             leaves, self.out_spec = pytree.flatten(f(*args, **kwargs))
+            self._zeros = {i: x for i, x in enumerate(leaves) if getattr(x, "dtype", None) == FLOAT0}
+            leaves = [x for i, x in enumerate(leaves) if i not in self._zeros]
+            self._weak = [i for i, leaf in enumerate(leaves) if _stays_weak(leaf)] if follows_jax() else []
             return leaves
 
         if arrays is not None:
@@ -81,17 +92,33 @@ class Program:
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Runs the program on the leaves of its arguments."""
+        leaves = leaves if self._inputs is None else [leaves[i] for i in self._inputs]
         inputs = as_inputs(leaves, self.dtypes) if self._has_scalars else leaves
         results = self.run([*inputs, *self.captured], 0, self._types)
+        for i in self._weak:
+            results[i].weak = True
+        results = _merged(results, self._zeros) if self._zeros else results
         out = results[0] if self._is_single else pytree.unflatten(self.out_spec, results)
-        if self._is_jitted and self.repeat is never and (function := self.run.function) is not None:
+        is_plain = not self._weak and not self._zeros and self._inputs is None
+        if self._is_jitted and is_plain and self.repeat is never and (function := self.run.function) is not None:
             self.repeat = repetition(function, self._in_spec, self._kinds, self._constants, self.captured, out, self._types)
         return out
 
 
+def _stays_weak(x: Any) -> bool:
+    """True for a result that is weak: 64-bit numbers of NumPy and truth values are not."""
+    return is_weak(x) and not is_light(x) and scalar_dtype(x).kind != "b"
+
+
+def _merged(values: Sequence[Any], others: Mapping[int, Any]) -> list[Any]:
+    """The values, with the others at their positions in the result."""
+    rest = iter(values)
+    return [others[i] if i in others else next(rest) for i in range(len(values) + len(others))]
+
+
 def _kind(spec: Spec) -> Kind:
     scalars = {"b": bool, "i": int, "f": float, "c": complex}
-    if spec.weak and spec.dtype.kind in scalars:
+    if spec.weak and not spec.shape and spec.dtype.kind in scalars:
         return Kind.of_scalar(scalars[spec.dtype.kind], spec.dtype)
     return Kind.of_array(spec.shape, spec.dtype)
 
@@ -168,10 +195,12 @@ def signature_of(leaves: Sequence[Any]) -> tuple[Spec, ...]:
 
 def kinds_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
     """The key of a compiled program. It is equivalent to `signature_of`, and computed faster."""
-    return tuple([(leaf.shape, leaf.dtype) if type(leaf) in _ARRAYS else as_spec(leaf) for leaf in leaves])
-
-
-_ARRAYS = (np.ndarray, Array)
+    return tuple(
+        [
+            (leaf.shape, leaf.dtype) if type(leaf) is np.ndarray or (type(leaf) is Array and not leaf.weak) else as_spec(leaf)
+            for leaf in leaves
+        ]
+    )
 
 
 def staged(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -188,6 +217,8 @@ def staged(f: Callable[..., Any]) -> Callable[..., Any]:
         if is_suspended(leaves):
             with resumed():
                 return f(*args, **kwargs)
+        if is_narrowing():
+            leaves = all_narrowed(leaves)
         others = {i: x for i, x in enumerate(leaves) if not (is_scalar(x) or pytree.is_array(x) or isinstance(x, Spec))}
         if others:
             return _with_constants(f, in_spec, leaves, others)
@@ -248,11 +279,16 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
         if is_suspended(leaves):
             with resumed():
                 return _result(f(*args, **kwargs), args)
+        if is_narrowing():
+            leaves = all_narrowed(leaves)
         dynamic = [i for i, x in enumerate(leaves) if pytree.is_array(x)]
         static = {i: x for i, x in enumerate(leaves) if i not in set(dynamic)}
         arrays = [leaves[i] for i in dynamic]
         light = [i for i in dynamic if is_light(leaves[i])]
         key = (in_spec, tuple(dynamic), tuple(light), signature_of(arrays), repr(static), default_dtypes(), Execution.mode)
+        if any(spec.weak for spec in key[3]) and not follows_jax():
+            with narrowing():  # a weak array comes from a function of JAX
+                return call(*args, **kwargs)
         program = programs.get(key)
         if program is None:
 

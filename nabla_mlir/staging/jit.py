@@ -8,6 +8,7 @@ import inspect
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 from nabla_mlir.base import pytree
@@ -23,6 +24,7 @@ from nabla_mlir.staging.reasons import reason
 from nabla_mlir.staging.repetition import OTHER, Call, never
 from nabla_mlir.staging.stages import Lowered, Traced, trace
 from nabla_mlir.staging.tracing import is_tracing
+from nabla_mlir.table.narrowing import all_narrowed, is_narrowing
 from nabla_mlir.table.promotion import default_dtypes
 
 _LOG = logger("jit")
@@ -115,6 +117,7 @@ def jit(
     keep_unused: bool = False,
     inline: bool = False,
     memory_limit: int | None = None,
+    within: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
 ) -> Any:
     """A function with the results of `fun`, compiled once for each structure, shape and dtype of its arguments.
 
@@ -131,6 +134,7 @@ def jit(
         part of a traced function.
       memory_limit: the bytes that a call may allocate at once on a CPU, with results and without arguments. Values are
         recomputed to meet it, as with ``nm.CPU(memory_limit=...)``. It does not limit interpreted calls.
+      within: makes a context for traces and for calls that are not the first of their kind.
 
     Inside another traced function the call becomes part of that one.
 
@@ -158,6 +162,7 @@ def jit(
             donate_argnums=donate_argnums,
             donate_argnames=donate_argnames,
             memory_limit=memory_limit,
+            within=within,
         )
     check_function("jit", fun)
     parameters = parameters_of(fun)
@@ -170,16 +175,27 @@ def jit(
     def jit_f(*args: Any, **kwargs: Any) -> Any:
         nonlocal recent
         if is_tracing() or (_Switch.is_used and _switch.is_off):
-            return fun(*args, **kwargs)
+            with within():
+                return fun(*args, **kwargs)
         for repeat in recent:
             if (result := repeat(args, kwargs)) is not OTHER:
                 return result
+        with within():
+            program, leaves = looked_up(args, kwargs)
+            out = program(leaves)
+        if program.repeat is not never:
+            recent = (program.repeat, *(repeat for repeat in recent if repeat is not program.repeat))[:_RECENT]
+        return out
+
+    def looked_up(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
         constants: dict[int, Any] = {}
         fixed: dict[str, Any] = {}
         if static.names or static.indices:
             constants, fixed, kwargs = static.divided(args, kwargs)
             args = tuple(None if i in constants else a for i, a in enumerate(args))
         leaves, in_spec = pytree.flatten((args, kwargs))
+        if is_narrowing():
+            leaves = all_narrowed(leaves)
         key: tuple[Any, ...] = (in_spec, kinds_of(leaves), Execution.mode, default_dtypes())
         if constants or fixed:
             indices = [*sorted(constants.items()), *sorted(fixed.items())]
@@ -210,10 +226,7 @@ def jit(
                     constants=values,
                     memory_limit=memory_limit,
                 )
-        out = program(leaves)
-        if program.repeat is not never:
-            recent = (program.repeat, *(repeat for repeat in recent if repeat is not program.repeat))[:_RECENT]
-        return out
+        return program, leaves
 
     def bound(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
         constants, fixed, others = static.divided(args, kwargs)
@@ -222,11 +235,13 @@ def jit(
 
     def traced(*args: Any, **kwargs: Any) -> Traced:
         f, dynamic, others = bound(args, kwargs)
-        return trace(f, *dynamic, **others)
+        with within():
+            return trace(f, *dynamic, **others)
 
     def shapes(*args: Any, **kwargs: Any) -> Any:
         f, dynamic, others = bound(args, kwargs)
-        return eval_shape(f, *dynamic, **others)
+        with within():
+            return eval_shape(f, *dynamic, **others)
 
     def clear_cache() -> None:
         nonlocal recent

@@ -50,7 +50,7 @@ def _changes(key: Key, other: Key, parameters: Sequence[str] | None) -> list[str
 
 
 def _names(defaults: tuple[Any, ...]) -> str:
-    return " and ".join(dtype.name for dtype in defaults)
+    return " and ".join(dtype.name for dtype in defaults[:2])
 
 
 def _kind(leaf: Any) -> tuple[Any, Any]:

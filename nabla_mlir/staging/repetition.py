@@ -26,7 +26,7 @@ _WRITTEN = 32  # the largest number of arguments with separate lines of code; Py
 
 _ARGUMENT = """
 if type({leaf}) is Array:
-    if {leaf}.shape != {shape} or {leaf}.dtype != {dtype} or {leaf}.device.memory is not memory: return OTHER
+    if {leaf}.shape != {shape} or {leaf}.dtype != {dtype} or {leaf}.device.memory is not memory or {leaf}.weak: return OTHER
     if {leaf}.pending is not None: {leaf}.block_until_ready()
     {leaf}.is_alone = False
     if type(view := {leaf}._view) is not VmRef: view = {leaf}.handle()

@@ -14,6 +14,7 @@ from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.base.typing import DTypeLike
 from nabla_mlir.dialects.types import as_dtype
+from nabla_mlir.table.narrowing import is_narrowing, narrow_dtype
 from nabla_mlir.table.promotion import Defaults, is_inexact, is_scalar, scalar_dtype
 
 FLOAT0: np.dtype[Any] = np.dtype([("float0", np.void, 0)])
@@ -47,7 +48,7 @@ class Spec:
 
     @property
     def weak_type(self) -> bool:
-        """True for the spec of a Python number, under the name of JAX."""
+        """True for the spec of a Python number, or of a result of Python numbers alone, under the name of JAX."""
         return self.weak
 
     @property
@@ -100,7 +101,9 @@ def as_spec(leaf: Any) -> Spec:
     if is_scalar(leaf):
         return Spec((), scalar_dtype(leaf), weak=True)
     if pytree.is_array(leaf):
-        return Spec(tuple(leaf.shape), np.dtype(leaf.dtype))
+        if is_narrowing() and isinstance(leaf, (np.ndarray, np.generic)):
+            return Spec(leaf.shape, narrow_dtype(leaf.dtype))
+        return Spec(tuple(leaf.shape), np.dtype(leaf.dtype), getattr(leaf, "weak", False) is True)
     raise TraceError(
         f"an argument requires arrays, scalars or nm.spec, got {type(leaf).__name__}.",
         where=user_frame(),

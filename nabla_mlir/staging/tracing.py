@@ -27,6 +27,7 @@ from nabla_mlir.staging.advice import LongTrace, advised
 from nabla_mlir.staging.known import Known, Role
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.table import promotion
+from nabla_mlir.table.narrowing import follows_jax
 from nabla_mlir.table.tensor import Scope, Tensor, constant, current_scope, set_reader, set_scope, wrap
 
 # The resolved folders, and the folders from which this process imports; symbolic links make them differ.
@@ -334,9 +335,16 @@ def stands_for(argument: Tensor, value: Tensor) -> None:
         trace.known.bind([argument.value], [value.value])
 
 
-def results_of(op: ir.Operation) -> list[Tensor]:
-    """The results of an operation as tensors of the current scope."""
-    return [wrap(r) for r in op.results]
+def results_of(op: ir.Operation, *like: Sequence[Tensor]) -> list[Tensor]:
+    """The results of an operation as tensors of the current scope.
+
+    By the rules of JAX, the first results are weak where the tensors of each list `like` are.
+    """
+    outs = [wrap(r) for r in op.results]
+    if follows_jax() and like:
+        for out, *tensors in zip(outs, *like, strict=False):
+            out.weak = all(t.weak for t in tensors)
+    return outs
 
 
 def bake_captures(module: ir.Module, count: int, captures: Sequence[Any]) -> None:

@@ -20,6 +20,7 @@ from nabla_mlir.base.errors import DtypeError, RangeError, ShapeError, user_fram
 from nabla_mlir.base.exchange import readable
 from nabla_mlir.base.typing import DTypeLike
 from nabla_mlir.dialects.types import PYTHON, as_dtype, is_complex, is_differentiable
+from nabla_mlir.table.narrowing import follows_jax, has_wide, is_narrowing, narrow_dtype, narrowed
 from nabla_mlir.table.registry import operation
 from nabla_mlir.table.tensor import Tensor, constant, full
 from nabla_mlir.table.vectorized import enter
@@ -65,8 +66,8 @@ def set_default_dtypes(*, float: DTypeLike | None = None, int: DTypeLike | None 
 
 
 def scalar_dtype(value: Any) -> np.dtype:
-    """The dtype of a Python scalar (or of a tensor made from one) without another operand."""
-    if isinstance(value, (Tensor, np.generic)):
+    """The dtype of a Python scalar (or of a tensor or an array made from one) without another operand."""
+    if hasattr(value, "dtype"):
         return value.dtype
     if isinstance(value, bool):
         return np.dtype(bool)
@@ -77,9 +78,9 @@ def scalar_dtype(value: Any) -> np.dtype:
     return PYTHON[complex]
 
 
-def default_dtypes() -> tuple[np.dtype, np.dtype]:
-    """The default dtypes of new arrays (floating point, integers); a trace depends on them."""
-    return Defaults.float, Defaults.int
+def default_dtypes() -> tuple[np.dtype, np.dtype, bool]:
+    """The default dtypes of new arrays (floating point, integers), and `follows_jax`; a trace depends on them."""
+    return Defaults.float, Defaults.int, follows_jax()
 
 
 def scalar_array(value: Any, dtype: np.dtype, requirement: str) -> np.ndarray:
@@ -92,6 +93,20 @@ def scalar_array(value: Any, dtype: np.dtype, requirement: str) -> np.ndarray:
 
 def promote_dtypes(operands: Sequence[Any]) -> np.dtype:
     """The common dtype of operands (tensors, arrays, Python scalars)."""
+    if is_narrowing():
+        return _promoted_narrowly(operands)
+    return _promoted(operands)
+
+
+def _promoted_narrowly(operands: Sequence[Any]) -> np.dtype:
+    """The common dtype; it has 64 bits only if an array of a device or a tensor has."""
+    if has_wide(operands):
+        return _promoted(operands)
+    narrow = [np.empty((), narrow_dtype(x.dtype)) if isinstance(x, (np.ndarray, np.generic)) else x for x in operands]
+    return narrow_dtype(_promoted(narrow))
+
+
+def _promoted(operands: Sequence[Any]) -> np.dtype:
     strong = [x.dtype for x in operands if not is_weak(x)]
     weak = [scalar_dtype(x) for x in operands if is_weak(x)]
     if not strong:
@@ -105,8 +120,12 @@ def promote_dtypes(operands: Sequence[Any]) -> np.dtype:
 
 
 def is_weak(x: Any) -> bool:
-    """True for Python scalars, for tensors made from them, and for numbers for which `is_light` is true."""
-    return is_scalar(x) or is_light(x) or (isinstance(x, Tensor) and x.weak)
+    """True for Python scalars, for tensors and arrays made from them alone, and for numbers for which `is_light` is true."""
+    return is_scalar(x) or is_light(x) or _is_marked(x)
+
+
+def _is_marked(x: Any) -> bool:
+    return getattr(x, "weak", False) is True
 
 
 def is_light(x: Any) -> bool:
@@ -150,6 +169,8 @@ def _promote(dtypes: Sequence[np.dtype]) -> np.dtype:
 
 def as_tensor(x: Any, dtype: np.dtype | None = None) -> Tensor:
     """A tensor of the current trace from a tensor, an array or a Python scalar."""
+    if dtype is None and is_narrowing():
+        x = narrowed(x)
     if isinstance(x, Tensor):
         x = enter(x)
         return x if dtype is None or x.dtype == dtype else operation("convert")(x, dtype=dtype)
@@ -162,6 +183,7 @@ def as_tensor(x: Any, dtype: np.dtype | None = None) -> Tensor:
     x = readable(x)
     lift = getattr(x, "__nabla_tensor__", None)
     tensor = enter(lift()) if lift is not None else _captured(x)
+    tensor.weak = tensor.weak or _is_marked(x)
     return tensor if dtype is None or tensor.dtype == dtype else operation("convert")(tensor, dtype=dtype)
 
 
@@ -234,6 +256,14 @@ def promote(name: str, *operands: Any, dtype: np.dtype | None = None) -> list[Te
             tensors.append(full(shape, _weak_value(x, dtype), dtype))
         else:
             tensors.append(broadcast_to(as_tensor(x, dtype), shape))
+    return marked(tensors, operands)
+
+
+def marked(tensors: list[Tensor], operands: Sequence[Any]) -> list[Tensor]:
+    """The tensors, which were made from the operands; by the rules of JAX, they are weak if all operands are."""
+    if follows_jax() and all(map(is_weak, operands)):
+        for tensor in tensors:
+            tensor.weak = True
     return tensors
 
 

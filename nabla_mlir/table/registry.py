@@ -22,6 +22,7 @@ from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.sparsity.operands import Rule
 from nabla_mlir.sparsity.operands import dense as dense_pattern
 from nabla_mlir.sparsity.operands import elementwise as elementwise_pattern
+from nabla_mlir.table.narrowing import follows_jax
 from nabla_mlir.table.rules import (
     UNSUPPORTED,
     Augmented,
@@ -209,10 +210,11 @@ class OpDef:
 
     def apply(self, operands: Sequence[Tensor], params: Params) -> list[Tensor]:
         """Emits the operation; `params` has all its parameters."""
-        has_axes = False
+        has_axes = has_weak = False
         for operand in operands:
             operand.check_open()
             has_axes = has_axes or bool(operand.axes)
+            has_weak = has_weak or operand.weak
         if has_axes:
             return apply_per_entry(lambda entries: self.apply(entries, params), operands)
         results = None
@@ -227,9 +229,22 @@ class OpDef:
             for region, name in zip(op.regions, self.regions, strict=True):
                 self._fill_region(region, params[name], operands)
         try:
-            return [wrap(value) for value in op.results]
+            outs = [wrap(value) for value in op.results]
         except DtypeError as error:
             raise DtypeError(f"{self.name}: {error.message}", where=user_frame()) from None
+        if has_weak and follows_jax() and self._is_weak(operands):
+            for out in outs:
+                out.weak = out.dtype.kind != "b"
+        return outs
+
+    def _is_weak(self, operands: Sequence[Tensor]) -> bool:
+        """True if the operands from which elements of the result are computed are weak. A conversion is to a stated dtype."""
+        if self.name == "stablehlo.convert":
+            return False
+        if self.elementwise:
+            return all(x.weak for x in operands if x.dtype.kind != "b")
+        linear = self.linear if isinstance(self.linear, tuple) else ()
+        return self.moves and len(linear) > 0 and all(operands[i].weak for i in linear)
 
     def _create(self, values: Any, results: Any, attributes: Any, operands: Sequence[Tensor]) -> ir.Operation:
         try:

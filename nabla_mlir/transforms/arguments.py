@@ -12,6 +12,7 @@ from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.dialects.types import is_complex, is_differentiable
 from nabla_mlir.staging.positions import Argnums, positions
 from nabla_mlir.staging.specs import Spec
+from nabla_mlir.table.narrowing import is_narrowing, narrowed
 from nabla_mlir.table.promotion import adopted, as_tensor, is_scalar, scalar_array
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.vectorized import separate
@@ -87,6 +88,7 @@ def seed_array(what: str, seed: Any, like: Spec, path: str) -> Any:
         array = scalar_array(seed, like.dtype, f"a {what} requires {like.dtype} at {path}")
     else:
         array = seed if pytree.is_array(seed) else np.asarray(seed)
+        array = narrowed(array) if is_narrowing() else array
     _check_seed(what, array, like, path)
     return array
 

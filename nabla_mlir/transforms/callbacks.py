@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import TraceError, user_frame
+from nabla_mlir.base.errors import CallbackError, TraceError, user_frame
 from nabla_mlir.base.typing import PyTree
 from nabla_mlir.ops.callbacks import Callback, emit_callback, number_of
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.specs import as_spec
 from nabla_mlir.staging.tracing import is_tracing
+from nabla_mlir.table.narrowing import is_narrowing, is_wide
 from nabla_mlir.table.promotion import as_tensor, is_scalar
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms.vectorized import per_entry
@@ -43,7 +44,7 @@ def pure_callback(
 
     Raises:
       TraceError: there is no such method.
-      TreeError: its result differs from `result_shape_dtypes`.
+      CallbackError: its results are not those of `result_shape_dtypes`.
       RuleMissingError: it is differentiated without an enclosing custom rule, or compiled for IREE, which cannot call Python.
 
     Example:
@@ -70,11 +71,22 @@ def _called(callback: Callable[..., Any], shapes: Any, args: Any, kwargs: Any, v
         )
     likes, out_spec = pytree.flatten(shapes)
     specs = [as_spec(s) for s in likes]
+    if is_narrowing() and any(is_wide(s.dtype) for s in specs):
+        raise CallbackError(
+            f"pure_callback requires dtypes of at most 32 bits, got {', '.join(map(str, specs))}.",
+            where=user_frame(),
+            help='jax.config.update("jax_enable_x64", True) allows 64 bits.',
+        )
 
     def run(*leaves: Any) -> list[np.ndarray]:
         inner_args, inner_kwargs = pytree.unflatten(in_spec, leaves)
         out = callback(*inner_args, **inner_kwargs)
-        return pytree.flatten_like(out_spec, out, "the result of pure_callback", "what it promises")
+        got = pytree.flatten(out)[0]
+        if len(got) != len(specs):
+            raise CallbackError(
+                f"pure_callback requires the {len(specs)} results that it promises, got {len(got)}.", where=user_frame()
+            )
+        return got
 
     def emit(*leaves: Any) -> Any:
         tensors = [as_tensor(x) for x in leaves]

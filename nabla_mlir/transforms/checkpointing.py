@@ -144,7 +144,7 @@ def _emit(call: Callable[[], Any], policy: Policy | Chooser, prevent_cse: bool) 
         regions=1,
     )
     block.append_to(op.regions[0])
-    return pytree.unflatten(box["spec"], results_of(op))
+    return pytree.unflatten(box["spec"], results_of(op, outs))
 
 
 def checkpoint_name(x: PyTree, name: str) -> PyTree:

@@ -143,15 +143,17 @@ def _scalar(what: str, x: Any) -> Tensor:
 
 def _choose(name: str, by: Tensor, branches: Sequence[Callable[..., Any]], operands: Any, what: str) -> Any:
     blocks, first = [], None
+    results: list[list[Tensor]] = []
     for branch in branches:
         box: dict[str, Any] = {}
 
         def body(branch: Callable[..., Any] = branch, box: dict[str, Any] = box) -> list[Any]:
             leaves, box["spec"] = pytree.flatten(branch(*operands))
-            return [_unweakened(leaf) for leaf in leaves]
+            return leaves
 
         block, _, outs = trace_region(body, [], f"a branch of {what}")
         blocks.append(block)
+        results.append(outs)
         if first is None:
             first = (box["spec"], outs)
         else:
@@ -160,13 +162,12 @@ def _choose(name: str, by: Tensor, branches: Sequence[Callable[..., Any]], opera
     op = stablehlo.emit(name, [by.value], results=_types(first[1]), regions=len(blocks))
     for region, block in zip(op.regions, blocks, strict=True):
         block.append_to(region)
-    return pytree.unflatten(first[0], results_of(op))
-
-
-def _unweakened(leaf: Any) -> Tensor:
-    tensor = as_tensor(leaf)
-    tensor.weak = False
-    return tensor
+    outs = results_of(op, *results)
+    for i, same in enumerate(zip(*results, strict=True)):
+        # A value from outside that all branches return, so that it varies over no axis of the choice.
+        if len(same) > 1 and all(out.value == same[0].value for out in same):
+            outs[i].value = same[0].value
+    return pytree.unflatten(first[0], outs)
 
 
 # ---------------------------------------------------------------- loops
@@ -226,7 +227,11 @@ def _loop(what: str, cond_fun: Any, body_fun: Any, init_val: PyTree, max_residua
         )
         test_block.append_to(op.regions[0])
         block.append_to(op.regions[1])
-        return pytree.unflatten(spec, results_of(op))
+        results = results_of(op, carry, outs)
+        for result, argument, out, first in zip(results, op.regions[1].blocks[0].arguments, outs, carry, strict=True):
+            if out.value == argument:  # the body does not change it
+                result.value = first.value
+        return pytree.unflatten(spec, results)
 
     return staged(per_entry(run))(init_val)
 

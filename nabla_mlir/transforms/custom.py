@@ -14,7 +14,15 @@ from typing import Any
 from iree.compiler import ir
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import ConcretizationError, NablaError, TraceError, TreeError, check_function, user_frame
+from nabla_mlir.base.errors import (
+    ConcretizationError,
+    NablaError,
+    RuleUndefinedError,
+    TraceError,
+    TreeError,
+    check_function,
+    user_frame,
+)
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad_rules import RECUR, WITHOUT_RULE
 from nabla_mlir.rules.custom_regions import postponed
@@ -252,7 +260,7 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
 
     def _check(self) -> None:
         if self.rule is None:
-            raise TraceError(
+            raise RuleUndefinedError(
                 f"custom_jvp requires a rule for {self._name()}, got none.",
                 where=user_frame(),
                 help=f"define it with {self._name()}.defjvp.",
@@ -311,7 +319,9 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
     operation = "ad.custom_vjp"
     rules: tuple[Callable[..., Any], Callable[..., Any]] | None = None
 
-    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any], symbolic_zeros: bool = False) -> None:
+    def defvjp(
+        self, fwd: Callable[..., Any], bwd: Callable[..., Any], symbolic_zeros: bool = False, optimize_remat: bool = False
+    ) -> None:
         """Sets the rule.
 
         Args:
@@ -321,12 +331,13 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
             argument; None means zero, and is used for integers.
           symbolic_zeros: True passes each leaf of the arguments to `fwd` as a `CustomVJPPrimal`. `bwd` gets a `SymbolicZero` as
             the cotangent of a result without derivative, and may return one (`nm.jax.custom_derivatives`).
+          optimize_remat: accepted for programs of JAX; unused residuals are removed in any case.
         """
         self.rules, self.has_symbols = (fwd, bwd), symbolic_zeros
 
     def _check(self) -> None:
         if self.rules is None:
-            raise TraceError(
+            raise RuleUndefinedError(
                 f"custom_vjp requires a rule for {self._name()}, got none.",
                 where=user_frame(),
                 help=f"define it with {self._name()}.defvjp.",

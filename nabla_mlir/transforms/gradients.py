@@ -142,11 +142,12 @@ def _value_and_grad(
         _bound_loops(holder, max_residual_bytes)
     seed = full(whole(outs[0]).shape, 1, outs[0].dtype)
     op = ad.VjpOp.build([t.value for t in tensors], [seed.value], block, range(len(tensors)), [0]).op
-    results = results_of(op)
+    results = results_of(op, [*outs, *tensors])
     slopes = dict(zip(positions, results[len(outs) :], strict=True))
     gradients = pytree.unflatten(spec, [slopes.get(i) for i in range(len(leaves))])
     gradients = gradients[0] if is_one(argnums) else gradients
     value = with_axes(results[0], outs[0].axes)
+    value.weak = outs[0].weak
     return ((value, pytree.unflatten(box["aux"], results[1 : len(outs)])) if has_aux else value), gradients
 
 

@@ -243,7 +243,7 @@ class _Body:
         block = self.clone()
         is_ruled = any(inner.name in CUSTOM for inner in nested(block.owner.operation))
         op = self._ruled(block) if is_ruled else ad.JvpOp.build(self.primals(), [], block, [], []).op
-        return self.result(results_of(op))
+        return self.result(results_of(op, self.outs))
 
     def _ruled(self, block: ir.Block) -> ir.Operation:
         """A derivative of the block of which only the first results are used."""
@@ -270,7 +270,7 @@ class _Body:
         block = self.clone()
         values = [seeds[self.active[k]].value for k in wrt]  # type: ignore[union-attr]
         op = ad.JvpOp.build(self.primals(), values, block, wrt, self.of).op
-        results = results_of(op)
+        results = results_of(op, [*self.outs, *(self.outs[i] for i in self.of)])
         by_position = dict(zip(self.of, results[len(self.outs) :], strict=True))
         return self.result(results), pytree.unflatten(self.out_spec, [by_position.get(i) for i in range(self.count)])
 
@@ -284,7 +284,8 @@ class _Body:
         block = self.clone()
         values = [seeds[i].value for i in of]  # type: ignore[union-attr]
         op = ad.VjpOp.build(self.primals(), values, block, range(len(self.active)), of).op
-        by_position = dict(zip(self.active, results_of(op)[len(self.outs) :], strict=True))
+        results = results_of(op, [*self.outs, *(self.tensors[i] for i in self.active)])
+        by_position = dict(zip(self.active, results[len(self.outs) :], strict=True))
         return pytree.unflatten(self.in_spec, [by_position.get(i) for i in range(len(self.tensors))])
 
 

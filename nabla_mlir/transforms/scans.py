@@ -181,7 +181,7 @@ def map(f: Callable[[Any], Any], xs: PyTree, *, batch_size: int | None = None) -
     Args:
       f: a function of an entry.
       xs: a pytree of arrays with a common leading axis.
-      batch_size: the number of entries that are computed at once; None means one.
+      batch_size: the number of entries that are computed at once; None means one, and 0 all.
 
     Example:
       >>> import nabla_mlir as nm, numpy as np
@@ -191,6 +191,10 @@ def map(f: Callable[[Any], Any], xs: PyTree, *, batch_size: int | None = None) -
     check_function("map", f)
     if batch_size is None:
         return scan(lambda _, x: (None, f(x)), None, xs)[1]
+    if batch_size < 0:
+        raise ShapeError(f"map requires a batch_size of at least 0, got {batch_size}.", where=user_frame())
+    if batch_size == 0:
+        return vmap(f)(xs)
 
     def run(xs: Any) -> Any:
         leaves, spec = pytree.flatten(xs)

@@ -93,7 +93,7 @@ def _vmap(
     positions = [_position(axis, t, name) for axis, t, name in zip(axes, tensors, names, strict=True)]
     size = _common_size(positions, tensors, names, axis_size)
     leaders = [i for i, position in enumerate(positions) if position is not None]
-    inner_specs = [Spec(_without(tensors[i].shape, positions[i]), tensors[i].dtype) for i in leaders]
+    inner_specs = [Spec(_without(tensors[i].shape, positions[i]), tensors[i].dtype, tensors[i].weak) for i in leaders]
     box: dict[str, Any] = {}
 
     def body(*inner: Tensor) -> list[Any]:
@@ -111,12 +111,12 @@ def _vmap(
         return outs
 
     with bound_axis(axis_name, size) as bound:
-        block, _, _ = trace_region(body, inner_specs, "the function given to vmap")
+        block, _, outs = trace_region(body, inner_specs, "the function given to vmap")
     in_positions = [[position] for position in positions if position is not None]
     op = batch.VmapOp.build(
         [tensors[i].value for i in leaders], block, [bound.symbol], [size], in_positions, [[p] for p in box["positions"]]
     ).op
-    return pytree.unflatten(box["spec"], results_of(op))
+    return pytree.unflatten(box["spec"], results_of(op, outs))
 
 
 def _shared_whole(in_axes: Any, args: tuple[Any, ...]) -> dict[int, Any]:

@@ -133,3 +133,71 @@ def test_same_numbers_in_the_same_dtypes(program: Callable[[Any], Any]) -> None:
         kind = complex if a.dtype.kind == "c" else float
         tolerance = 1e-2 if a.dtype.itemsize < 4 else 1e-5
         np.testing.assert_allclose(np.asarray(a).astype(kind), np.asarray(b).astype(kind), rtol=tolerance, atol=tolerance)
+
+
+WIDE = np.linspace(0.0, 1.0, 3)
+DOOR: dict[str, Callable[[Any], Any]] = {
+    "arrays": lambda jax: (jax.numpy.asarray(WIDE), jax.numpy.array([WIDE, WIDE]), jax.device_put(WIDE), jax.numpy.int64(3)),
+    "functions": lambda jax: (
+        jax.numpy.sin(WIDE),
+        jax.numpy.stack([WIDE, WIDE]),
+        jax.numpy.linalg.inv(np.eye(2)),
+        jax.nn.relu(WIDE),
+    ),
+    "stated dtypes": lambda jax: (
+        jax.numpy.zeros(2, np.float64),
+        jax.numpy.arange(3, dtype="int64"),
+        jax.lax.full((2,), 1, np.uint64),
+    ),
+    "carries": lambda jax: jax.lax.scan(lambda c, x: (c + x.sum(), c * x), 0.0, np.ones((3, 2))),
+    "branches": lambda jax: jax.lax.cond(True, lambda x: x, lambda x: 2 * x, WIDE),
+    "captured": lambda jax: jax.jit(lambda x: x * WIDE + np.arange(3))(np.arange(3)),
+    "derivatives": lambda jax: (jax.grad(lambda x: (x * WIDE).sum())(WIDE), jax.jvp(jax.numpy.sin, (WIDE,), (WIDE,))),
+    "pullbacks": lambda jax: jax.vjp(lambda x: x * x, WIDE)[1](WIDE),
+    "promotion": lambda jax: jax.numpy.add(np.uint32([3]), np.int32([-4])),
+    "distributions": lambda jax: jax.scipy.stats.norm.logpdf(WIDE),
+}
+WEAK: dict[str, Callable[[Any], Any]] = {
+    "root": lambda jax: jax.numpy.ones(3, jax.numpy.bfloat16) / jax.numpy.sqrt(2),
+    "array": lambda jax: jax.numpy.ones(3, jax.numpy.float16) * jax.numpy.asarray(2.0),
+    "mask": lambda jax: jax.numpy.ones(3, jax.numpy.float16) * jax.numpy.where(np.array([True, False, True]), 1.0, 0.0),
+    "integers": lambda jax: jax.numpy.ones(3, np.int8) * jax.numpy.full((3,), 2),
+    "sum": lambda jax: jax.numpy.ones(3, jax.numpy.float16) * jax.numpy.mean(jax.numpy.asarray(2.0)),
+    "stated": lambda jax: jax.numpy.ones(3, jax.numpy.float16) * jax.numpy.sqrt(2).astype(np.float32),
+    "jit": lambda jax: jax.numpy.ones(3, jax.numpy.bfloat16) * jax.jit(lambda x: 2 * x)(3.0),
+    "loop": lambda jax: jax.lax.fori_loop(0, 3, lambda _, x: x * jax.numpy.sqrt(2), jax.numpy.ones(3, jax.numpy.bfloat16)),
+    "carry": lambda jax: jax.lax.scan(lambda c, x: (c * x, x), jax.numpy.asarray(1.0), jax.numpy.ones(3, jax.numpy.bfloat16)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
+@pytest.mark.parametrize("name", [*DOOR, *WEAK])
+def test_dtypes_at_the_door_of_the_mirror(name: str, interpreted: None) -> None:
+    with jax.enable_x64(False):
+        want = jax.tree.leaves(({**DOOR, **WEAK}[name])(jax))
+    found = nm.jax.tree.leaves(({**DOOR, **WEAK}[name])(nm.jax))
+    assert [(x.dtype.name, x.weak_type) for x in found] == [(x.dtype.name, x.weak_type) for x in want]
+    for x, y in zip(found, want, strict=True):
+        np.testing.assert_allclose(np.asarray(x, np.float64), np.asarray(y, np.float64), rtol=1e-6)
+
+
+def test_dtypes_elsewhere_are_those_of_numpy() -> None:
+    nnp, one = nm.numpy, nm.jax.numpy.ones(3)
+    assert nnp.sin(WIDE).dtype == nm.jit(lambda x: x)(WIDE).dtype == (one * WIDE).dtype == np.float64
+    assert (nnp.ones(3, "float16") * nnp.sqrt(2)).dtype == np.float32
+    with nm.enable_x64():
+        assert nm.jax.numpy.sin(WIDE).dtype == nm.jax.jit(lambda x: x * WIDE)(WIDE).dtype == np.float64
+    with pytest.raises(nm.errors.RangeError, match="requires the range of int32"):
+        nm.jax.numpy.asarray(np.array([2**40]))
+
+
+def test_zeros_of_integers() -> None:
+    zero = np.zeros((), nm.jax.float0)
+    assert nm.jax.grad(lambda x: x + 0.0, allow_int=True)(1) == zero
+    _, pull = nm.jax.vjp(lambda x, i: x[i], np.ones(2), 1)
+    for slopes in (pull(2.0), nm.jax.jit(pull)(2.0)):
+        assert slopes[0].tolist() == [0.0, 2.0]
+        assert slopes[1] == zero
+    assert nm.jax.jvp(nm.jax.jit(lambda x: x + 1), (2,), (zero,))[1] == zero
+    assert nm.jax.linearize(lambda x: (2.0 * x, x), 3)[1](zero)[1] == zero
+    assert nm.jax.numpy.zeros(2, nm.jax.float0).dtype == nm.jax.float0

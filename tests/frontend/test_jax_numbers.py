@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import importlib
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -301,7 +304,8 @@ def test_compiled_numbers() -> None:
 
 def test_eigenvectors_of_complex_tridiagonals() -> None:
     on, above = np.array([1.0, 2.0, 5.0]), np.array([1 + 2j, 0.5 - 1j])
-    values, vectors = map(np.asarray, ours.scipy.linalg.eigh_tridiagonal(on, above))
+    with nm.enable_x64():
+        values, vectors = map(np.asarray, ours.scipy.linalg.eigh_tridiagonal(on, above))
     matrix = np.diag(on) + np.diag(above, 1) + np.diag(above.conj(), -1)
     np.testing.assert_allclose(matrix @ vectors, vectors * values, atol=1e-13)
 
@@ -361,9 +365,70 @@ DIFFERENTIABLE: dict[str, tuple[Callable[..., Any], np.ndarray]] = {
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_of_both_orders_and_maps(name: str) -> None:
     f, x = DIFFERENTIABLE[name]
-    ours.test_util.check_grads(f, (x,), order=2, modes=("fwd", "rev"), rtol=1e-4, atol=1e-4)
-    both = np.stack([x, x + 0.1])
-    slopes = nm.vmap(nm.jacrev(f))(both)
-    for k, row in enumerate(both):
-        for found, want in zip(ours.tree.leaves(slopes), ours.tree.leaves(nm.jacfwd(f)(row)), strict=True):
-            np.testing.assert_allclose(found[k], want, rtol=1e-7, atol=1e-8)
+    with nm.enable_x64():
+        ours.test_util.check_grads(f, (x,), order=2, modes=("fwd", "rev"), rtol=1e-4, atol=1e-4)
+        both = np.stack([x, x + 0.1])
+        slopes = nm.vmap(nm.jacrev(f))(both)
+        for k, row in enumerate(both):
+            for found, want in zip(ours.tree.leaves(slopes), ours.tree.leaves(nm.jacfwd(f)(row)), strict=True):
+                np.testing.assert_allclose(found[k], want, rtol=1e-7, atol=1e-8)
+
+
+def test_trees_with_paths_and_nodes() -> None:
+    util, tree = ours.tree_util, {"a": (1, [2, None]), "b": 3}
+    pairs, spec = util.tree_flatten_with_path(tree, lambda path, x: len(path) > 1 or x is None, is_leaf_takes_path=True)
+    assert [(util.keystr(path), leaf) for path, leaf in pairs] == [("['a'][0]", 1), ("['a'][1]", [2, None]), ("['b']", 3)]
+    assert util.tree_unflatten(spec, [leaf for _, leaf in pairs]) == tree
+    assert util.flatten_one_level_with_keys([4, [5]]) == ([(util.SequenceKey(0), 4), (util.SequenceKey(1), [5])], None)
+    assert (util.is_tree_node(tuple), util.is_tree_node(int)) == (True, False)
+    inner = functools.partial(pow, 2.0)
+    assert util.Partial(inner, 3.0).args == (3.0,)
+    assert util.Partial(inner, 3.0)() == 8.0
+    assert util.Partial(inner).func == util.Partial(inner).func == inner
+
+    @dataclasses.dataclass
+    class Pair:
+        x: float
+        y: float
+        kind: str = ours.tree.static(default="plain")
+
+    for fields, text in (
+        ((["x"], []), "none of"),
+        ((["x", "y"], ["x", "kind"]), "each field once"),
+        ((["x", "z"], []), "fields of Pair"),
+    ):
+        with pytest.raises(nm.errors.TreeError, match=text):
+            util.register_dataclass(Pair, *fields)
+    assert util.tree_leaves(util.register_dataclass(Pair)(1.0, 2.0)) == [1.0, 2.0]
+
+
+def test_results_that_pass_through_unchanged_do_not_vary() -> None:
+    def chosen(x: Any, y: Any) -> Any:
+        return ours.lax.cond(x < 3, lambda x, y: (x * 2, y), lambda x, y: (x * 3, y), x, y)
+
+    def looped(x: Any, y: Any) -> Any:
+        return ours.lax.fori_loop(0, 2, lambda _, c: (c[0] * 2, c[1]), (x, y))
+
+    for f, want in ((chosen, [0, 2, 4, 9]), (looped, [0, 4, 8, 12])):
+        x, y = ours.vmap(f, in_axes=(0, None), out_axes=(0, None))(np.arange(4), f32(5))
+        assert (x.tolist(), y.shape, float(y)) == (want, (), 5.0)
+        assert float(ours.grad(lambda y, f=f: f(f32(1), y)[1] * y)(3.0)) == 6.0
+
+
+def test_errors_of_rules_and_callbacks() -> None:
+    rule = nm.custom_vjp(lambda x: x)
+    with pytest.raises(AttributeError, match="requires a rule for"):
+        rule(1.0)
+    whole = nm.ShapeDtypeStruct((), np.int32)
+    for result, text in (
+        (2.7, "of the dtypes that it promises, got float64 for int32"),
+        ((1, 2), "the 1 results that it promises, got 2"),
+    ):
+        with pytest.raises(RuntimeError, match=text):
+            ours.pure_callback(lambda x, result=result: result, whole, 1.0)
+    with pytest.raises(ValueError, match="dtypes of at most 32 bits, got float64"):
+        ours.pure_callback(lambda x: x, nm.ShapeDtypeStruct((), np.float64), 1.0)
+    with pytest.raises(ValueError, match="derivative requires a rule for pure_callback"):
+        ours.grad(lambda x: ours.pure_callback(np.sin, x, x))(1.0)
+    assert ours.lax.map(lambda x: 2 * x, np.arange(3), batch_size=0).tolist() == [0, 2, 4]
+    assert pickle.loads(pickle.dumps(ours.numpy.sin)) is ours.numpy.sin

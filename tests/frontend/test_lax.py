@@ -342,7 +342,7 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: lax.clamp(np.ones(2), X, 1.0), errors.ShapeError, "bounds that are scalars"),
     (lambda: lax.select_n(X > 0, X, X, X), errors.ShapeError, "one or two cases"),
     (lambda: lax.select_n(np.ones(2, np.int32), X, X), errors.ShapeError, "a scalar or shape"),
-    (lambda: lax.bitcast_convert_type(np.ones((2, 3), np.uint32), np.float64), errors.ShapeError, "a last axis of 2"),
+    (lambda: lax.bitcast_convert_type(np.ones((2, 3), np.uint16), np.float32), errors.ShapeError, "a last axis of 2"),
     (lambda: lax.bitcast_convert_type(X + 1j, np.float64), errors.DtypeError, "real dtypes"),
     (lambda: lax.dot_general(X, Y, (((1,), (0,)), ((), ()))), errors.ShapeError, "paired axes"),
     (lambda: lax.dot(np.ones((2, 2, 2)), X), errors.ShapeError, "vectors or matrices"),
@@ -398,7 +398,8 @@ BAD: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: nm.jax.tree.map(lambda a, b: a, [1], {"x": 1}), errors.TreeError, "the structure of the first tree"),
     (lambda: nm.jax.tree.reduce_associative(lambda a, b: a, []), errors.TreeError, "a leaf or an identity"),
     (lambda: nm.jax.tree.unflatten(nm.jax.tree.structure([0, 0]), [1]), errors.TreeError, "as many leaves"),
-    (lambda: nm.jax.tree.flatten_with_path([1], is_leaf_takes_path=True), errors.TreeError, "is_leaf_takes_path"),
+    (lambda: nm.jax.tree_util.flatten_one_level(1), errors.TreeError, "got int, which is a leaf"),
+    (lambda: nm.jax.lax.platform_dependent(1.0, tpu=abs), errors.RuleMissingError, "a function for cpu, got tpu"),
     (lambda: nm.jax.flatten_util.ravel_pytree([X])[1](V), errors.ShapeError, "a vector of 12"),
     (lambda: nm.named_scope(3).__enter__(), errors.TraceError, "requires a string"),
 ]

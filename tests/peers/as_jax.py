@@ -24,6 +24,7 @@ import pytest
 
 import nabla_mlir
 import nabla_mlir.jax as ours
+from nabla_mlir.table.narrowing import narrow_everywhere
 
 MODULES = """numpy numpy.linalg numpy.fft lax lax.linalg nn nn.initializers random scipy scipy.linalg scipy.special scipy.stats
 scipy.ndimage scipy.signal scipy.optimize scipy.interpolate scipy.integrate scipy.fft scipy.sparse scipy.sparse.linalg
@@ -31,6 +32,13 @@ scipy.spatial scipy.spatial.transform tree tree_util flatten_util image ops debu
 custom_derivatives dlpack typing dtypes errors core api_util sharding stages extend extend.core extend.linear_util interpreters
 interpreters.ad interpreters.batching interpreters.mlir experimental experimental.jet experimental.ode experimental.checkify
 experimental.sparse example_libraries example_libraries.stax example_libraries.optimizers""".split()
+# Submodules that files import and the mirror lacks: loaded, so that the real ones stand in for them while files are collected.
+STAND_INS = (
+    "experimental.pjit",
+    "experimental.multihost_utils",
+    "experimental.serialize_executable",
+    "experimental.compilation_cache",
+)
 UTILITIES = ("_src.test_util", "_src.public_test_util", "_src.internal_test_util.lax_test_util")
 SETTINGS = ("version", "__version__", "check_tracer_leaks", "log_compiles", "debug_key_reuse", "legacy_prng_key")
 RESULTS = os.environ["PEERS_RESULTS"]
@@ -68,6 +76,8 @@ def _module(package: str, path: str) -> Any:
 
 def _put() -> dict[int, tuple[Any, Any]]:
     """Puts the mirror in the place of JAX; returns the public functions of both, by the identity of those of JAX."""
+    for path in STAND_INS:
+        _module("jax", path)
     utilities = [module for path in UTILITIES if (module := _module("jax", path)) is not None]
     pairs = {path: (_module("nabla_mlir.jax", path), _module("jax", path)) for path in MODULES}
     faces = {path: Face(path, mine, theirs) for path, (mine, theirs) in pairs.items() if mine is not None}
@@ -127,6 +137,7 @@ def _both_enable_x64(new_val: bool = True) -> Iterator[None]:
 warnings.filterwarnings("ignore")
 _real_enable_x64 = real.enable_x64
 _EXCHANGED = _put()
+narrow_everywhere()  # as `nabla_mlir.jax.install` does
 ours.config.update("jax_enable_x64", os.environ.get("JAX_ENABLE_X64") == "1")
 nabla_mlir.set_execution(os.environ.get("PEERS_EXECUTION", "interpret"))  # type: ignore[arg-type]
 
@@ -152,6 +163,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         kind = call.excinfo.typename
         result["status"] = "skipped" if kind in ("Skipped", "SkipTest") else "failed"
         line = str(call.excinfo.traceback[-1].statement) if call.excinfo.traceback else ""
-        result.update(kind=kind, message=str(call.excinfo.value)[:600], line=line[:200])
+        own = [entry for entry in call.excinfo.traceback if str(entry.path) == str(item.path)]
+        at = str(own[-1].statement) if own else ""
+        result.update(kind=kind, message=str(call.excinfo.value)[:600], line=line[:200], at=at[:200])
     with open(RESULTS, "a") as file:
         file.write(json.dumps(result) + "\n")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
-# A reason, and a pattern of the message or of the line that failed.
+# A reason, and a pattern of the message, of the line that failed, or of the line of the test that led to it.
 LEFT_OUT: dict[str, str] = {
     "the test utilities called the real JAX, before a primitive": r"implicit dtype promotion path|not a valid JAX type",
     "the words of an error: the words are ours, the class and the condition count": r"does not match|not found in|Regex",
     "a warning of JAX": r"Expected warning not found|not triggered",
     "JAX's own IR: jaxprs, equations, tracers": r"jaxpr|\.eqns|\bJaxpr|tracing|Tracer\b|\.consts\b",
-    "counts of JAX's caches and compilations": r"cache_miss|_cache_size|lowering_count|count_jit|count_pjit|count_primitive",
+    "counts of JAX's caches and compilations": r"cache_miss|_cache_size|lowering_count|count_jit|count_pjit|count_primitive"
+    r"|\bcount\(\)|assert_num_jit|python_should_be_executing",
+    "JAX's log": r"assertLogs",
     "JAX's types of traced values": r"\.aval|weak_type|in_avals|out_avals",
     "several devices, shardings and memories": r"[sS]harding|Mesh|memory_kind|pxla|SingleDevice|addressable",
     "private modules of JAX": r"\b_src\b|jaxlib|compiler_ir|as_text|PyTreeDef|node_data|ArrayImpl|xla_extension",
@@ -33,5 +35,5 @@ def reason(result: dict[str, Any]) -> str | None:
     """The reason for which a failure is left out; None for a failure that counts."""
     if result["real"]:
         return "the test utilities called the real JAX"
-    text = f"{result.get('message', '')} {result.get('line', '')}"
+    text = " ".join(result.get(part, "") for part in ("message", "line", "at"))
     return next((why for why, pattern in LEFT_OUT.items() if re.search(pattern, text)), None)

@@ -12,7 +12,8 @@ import nabla_mlir.numpy as nnp
 from nabla_mlir import nn
 from nabla_mlir.interop.onnx.dtypes import dtype_of, saturated
 from nabla_mlir.interop.onnx.table import define, operator
-from nabla_mlir.jax import lax
+from nabla_mlir.jax.lax.elementwise import bitcast_convert_type, div
+from nabla_mlir.jax.mirrored import original
 from nabla_mlir.jax.scipy import special
 from nabla_mlir.table.tensor import Tensor
 
@@ -30,7 +31,7 @@ _OF_ONE: dict[str, Callable[..., Any]] = {
     "Ceil": nnp.ceil,
     "Cos": nnp.cos,
     "Cosh": nnp.cosh,
-    "Erf": special.erf,
+    "Erf": original(special.erf),
     "Exp": nnp.exp,
     "Floor": nnp.floor,
     "IsNaN": nnp.isnan,
@@ -135,7 +136,7 @@ def _prelu(x: Tensor, slope: Tensor, consumed_inputs: Any = None) -> Tensor:
 
 def _quotient(x: Tensor, y: Tensor) -> Tensor:
     """The quotient; the quotient of integers is rounded towards zero."""
-    return lax.div(*nnp.broadcast_arrays(x, y)) if x.dtype.kind in "iu" else x / y
+    return div(*nnp.broadcast_arrays(x, y)) if x.dtype.kind in "iu" else x / y
 
 
 def _power(x: Tensor, y: Tensor) -> Tensor:
@@ -232,4 +233,4 @@ def _bit_cast(x: Tensor, to: Any = None) -> Tensor:
     dtype = dtype_of(to)
     if "bool" in (x.dtype.name, dtype.name):
         return x.astype(dtype)
-    return lax.bitcast_convert_type(x, dtype)
+    return bitcast_convert_type(x, dtype)

@@ -10,7 +10,7 @@ import numpy as np
 import nabla_mlir.numpy as nnp
 from nabla_mlir.interop.onnx.reductions import numbers
 from nabla_mlir.interop.onnx.table import operator
-from nabla_mlir.jax import lax
+from nabla_mlir.jax.lax.convolution import conv_general_dilated
 from nabla_mlir.numpy.reductions import widened
 from nabla_mlir.ops.reduction import identity_of
 from nabla_mlir.ops.windows import reduce_window, window_params
@@ -50,7 +50,7 @@ def convolve(
     rank = x.ndim - 2
     strides, dilations = strides or [1] * rank, dilations or [1] * rank
     spans = [d * (k - 1) + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
-    y = lax.conv_general_dilated(
+    y = conv_general_dilated(
         x,
         w,
         strides,
@@ -95,7 +95,7 @@ def _conv_transpose(
     features = w.shape[1]
     groups = w.reshape(group, w.shape[0] // group, *w.shape[1:])
     kernel = nnp.flip(nnp.swapaxes(groups, 1, 2), tuple(range(3, 3 + rank)))
-    y = lax.conv_general_dilated(
+    y = conv_general_dilated(
         x,
         kernel.reshape(group * features, w.shape[0] // group, *w.shape[2:]),
         [1] * rank,

@@ -15,6 +15,8 @@ from nabla_mlir.numpy import special_values as _special_values
 from nabla_mlir.numpy import ufuncs as _ufuncs
 from nabla_mlir.jax.scipy import special as _special
 from nabla_mlir.jax.lax import linalg as linalg
+from nabla_mlir.jax.lax.platforms import platform_dependent as platform_dependent
+from nabla_mlir.jax.mirrored import mirror as _mirror
 from nabla_mlir.jax.sharding import with_sharding_constraint as with_sharding_constraint
 from nabla_mlir.jax.lax.convolution import (
     ConvDimensionNumbers as ConvDimensionNumbers,
@@ -220,6 +222,7 @@ igamma = _special.gammainc
 igammac = _special.gammaincc
 lgamma = _special.gammaln
 logistic = _special.expit
+_mirror(globals())
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,7 @@ from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import DtypeError, ShapeError, user_frame
 from nabla_mlir.dialects.types import as_dtype, is_complex
 from nabla_mlir.numpy import dtypes, logic
-from nabla_mlir.numpy.operands import convert, inexacts, meet, require_integer, require_real, tensor
+from nabla_mlir.numpy.operands import convert, inexacts, meet, require_integer, require_real, strong, tensor
 from nabla_mlir.numpy.special_values import described
 from nabla_mlir.numpy.ufuncs import power
 from nabla_mlir.ops import chlo
@@ -197,7 +197,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Tensor:
       [1]
     """
     is_python = any(new_dtype is kind for kind in (int, float))  # `is`, because the 64-bit dtypes are equal to the Python types
-    return convert(tensor(operand), dtypes.result_type(new_dtype(0)) if is_python else new_dtype)
+    return strong(convert(tensor(operand), dtypes.result_type(new_dtype(0)) if is_python else new_dtype))
 
 
 @library

@@ -12,6 +12,7 @@ import numpy as np
 
 from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.dialects.types import as_dtype
+from nabla_mlir.jax.numpy import constructors
 from nabla_mlir.numpy import creation, shapes
 from nabla_mlir.numpy.axes import axes_of, axis_of, reversed_along, shape_of
 from nabla_mlir.numpy.joining import concatenate as concatenated
@@ -30,12 +31,12 @@ _ALL = _slice(None)
 
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     """An array whose elements are all equal to `fill_value`."""
-    return creation.full(shape, fill_value, dtype)
+    return constructors.full(shape, fill_value, dtype)
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
     """An array whose elements are all equal to `fill_value`; its shape and dtype are those of `x` by default."""
-    return creation.full_like(x, fill_value, dtype, shape)
+    return constructors.full_like(x, fill_value, dtype, shape)
 
 
 def empty(shape: Any, dtype: Any) -> Any:

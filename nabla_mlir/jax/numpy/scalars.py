@@ -8,6 +8,7 @@ import numpy as np
 
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.numpy import operands
+from nabla_mlir.table.narrowing import narrowing
 
 
 class ScalarType(type):
@@ -28,7 +29,8 @@ class ScalarType(type):
 
     def __call__(cls, x: Any = 0) -> Any:
         """An array with this dtype and the values of `x`."""
-        return operands.asarray(x, dtype=cls.dtype)
+        with narrowing():
+            return operands.asarray(x, dtype=cls.dtype)
 
     def __instancecheck__(cls, x: object) -> bool:
         return isinstance(x, cls.__mro__[1])

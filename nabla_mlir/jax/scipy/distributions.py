@@ -14,6 +14,7 @@ from nabla_mlir.numpy.operands import inexacts
 from nabla_mlir.numpy.ufuncs import exp, floor, log, log1p
 from nabla_mlir.ops.autodiff import stop_gradient
 from nabla_mlir.staging.eager import library
+from nabla_mlir.table.narrowing import narrowing
 from nabla_mlir.table.tensor import Tensor
 
 Formula = Callable[..., Any]
@@ -101,7 +102,8 @@ class Distribution:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             bound = _bound(f"{self.name}.{name}", signature, args, kwargs)
-            return run(*bound)
+            with narrowing():
+                return run(*bound)
 
         call.__name__, call.__qualname__ = name, f"{self.name}.{name}"
         call.__doc__ = _WHAT[name].format(self.name)

@@ -1,0 +1,34 @@
+"""The choice between functions by the platform: `platform_dependent`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nabla_mlir.base.errors import RuleMissingError, user_frame
+from nabla_mlir.jax.environment import default_backend
+
+
+def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any]) -> Any:
+    """The result of the function for the platform that runs functions, which is "cpu".
+
+    Args:
+      *args: the arguments of all functions.
+      default: the function for platforms that are not named.
+      **per_platform: functions by the name of a platform of JAX, such as ``cpu`` or ``cuda``.
+
+    Raises:
+      RuleMissingError: there is no function for this platform, and no default.
+
+    Example:
+      >>> platform_dependent(2.0, cpu=lambda x: x + 1, default=lambda x: x)
+      3.0
+    """
+    own = per_platform.get(default_backend(), default)
+    if own is None:
+        raise RuleMissingError(
+            f"platform_dependent requires a function for {default_backend()}, got {', '.join(per_platform) or 'none'}.",
+            where=user_frame(),
+            help="give default=, the function for other platforms.",
+        )
+    return own(*args)

@@ -1,0 +1,95 @@
+"""The rules of JAX for dtypes, which hold in calls of the functions of `nabla_mlir.jax`, also for the functions that they trace.
+
+While new arrays have 32 bits, 64-bit data of NumPy are 32-bit data. Results of Python numbers alone are weak, as the numbers are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabla_mlir.base.array_methods import ArrayMethods
+from nabla_mlir.base.errors import RangeError, user_frame
+from nabla_mlir.dialects.types import PYTHON
+
+_NARROW = {
+    np.dtype(wide): np.dtype(narrow)
+    for wide, narrow in (("float64", "float32"), ("complex128", "complex64"), ("int64", "int32"), ("uint64", "uint32"))
+}
+
+
+class _Mode(threading.local):
+    is_on = False
+
+
+_mode = _Mode()
+
+
+@contextlib.contextmanager
+def narrowing() -> Iterator[None]:
+    """A context in which the rules of JAX for dtypes hold."""
+    before, _mode.is_on = _mode.is_on, True
+    try:
+        yield
+    finally:
+        _mode.is_on = before
+
+
+def narrow_everywhere() -> None:
+    """From now on, the rules hold in all code of this process, also for operators of arrays outside of calls."""
+    _Mode.is_on = _mode.is_on = True
+
+
+def follows_jax() -> bool:
+    """True if the rules of JAX for dtypes hold."""
+    return _mode.is_on
+
+
+def is_narrowing() -> bool:
+    """True if 64-bit data of NumPy become 32-bit data."""
+    return _mode.is_on and PYTHON[float].itemsize < 8
+
+
+def narrow_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype, or the one of 32 bits in place of 64."""
+    return _NARROW.get(dtype, dtype)
+
+
+def is_wide(dtype: np.dtype) -> bool:
+    """True for a dtype that `narrow_dtype` changes."""
+    return dtype in _NARROW
+
+
+def has_wide(xs: Iterable[Any]) -> bool:
+    """True if one is a traced array, or an array of a device, with 64 bits: NumPy's data next to it keep theirs."""
+    return any(isinstance(x, ArrayMethods) and getattr(x, "dtype", None) in _NARROW for x in xs)
+
+
+def all_narrowed(xs: Sequence[Any]) -> list[Any]:
+    """The arguments of a function, narrowed unless one of them is wide."""
+    return list(xs) if has_wide(xs) else list(map(narrowed, xs))
+
+
+def narrowed(x: Any) -> Any:
+    """An array or a number of NumPy without 64 bits; other values are returned unchanged.
+
+    Raises:
+      RangeError: an integer has no 32-bit form.
+    """
+    if not isinstance(x, (np.ndarray, np.generic)) or x.dtype not in _NARROW:
+        return x
+    dtype = _NARROW[x.dtype]
+    if dtype.kind in "iu" and x.size:
+        limits = np.iinfo(dtype)
+        if x.min() < limits.min or x.max() > limits.max:
+            raise RangeError(
+                f"an array of {x.dtype} requires the range of {dtype}, got {x.min()} to {x.max()}.",
+                where=user_frame(),
+                help='64-bit arrays need jax.config.update("jax_enable_x64", True).',
+            )
+    with np.errstate(over="ignore"):  # infinity, as in JAX
+        return x.astype(dtype)
