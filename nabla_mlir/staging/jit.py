@@ -181,7 +181,8 @@ def jit(
             if (result := repeat(args, kwargs)) is not OTHER:
                 return result
         with within():
-            program, leaves = looked_up(args, kwargs)
+            with users_call(args):
+                program, leaves = looked_up(args, kwargs)
             out = program(leaves)
         if program.repeat is not never:
             recent = (program.repeat, *(repeat for repeat in recent if repeat is not program.repeat))[:_RECENT]
@@ -215,17 +216,16 @@ def jit(
             _LOG.info("%s", reason(title, key, programs, parameters))
             donated = donation.leaves(in_spec, len(leaves)) if donation else ()
             values: dict[int | str, Any] = {position: value for part in (constants, fixed) for position, value in part.items()}
-            with users_call(args):
-                program = programs[key] = Program(
-                    flat,
-                    in_spec,
-                    signature_of(leaves),
-                    is_jitted=True,
-                    donation=donated,
-                    title=title,
-                    constants=values,
-                    memory_limit=memory_limit,
-                )
+            program = programs[key] = Program(
+                flat,
+                in_spec,
+                signature_of(leaves),
+                is_jitted=True,
+                donation=donated,
+                title=title,
+                constants=values,
+                memory_limit=memory_limit,
+            )
         return program, leaves
 
     def bound(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
