@@ -14,6 +14,7 @@ from iree.compiler import ir
 from nabla_mlir.base import pytree, thresholds
 from nabla_mlir.base.errors import DtypeError, ImportIRError, NablaError, ShapeError, TraceError, user_frame
 from nabla_mlir.compiling.lowering import clone_module, expand_module
+from nabla_mlir.dialects.locations import lines_of_module
 from nabla_mlir.dialects.regions import functions_of, is_private, last_of
 from nabla_mlir.dialects.types import element_dtype, shape_and_dtype
 from nabla_mlir.interop.portable import parse
@@ -117,8 +118,9 @@ class PolymorphicFunction(ImportedFunction):
         scope = current_scope()
         set_scope(None)  # the module is none of the trace of the call
         try:
-            Pipeline((SpecializePass(inputs=inputs),)).run(module)
-            return _normalized(module, self.__name__)
+            with lines_of_module():
+                Pipeline((SpecializePass(inputs=inputs),)).run(module)
+                return _normalized(module, self.__name__)
         except NablaError as error:
             types = ", ".join(f"argument {i} is {type}" for i, type in enumerate(inputs.split(",")))
             advice = f"{error.help} " if error.help else ""

@@ -159,7 +159,20 @@ def _check(function: ir.Operation) -> None:
                     where=source_of(op.location),
                 ) from None
         _check_result(op)
-    function.verify()
+    _verify(function)
+
+
+def _verify(function: ir.Operation) -> None:
+    """Refuses an operation that MLIR's verifier refuses, by name."""
+    with contextlib.suppress(ir.MLIRError):
+        function.verify()
+        return
+    for op in (*nested(function), function):
+        try:
+            op.verify()
+        except ir.MLIRError as error:
+            message = f"importing requires valid operations, got {op.name}: {error.error_diagnostics[0].message}"
+            raise ImportIRError(message, where=source_of(op.location)) from None
 
 
 def _check_result(op: ir.Operation) -> None:

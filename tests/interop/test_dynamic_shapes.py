@@ -193,6 +193,21 @@ REFUSED = {
         ),
         r"sizes that fit tensor<\?x3xf32>, got \(2, 2\) as operand 1 of stablehlo.dynamic_reshape",
     ),
+    "an invalid operation": (
+        body(
+            """%r = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+            %p = stablehlo.broadcast_in_dim %r, dims = [] : (tensor<i32>) -> tensor<1x2xi32>
+            %s = stablehlo.reshape %r : (tensor<i32>) -> tensor<1xi32>
+            %o = stablehlo.constant dense<1> : tensor<2xi32>
+            %t = stablehlo.concatenate %o, %s, dim = 0 : (tensor<2xi32>, tensor<1xi32>) -> tensor<3xi32>
+            %z = stablehlo.dynamic_reshape %x, %t : (tensor<?xf32>, tensor<3xi32>) -> tensor<1x1x?xf32>
+            %y = "stablehlo.dynamic_conv"(%z, %z, %p) {batch_group_count = 1 : i64, feature_group_count = 1 : i64,
+              dimension_numbers = #stablehlo.conv<[b, f, 0]x[o, i, 0]->[b, f, 0]>, window_strides = array<i64: 2, 2>}
+              : (tensor<1x1x?xf32>, tensor<1x1x?xf32>, tensor<1x2xi32>) -> tensor<1x1x?xf32>""",
+            result="tensor<1x1x?xf32>",
+        ),
+        r"valid operations, got stablehlo.convolution: expects window-strides to have same dimension-size(.|\n)*:8:18",
+    ),
     "a strided slice at a computed start": (
         body(
             f"""{SIZE}
