@@ -49,6 +49,16 @@ def user_lines() -> Iterator[None]:
                 _switch.close()
 
 
+@contextlib.contextmanager
+def lines_of_module() -> Iterator[None]:
+    """A context in which passes run on a module during a trace: new operations have locations in it, not the user's lines."""
+    before, _thread.reads_stack = _thread.reads_stack, False
+    try:
+        yield
+    finally:
+        _thread.reads_stack = before
+
+
 def here() -> ir.Location | None:
     """The location for a new operation of this thread; None if MLIR reads it from the stack."""
     return None if _thread.reads_stack else ir.Location.current

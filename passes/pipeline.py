@@ -32,6 +32,7 @@ from nabla_mlir.passes.normalize.normalize import NormalizePass
 from nabla_mlir.passes.remove_stop_gradient import RemoveStopGradientPass
 from nabla_mlir.passes.simplify.simplify import SimplifyPass
 from nabla_mlir.passes.sparsity import SparsityPass
+from nabla_mlir.passes.specialize import SpecializePass
 from nabla_mlir.passes.split.split import SplitPass
 from nabla_mlir.passes.stack_products import StackProductsPass
 from nabla_mlir.passes.transform import TransformPass
@@ -47,6 +48,7 @@ ALONE = (
     NormalizePass,
     PlaceTransientsPass,
     SparsityPass,
+    SpecializePass,
     SplitPass,
     TransformPass,
     VjpPass,

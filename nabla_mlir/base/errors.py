@@ -174,6 +174,10 @@ class ImportIRError(NablaError, ValueError):
     """A module given as text or bytecode is not valid, or is not in the supported set."""
 
 
+class ImportedShapeError(ImportIRError, ShapeError):
+    """The shapes of an imported module, or of the arguments of one with dynamic shapes, do not fit together."""
+
+
 class InstallError(NablaError, ImportError):
     """The mirror cannot have the name `jax`, because JAX itself is imported."""
 

@@ -27,6 +27,7 @@ from nabla_mlir.interop.jax_equinox import computes_its_derivative, refuses_tang
 from nabla_mlir.interop.jax_lineax import solve_of_lineax
 from nabla_mlir.ops.custom_call import call as custom_call
 from nabla_mlir.ops.custom_call import register_custom_call
+from nabla_mlir.passes.normalize.custom_calls import apply_functions
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.table.regions import Fill, emit_call, fill, replace
 from nabla_mlir.table.tensor import Tensor, wrap
@@ -64,6 +65,7 @@ class Importer:
         if len(_types(module)) != len(jax.tree.leaves(part.avals)):
             raise ImportIRError("it captures an argument of an enclosing function")
         with context():
+            apply_functions(module.operation)
             for op in nested(module.operation):
                 if op.name == "stablehlo.custom_call" and op.attributes["call_target_name"].value == _MARKER:
                     with op.location, ir.InsertionPoint(op):

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.base.errors import DtypeError, ImportIRError, ShapeError, TraceError, user_frame
-from nabla_mlir.compiling.lowering import expand_module
-from nabla_mlir.dialects.regions import functions_of
-from nabla_mlir.dialects.types import shape_and_dtype
+from nabla_mlir.base import pytree, thresholds
+from nabla_mlir.base.errors import DtypeError, ImportIRError, NablaError, ShapeError, TraceError, user_frame
+from nabla_mlir.compiling.lowering import clone_module, expand_module
+from nabla_mlir.dialects.locations import lines_of_module
+from nabla_mlir.dialects.regions import functions_of, is_private, last_of
+from nabla_mlir.dialects.types import element_dtype, shape_and_dtype
 from nabla_mlir.interop.portable import parse
 from nabla_mlir.interop.trial import try_import
+from nabla_mlir.passes.normalize.computed_shapes import is_dynamic, size_arguments
+from nabla_mlir.passes.normalize.known_numbers import known
+from nabla_mlir.passes.normalize.normalize import check_names
 from nabla_mlir.passes.pipeline import Pipeline
+from nabla_mlir.passes.specialize import SpecializePass
 from nabla_mlir.staging.eager import staged
-from nabla_mlir.table.promotion import adopted
+from nabla_mlir.table.promotion import adopted, is_scalar
 from nabla_mlir.table.regions import emit_call
+from nabla_mlir.table.tensor import Tensor, current_scope, set_scope
 from nabla_mlir.transforms.vectorized import per_entry
 
 
@@ -31,6 +40,7 @@ class ImportedFunction:
 
     module: ir.Module
     func: ir.Operation
+    sizes: tuple[int, ...] = ()  # the arguments whose numbers are sizes
 
     @property
     def __name__(self) -> str:
@@ -43,42 +53,110 @@ class ImportedFunction:
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """The shape and dtype of each argument."""
-        return tuple(shape_and_dtype(a.type) for a in self.func.regions[0].blocks[0].arguments)
+        """The shape and dtype of each argument; None for a size that a call decides."""
+        return tuple(_sizes_and_dtype(a.type) for a in self.func.regions[0].blocks[0].arguments)
 
     @property
     def outputs(self) -> tuple[Any, ...]:
-        """The shape and dtype of each result."""
-        *_, last = self.func.regions[0].blocks[0].operations
-        return tuple(shape_and_dtype(v.type) for v in last.operation.operands)
+        """The shape and dtype of each result; None for a size that a call decides."""
+        return tuple(_sizes_and_dtype(v.type) for v in last_of(self.func.regions[0].blocks[0]).operands)
 
     def __call__(self, *args: Any) -> Any:
         """The results: a single one as it is, several as a tuple."""
-        return staged(per_entry(self._emit))(*args)
+        numbers = {i: n for i in self.sizes if i < len(args) and (n := _number(args[i])) is not None}
+        emit = functools.update_wrapper(functools.partial(self._emit, numbers), self._emit)
+        return staged(per_entry(emit))(*args)
 
-    def _emit(self, *args: Any) -> Any:
+    def _emit(self, numbers: Mapping[int, int], *args: Any) -> Any:
         """The results of a call inside a traced function, after checks of shapes and dtypes."""
-        block = self.func.regions[0].blocks[0]
+        tensors = self._adopted(args)
+        results = tuple(emit_call(self._static(tensors, numbers).func, tensors))
+        return results[0] if len(results) == 1 else results
+
+    def _static(self, tensors: Sequence[Tensor], numbers: Mapping[int, int]) -> ImportedFunction:
+        """The function for arguments of these shapes."""
+        return self
+
+    def _adopted(self, args: Sequence[Any]) -> list[Tensor]:
+        """The arguments of a call as tensors of the dtypes and shapes of the function."""
         name = self.__name__
-        if len(args) != len(block.arguments):
-            raise TraceError(f"{name} requires {len(block.arguments)} arguments, got {len(args)}.", where=user_frame())
+        if len(args) != len(self.inputs):
+            raise TraceError(f"{name} requires {len(self.inputs)} arguments, got {len(args)}.", where=user_frame())
         tensors = []
-        for i, (parameter, arg) in enumerate(zip(block.arguments, args, strict=True)):
-            shape, dtype = shape_and_dtype(parameter.type)
+        for i, ((shape, dtype), arg) in enumerate(zip(self.inputs, args, strict=True)):
             tensor = adopted(arg, dtype)
-            if tensor.shape != shape:
-                raise ShapeError(f"{name} requires shape {shape} for argument {i}, got {tensor.shape}.", where=user_frame())
+            if tensor.ndim != len(shape) or any(n not in (None, m) for n, m in zip(shape, tensor.shape, strict=True)):
+                raise ShapeError(f"{name} requires shape {_text(shape)} for argument {i}, got {tensor.shape}.", where=user_frame())
             if tensor.dtype != dtype:
                 raise DtypeError(f"{name} requires {dtype} for argument {i}, got {tensor.dtype}.", where=user_frame())
             tensors.append(tensor)
-        results = tuple(emit_call(self.func, tensors))
-        return results[0] if len(results) == 1 else results
+        return tensors
+
+
+@dataclass(frozen=True)
+class PolymorphicFunction(ImportedFunction):
+    """An entry point of a module with dynamic shapes: each call, or each trace, decides the sizes.
+
+    The module becomes static for the shapes of a call; the result is stored for the next call with these shapes. An argument
+    whose number is a size (`sizes` has their indices) must be a known number, which is not traced.
+    """
+
+    specialized: dict[str, ImportedFunction] = field(default_factory=dict)
+
+    def _static(self, tensors: Sequence[Tensor], numbers: Mapping[int, int]) -> ImportedFunction:
+        types = [str(x.value.type).removeprefix("tensor<").removesuffix(">") for x in tensors]
+        inputs = ",".join(f"{type}={numbers[i]}" if i in numbers else type for i, type in enumerate(types))
+        if inputs not in self.specialized:
+            if len(self.specialized) == thresholds.CACHED_FUNCTIONS:
+                del self.specialized[next(iter(self.specialized))]
+            self.specialized[inputs] = self._specialized(inputs)
+        return self.specialized[inputs]
+
+    def _specialized(self, inputs: str) -> ImportedFunction:
+        """The function for arguments of static types."""
+        module = clone_module(self.module)
+        scope = current_scope()
+        set_scope(None)  # the module is none of the trace of the call
+        try:
+            with lines_of_module():
+                Pipeline((SpecializePass(inputs=inputs),)).run(module)
+                return _normalized(module, self.__name__)
+        except NablaError as error:
+            types = ", ".join(f"argument {i} is {type}" for i, type in enumerate(inputs.split(",")))
+            advice = f"{error.help} " if error.help else ""
+            raise type(error)(error.message, where=error.where, help=f"{advice}In this call of {self.__name__}, {types}.") from None
+        finally:
+            set_scope(scope)
+
+
+def _sizes_and_dtype(type: ir.Type) -> tuple[tuple[int | None, ...], np.dtype]:
+    """The shape and dtype of a tensor type, with None for unknown sizes."""
+    if not is_dynamic(type):
+        return shape_and_dtype(type)
+    return tuple(None if type.is_dynamic_dim(i) else type.get_dim_size(i) for i in range(type.rank)), element_dtype(type)
+
+
+def _text(shape: tuple[int | None, ...]) -> str:
+    """A shape with a question mark for each unknown size."""
+    return str(shape).replace("None", "?")
+
+
+def _number(x: Any) -> int | None:
+    """The number of an argument that is a known integer; None for traced tensors, specs and arrays with axes."""
+    if isinstance(x, Tensor):
+        number = known(x.value) if x.dtype.kind in "iu" and not x.axes else None
+    else:
+        number = np.asarray(x) if is_scalar(x) or pytree.is_array(x) else None
+    return None if number is None or number.ndim or number.dtype.kind not in "iu" else int(number)
 
 
 def from_stablehlo(
     source: str | bytes, entry: str | None = None, *, max_bytes: int | None = None, time_limit: float | None = None
 ) -> Callable[..., Any]:
     """A function from a StableHLO module.
+
+    A module may have dynamic shapes, such as ``tensor<?x4xf32>``. The function then takes the sizes from the arguments of each
+    call, or from the specs of a trace. An integer argument that is itself a size must be a Python integer.
 
     Args:
       source: MLIR text, bytecode, or a portable artifact of `jax.export`. It may contain `ad` and `batch` regions, calls to
@@ -90,7 +168,8 @@ def from_stablehlo(
 
     Raises:
       ImportIRError: the source is too large, or takes too long; the module does not parse, or lacks the function; or it uses an
-        operation, a type or a dynamic shape that is not supported, which the message names.
+        operation or a type that is not supported, which the message names. At a call: a size depends on elements of an array.
+      ShapeError: at a call: the sizes do not fit together, or an assertion of the module on them does not hold.
 
     Example:
       >>> import nabla_mlir as nm
@@ -111,16 +190,25 @@ def imported(module: ir.Module, entry: str | None) -> ImportedFunction:
     Pipeline.parse("nabla-inline-calls").run(module)
     func = _entry(module, entry)
     for other in functions_of(module.operation).values():
-        if other != func:
+        if other != func and not is_private(other):
             other.erase()
+    if size_arguments(func) or any(is_dynamic(a.type) for a in func.regions[0].blocks[0].arguments):
+        check_names(module.operation)
+        Pipeline.parse("cse").run(module)  # so that the two ends of a slice are computed from one start
+        return PolymorphicFunction(module, func, size_arguments(func))
+    return _normalized(module, str(func.attributes["sym_name"].value))
+
+
+def _normalized(module: ir.Module, name: str) -> ImportedFunction:
+    """The function of this name, whose arguments have static shapes."""
     Pipeline.parse("nabla-normalize").run(module)
     expand_module(module)
-    return ImportedFunction(module, _entry(module, str(func.attributes["sym_name"].value)))
+    return ImportedFunction(module, _entry(module, name))
 
 
 def _entry(module: ir.Module, name: str | None) -> ir.Operation:
     """The function with this name; without a name, the only public function."""
-    functions = functions_of(module.operation)
+    functions = {name: f for name, f in functions_of(module.operation).items() if not is_private(f)}
     if name is not None:
         if name not in functions:
             raise ImportIRError(f"importing requires a function of the module, got {name!r} among {sorted(functions)}.")

@@ -141,17 +141,24 @@ def _pass_section(root: Path, cls: type[Pass]) -> list[str]:
     lines = [summary, ""] + ([description, ""] if description else []) + _options_table(cls)
     if cls.name == "nabla-simplify":
         lines += _patterns_table()
-    before = example_of((root / example).read_text())
-    after = _after(cls, before)
+    source = (root / example).read_text()
+    before = example_of(source)
+    after = _after(_as_run(cls, source), before)
     lines += [f"Example (the first of [{Path(example).name}](../{example})):", "", "```mlir", before, "```"]
     return [*lines, "", "becomes", "", "```mlir", after, "```"] if after else lines
 
 
-def _after(cls: type[Pass], text: str) -> str:
-    """The text of an example after the pass; "" if it does not change."""
+def _as_run(cls: type[Pass], source: str) -> Pipeline:
+    """The pass with the options of the first command of its test file."""
+    options = re.search(rf"\b{cls.name}{{.*?}}", source.partition("\n")[0])
+    return Pipeline.parse(options[0] if options else cls.name)
+
+
+def _after(pipeline: Pipeline, text: str) -> str:
+    """The text of an example after a pass; "" if it does not change."""
     module = parse_module(re.sub(r"^//.*\n", "", text, flags=re.M))
     before = str(module)
-    Pipeline((cls(),)).run(module.operation)
+    pipeline.run(module.operation)
     function = next(op for op in module.body.operations if op.operation.name == "func.func")
     return "" if str(module) == before else str(function)
 

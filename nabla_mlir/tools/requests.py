@@ -241,7 +241,7 @@ _SPARSE: dict[str, Callable[..., Lowered]] = {"hessian": sparse_hessian_module, 
 
 def imported_specs(f: Callable[..., Any], texts: Sequence[str]) -> list[Any]:
     """The specs of the arguments of an imported function with transforms applied; [] if they are not known."""
-    if not isinstance(f, ImportedFunction):
+    if not isinstance(f, ImportedFunction) or any(None in shape for shape, _ in (*f.inputs, *f.outputs)):
         return []
     specs: list[Any] = [spec(shape, dtype) for shape, dtype in f.inputs]
     for k, text in enumerate(texts):

@@ -7,13 +7,14 @@ from collections.abc import Callable
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.base.errors import DtypeError, ImportIRError
+from nabla_mlir.base.errors import DtypeError, ImportedShapeError, ImportIRError
 from nabla_mlir.dialects.locations import source_of
-from nabla_mlir.dialects.stablehlo import ConvDims, GatherDims, I64Array
-from nabla_mlir.dialects.types import dtype_of, shape_and_dtype
+from nabla_mlir.dialects.regions import made_by, nested
+from nabla_mlir.dialects.stablehlo import ConvDims, GatherDims, I64Array, String, array_of
+from nabla_mlir.dialects.types import dtype_of, element_dtype, shape_and_dtype, tensor_type
 from nabla_mlir.ops.convolution import conv_params, convolution
-from nabla_mlir.ops.shape import broadcast_in_dim, pad, reshape, slice_
-from nabla_mlir.passes.normalize.known_numbers import known
+from nabla_mlir.ops.shape import broadcast_in_dim, pad, reshape, slice_, sliced
+from nabla_mlir.passes.normalize.known_numbers import arguments_of, known
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.tensor import Tensor, constant, full, wrap
 
@@ -27,11 +28,22 @@ def numbers_of(op: ir.Operation, index: int) -> tuple[int, ...]:
     """The elements of an operand, which must be known."""
     number = known(op.operands[index])
     if number is None:
-        raise ImportIRError(
-            f"importing requires shapes that are constants, got a computed operand {index} of {op.name}.",
-            where=source_of(op.location),
-        )
+        raise _unknown(op, index)
     return tuple(int(n) for n in number.ravel())
+
+
+def _unknown(op: ir.Operation, index: int) -> ImportIRError:
+    """The error for a size that depends on the elements of an array."""
+    arguments = sorted(arguments_of(op.operands[index]))
+    advice = "sizes may be computed from constants and from the sizes of arguments only; give the result a fixed size."
+    if arguments:
+        words = ", ".join(map(str, arguments))
+        advice = f"it depends on the number in argument {words}: give that as a Python integer, which is not traced."
+    return ImportIRError(
+        f"importing requires shapes that are constants, got a computed operand {index} of {op.name}.",
+        where=source_of(op.location),
+        help=advice,
+    )
 
 
 def _static(make: Callable[..., Tensor]) -> Callable[[ir.Operation], list[ir.Value]]:
@@ -46,10 +58,31 @@ def _static(make: Callable[..., Tensor]) -> Callable[[ir.Operation], list[ir.Val
     return rewrite
 
 
+def sizes_of(op: ir.Operation, index: int) -> tuple[int, ...]:
+    """The elements of an operand, which must be known sizes."""
+    sizes = numbers_of(op, index)
+    if any(n < 0 for n in sizes):
+        raise ImportedShapeError(
+            f"importing requires sizes of 0 or more, got {sizes} as operand {index} of {op.name}.", where=source_of(op.location)
+        )
+    return sizes
+
+
+def result_type(op: ir.Operation, result: int, index: int) -> ir.Type:
+    """The type of a result, whose unknown sizes an operand has."""
+    type, sizes = op.results[result].type, sizes_of(op, index)
+    fits = len(sizes) == type.rank and all(type.is_dynamic_dim(i) or type.get_dim_size(i) == n for i, n in enumerate(sizes))
+    if not fits:
+        raise ImportedShapeError(
+            f"importing requires sizes that fit {type}, got {sizes} as operand {index} of {op.name}.", where=source_of(op.location)
+        )
+    return tensor_type(sizes, element_dtype(type))
+
+
 def _shape(op: ir.Operation, index: int) -> tuple[int, ...]:
     """The shape of the result, from its type or else from an operand."""
     type = op.results[0].type
-    return numbers_of(op, index) if is_dynamic(type) else tuple(type.shape)
+    return tuple((result_type(op, 0, index) if is_dynamic(type) else type).shape)
 
 
 def _dynamic_broadcast(op: ir.Operation, x: Tensor) -> Tensor:
@@ -79,7 +112,7 @@ def _dynamic_gather(op: ir.Operation, x: Tensor) -> Tensor:
         x,
         wrap(op.operands[1]),
         dimension_numbers=GatherDims.decode(op.attributes["dimension_numbers"]),
-        slice_sizes=numbers_of(op, 2),
+        slice_sizes=sizes_of(op, 2),
         indices_are_sorted="indices_are_sorted" in op.attributes and bool(op.attributes["indices_are_sorted"].value),
     )
 
@@ -94,8 +127,45 @@ def _dynamic_conv(op: ir.Operation, x: Tensor) -> Tensor:
 
 
 def _dynamic_slice(op: ir.Operation, x: Tensor) -> Tensor:
+    if known(op.operands[1]) is None and (extent := _extent(op)) is not None:
+        return _moving_slice(op, x, extent)
     start, limit, strides = (numbers_of(op, i) for i in (1, 2, 3))
     return slice_(x, start_indices=start, limit_indices=limit, strides=strides)
+
+
+def _extent(op: ir.Operation) -> ir.Value | None:
+    """The value `sizes` of a slice from `start` to `start + sizes`, as `jax.export` writes it; None for other slices."""
+    start, limit = op.operands[1], made_by(op.operands[2])
+    if limit is None or limit.name != "stablehlo.add" or start not in list(limit.operands):
+        return None
+    return limit.operands[1 - list(limit.operands).index(start)]
+
+
+def _moving_slice(op: ir.Operation, x: Tensor, extent: ir.Value) -> Tensor:
+    """The slice of known sizes at a computed start, which lies in range."""
+    sizes = known(extent)
+    if sizes is None:
+        raise _unknown(op, 2)
+    starts = wrap(op.operands[1])
+    if any(stride != 1 for stride in numbers_of(op, 3)):
+        raise ImportIRError(
+            f"importing requires strides of 1 for a slice with a computed start, got {numbers_of(op, 3)} of {op.name}.",
+            where=source_of(op.location),
+        )
+    scalars = [reshape(sliced(starts, 0, i, i + 1), shape=()) for i in range(x.ndim)]
+    return REGISTRY["stablehlo.dynamic_slice"](x, *scalars, slice_sizes=tuple(int(n) for n in sizes))
+
+
+def dynamic_bitcast(op: ir.Operation) -> list[ir.Value]:
+    """The bits of a value as other elements; a last axis is split off, or joined, if their widths differ."""
+    return _static(_bitcast)(op)
+
+
+def _bitcast(op: ir.Operation, x: Tensor) -> Tensor:
+    dtype = element_dtype(op.results[0].type)
+    ratio = x.dtype.itemsize / dtype.itemsize
+    shape = x.shape if ratio == 1 else (*x.shape, int(ratio)) if ratio > 1 else x.shape[:-1]
+    return REGISTRY["stablehlo.bitcast_convert"](x, shape=shape, dtype=dtype)
 
 
 def _dimension_size(op: ir.Operation, x: Tensor) -> Tensor:
@@ -109,6 +179,52 @@ def _set_size(op: ir.Operation, x: Tensor) -> Tensor:
             f"importing requires static shapes, got {op.name} of axis {dimension} to {size}.", where=source_of(op.location)
         )
     return x
+
+
+# The operands of operations, and of custom calls by target, that must be known numbers; negative indices count from the end.
+_SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {
+    "stablehlo.dynamic_iota": (0,),
+    "stablehlo.dynamic_broadcast_in_dim": (1,),
+    "stablehlo.dynamic_reshape": (1,),
+    "stablehlo.dynamic_pad": (2, 3, 4),
+    "stablehlo.dynamic_gather": (2,),
+    "stablehlo.dynamic_conv": (2,),
+    "stablehlo.set_dimension_size": (1,),
+    "shape_assertion": (0,),
+    "stablehlo.dynamic_top_k": (1,),
+    "stablehlo.dynamic_rng_bit_generator": (1,),
+    "stablehlo.dynamic_reduce_window": (-5, -4, -3, -2, -1),
+}
+SHAPES = "indices_of_shape_operands"  # of a custom call: the operands that are the shapes of its results
+
+
+def shape_operands(op: ir.Operation) -> list[ir.Value]:
+    """The operands of an operation whose numbers decide the shape of its result."""
+    if op.name == "stablehlo.real_dynamic_slice":
+        extent = _extent(op)
+        return list(op.operands)[1:] if extent is None else [extent, op.operands[3]]
+    name = target_of(op) if op.name == "stablehlo.custom_call" else op.name
+    indices = [*_SHAPE_OPERANDS.get(name, ()), *(shape_indices(op) if SHAPES in op.attributes else ())]
+    return [op.operands[i] for i in indices]
+
+
+def shape_indices(op: ir.Operation) -> tuple[int, ...]:
+    """The indices of the operands of a custom call that are the shapes of its results."""
+    return tuple(int(i) for i in array_of(op.attributes[SHAPES]))
+
+
+def target_of(op: ir.Operation) -> str:
+    """The name of the routine that a custom call calls."""
+    return str(String.decode(op.attributes["call_target_name"]))
+
+
+def size_arguments(function: ir.Operation) -> tuple[int, ...]:
+    """The indices of the arguments whose numbers are sizes of other values, as in modules of `jax2tf`."""
+    indices: set[int] = set()
+    for op in nested(function):
+        for operand in shape_operands(op):
+            indices |= arguments_of(operand)
+    return tuple(sorted(indices))
 
 
 COMPUTED_SHAPES: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {

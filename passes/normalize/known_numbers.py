@@ -9,7 +9,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo
-from nabla_mlir.dialects.regions import made_by
+from nabla_mlir.dialects.regions import last_of, made_by
 from nabla_mlir.dialects.stablehlo import I64Array
 from nabla_mlir.dialects.types import dtype_of
 from nabla_mlir.ops.logic import COMPARISONS
@@ -19,16 +19,76 @@ from nabla_mlir.table.traits import is_elementwise
 
 def known(value: ir.Value) -> np.ndarray | None:
     """The number of a value, by folding the operations that compute shapes; None if it depends on an argument."""
+    with np.errstate(all="ignore"):
+        return _known(value, {})
+
+
+Found = dict[ir.Value, np.ndarray | None]  # each value is folded once, however many operations read it
+
+
+def _known(value: ir.Value, found: Found) -> np.ndarray | None:
+    if value not in found:
+        found[value] = _folded(value, found)
+    return found[value]
+
+
+def _folded(value: ir.Value, found: Found) -> np.ndarray | None:
+    source = passed_on(value)
+    if source is not None:
+        return _known(source, found)
     owner = made_by(value)
     if owner is None:
         return None
-    if owner.name in ("stablehlo.constant", "arith.constant"):
-        return stablehlo.constant_array(owner) if owner.name.startswith("stablehlo") else None
+    if owner.name == "stablehlo.constant":
+        return stablehlo.constant_array(owner)
     fold = fold_of(owner)
     if fold is None:
         return None
-    xs = [known(v) for v in owner.operands]
-    return None if any(x is None for x in xs) else fold(owner, *xs)
+    xs = []
+    for operand in owner.operands:
+        x = _known(operand, found)
+        if x is None:
+            return None
+        xs.append(x)
+    return fold(owner, *xs)
+
+
+def passed_on(value: ir.Value) -> ir.Value | None:
+    """The value that an optimisation barrier or a loop passes on unchanged as this one; None for other values."""
+    owner = made_by(value)
+    if owner is None:
+        loop, index = value.owner.owner.operation, ir.BlockArgument(value).arg_number
+        return _carried(loop, index) if loop.name == "stablehlo.while" else None
+    index = ir.OpResult(value).result_number
+    if owner.name == stablehlo.OPTIMIZATION_BARRIER:
+        return owner.operands[index]
+    return _carried(owner, index) if owner.name == "stablehlo.while" else None
+
+
+def _carried(loop: ir.Operation, index: int) -> ir.Value | None:
+    """The initial value of a carry that no iteration changes."""
+    body = loop.regions[1].blocks[0]
+    return loop.operands[index] if last_of(body).operands[index] == body.arguments[index] else None
+
+
+def arguments_of(value: ir.Value) -> set[int]:
+    """The indices of the arguments of a function whose numbers, and not only whose shapes, decide the number of a value."""
+    seen: set[ir.Value] = set()
+    indices: set[int] = set()
+    stack = [value]
+    while stack:
+        value = stack.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        source, owner = passed_on(value), made_by(value)
+        if source is not None:
+            stack.append(source)
+        elif owner is not None and fold_of(owner) is not None:
+            stack.extend(owner.operands)
+        elif owner is None and value.owner.owner.operation.name == "func.func":
+            indices.add(ir.BlockArgument(value).arg_number)
+    return indices
 
 
 def fold_of(op: ir.Operation) -> Callable[..., np.ndarray] | None:
@@ -66,7 +126,10 @@ def _cast(op: ir.Operation, x: Any) -> np.ndarray:
 
 
 def _quotient(op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return x / y if x.dtype.kind in "fc" else _cast(op, np.trunc(x / y))
+    if x.dtype.kind in "fc":
+        return x / y
+    exact = x - np.fmod(x, y)  # a multiple of y, so that the quotient needs no rounding
+    return _cast(op, exact // y)
 
 
 def _shift_right(kind: str) -> Callable[..., np.ndarray]:

@@ -10,22 +10,22 @@ from typing import Any, ClassVar
 import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.base.errors import DtypeError, ImportIRError, ShapeError
+from nabla_mlir.base.errors import DtypeError, ImportedShapeError, ImportIRError, ShapeError
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.locations import source_of
-from nabla_mlir.dialects.regions import made_by, nested
+from nabla_mlir.dialects.regions import functions_of, last_of, made_by, nested
 from nabla_mlir.dialects.resources import inline_resources
-from nabla_mlir.dialects.stablehlo import String
 from nabla_mlir.dialects.types import is_complex, shape_and_dtype, tensor_type
 from nabla_mlir.ops.chlo import broadcast_shape
 from nabla_mlir.ops.composites import einsum_of, map_, unary_einsum
 from nabla_mlir.ops.elementwise import complex_sign
-from nabla_mlir.ops.lapack_defined import defined
 from nabla_mlir.ops.reduction import reduce, tree
 from nabla_mlir.ops.shape import broadcast_in_dim
 from nabla_mlir.ops.windows import folded, reduce_window
 from nabla_mlir.passes.base import Pass, register
-from nabla_mlir.passes.normalize.computed_shapes import COMPUTED_SHAPES, is_dynamic, numbers_of
+from nabla_mlir.passes.inline_calls import applied_functions
+from nabla_mlir.passes.normalize.computed_shapes import COMPUTED_SHAPES, dynamic_bitcast, is_dynamic
+from nabla_mlir.passes.normalize.custom_calls import custom_call
 from nabla_mlir.table.regions import body_of, captures_of, decomposed
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.tensor import constant, wrap
@@ -119,6 +119,7 @@ class NormalizePass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         inline_resources(module)
+        applied = applied_functions(module)
         for item in module.regions[0].blocks[0].operations:
             function = item.operation
             if function.name != "func.func":
@@ -127,12 +128,27 @@ class NormalizePass(Pass):
             _normalize_block(block)
             _flatten_results(function)
             _check(function)
+        for name, function in functions_of(module).items():
+            if name in applied:
+                function.erase()
+
+
+def check_names(module: ir.Operation) -> None:
+    """Refuses a module of dynamic shapes with an operation that is refused for all shapes."""
+    for name, function in functions_of(module).items():
+        for op in nested(function):
+            if not _is_allowed(op) and op.name not in _REWRITES and op.name not in REWRITTEN:
+                raise refused(op, name)
+
+
+def _is_allowed(op: ir.Operation) -> bool:
+    return op.name in REGISTRY or op.name in _ALLOWED or op.name.startswith(("ad.", "batch."))
 
 
 def _check(function: ir.Operation) -> None:
     name = function.attributes["sym_name"].value
     for op in nested(function):
-        if op.name not in REGISTRY and op.name not in _ALLOWED and not op.name.startswith(("ad.", "batch.")):
+        if not _is_allowed(op):
             raise refused(op, name)
         for value in [*op.operands, *op.results]:
             try:
@@ -143,7 +159,20 @@ def _check(function: ir.Operation) -> None:
                     where=source_of(op.location),
                 ) from None
         _check_result(op)
-    function.verify()
+    _verify(function)
+
+
+def _verify(function: ir.Operation) -> None:
+    """Refuses an operation that MLIR's verifier refuses, by name."""
+    with contextlib.suppress(ir.MLIRError):
+        function.verify()
+        return
+    for op in (*nested(function), function):
+        try:
+            op.verify()
+        except ir.MLIRError as error:
+            message = f"importing requires valid operations, got {op.name}: {error.error_diagnostics[0].message}"
+            raise ImportIRError(message, where=source_of(op.location)) from None
 
 
 def _check_result(op: ir.Operation) -> None:
@@ -166,8 +195,11 @@ def _refusing(op: ir.Operation) -> Iterator[None]:
     """A context in which errors of the table become errors of the module, at the line of the operation."""
     try:
         yield
+    except ImportIRError:
+        raise
     except (ShapeError, DtypeError) as error:
-        raise ImportIRError(
+        kind = ImportedShapeError if isinstance(error, ShapeError) else ImportIRError
+        raise kind(
             f"importing requires operands that fit together, got {op.name}: {error.message}", where=source_of(op.location)
         ) from None
 
@@ -183,10 +215,24 @@ def _normalize_block(block: ir.Block) -> None:
             for inner in region.blocks:
                 _normalize_block(inner)
         if is_choice(op):
-            _settle(op.results, list(op.regions[0].blocks[0].operations)[-1].operation.operands)
+            _settle(op.results, last_of(op.regions[0].blocks[0]).operands)
+        if is_choice(op) or op.name == "stablehlo.while":
+            _check_branches(op)
         if op.name not in _SHAPED and any(is_dynamic(r.type) for r in op.results):
             op = _rewritten(op, _with_static_operands)
-        _rewritten(op, _custom_call if op.name == "stablehlo.custom_call" else _REWRITES.get(op.name))
+        _rewritten(op, custom_call if op.name == "stablehlo.custom_call" else _REWRITES.get(op.name))
+
+
+def _check_branches(op: ir.Operation) -> None:
+    """Refuses branches, and bodies of loops, whose results have other shapes than those of the operation."""
+    for region in op.regions[1:] if op.name == "stablehlo.while" else op.regions:
+        for i, (result, value) in enumerate(zip(op.results, last_of(region.blocks[0]).operands, strict=True)):
+            if result.type != value.type:
+                raise ImportIRError(
+                    f"importing requires regions whose results have fixed shapes, got {value.type} for result {i} of {op.name}, "
+                    f"which is {result.type}.",
+                    where=source_of(op.location),
+                )
 
 
 def _settle(values: Iterable[ir.Value], likes: Iterable[ir.Value]) -> None:
@@ -301,48 +347,14 @@ def _sign(op: ir.Operation) -> list[ir.Value] | None:
     return [complex_sign(z).value] if is_complex(z.dtype) else None
 
 
-def _bitcast(op: ir.Operation) -> list[ir.Value] | None:
-    """Drops a bitcast to the same type. The bits of another type have no derivative."""
+def _convert(op: ir.Operation) -> list[ir.Value] | None:
+    """Drops a conversion to the same type."""
     return [op.operands[0]] if op.operands[0].type == op.results[0].type else None
 
 
-def _custom_call(op: ir.Operation) -> list[ir.Value] | None:
-    """Rewrites names of older exporters for operations of CHLO, and routines that other operations express."""
-    target = String.decode(op.attributes["call_target_name"])
-    if "called_computations" in op.attributes and len(op.attributes["called_computations"]):
-        raise ImportIRError(
-            f"importing requires calls without computations of their own, got {op.name} of {target!r} with "
-            f"{op.attributes['called_computations']}.",
-            where=source_of(op.location),
-        )
-    if target == "shape_assertion":
-        return _assertion(op)
-    if target.startswith("check.") and not len(op.results):
-        return []  # these calls of StableHLO's test suites compare results with expected values
-    if target == "stablehlo.shape_refinement_operand_wrapper":
-        return [op.operands[0]]
-    define = defined(target)
-    if define is not None:
-        return [y.value for y in define(target, [wrap(v) for v in op.operands], op.attributes["mhlo.backend_config"])]
-    name = f"chlo.{target.removeprefix('mhlo.')}"
-    if not target.startswith("mhlo.") or name not in REGISTRY:
-        return None
-    record = REGISTRY[name]
-    params: dict[str, Any] = dict(record.defaults)
-    if "mhlo.attributes" in op.attributes:
-        attributes = op.attributes["mhlo.attributes"]
-        params |= {k: record.attributes[k].decode(attributes[k]) for k in record.attributes if k in attributes}
-    return [y.value for y in record.apply([wrap(v) for v in op.operands], params)]
-
-
-def _assertion(op: ir.Operation) -> list[ir.Value]:
-    """Checks a condition on shapes that `jax.export` has written."""
-    if not all(numbers_of(op, 0)):
-        text = String.decode(op.attributes["error_message"])
-        for i in range(1, len(op.operands)):
-            text = text.replace(f"{{{i - 1}}}", str(numbers_of(op, i)[0]))
-        raise ImportIRError(f"{op.name} of 'shape_assertion' fails: {text}", where=source_of(op.location))
-    return []
+def _bitcast(op: ir.Operation) -> list[ir.Value] | None:
+    """Drops a bitcast to the same type. The bits of another type have no derivative."""
+    return dynamic_bitcast(op) if is_dynamic(op.results[0].type) else _convert(op)
 
 
 def _window_body(op: ir.Operation) -> list[ir.Value] | None:
@@ -377,8 +389,9 @@ _SHAPED: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
     "stablehlo.unary_einsum": _unary_einsum,
     **COMPUTED_SHAPES,
 }
-_REWRITES = _SHAPED | {
+_REWRITES: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = _SHAPED | {
     "stablehlo.bitcast_convert": _bitcast,
+    "stablehlo.convert": _convert,
     "stablehlo.reduce": _reduction_body,
     "stablehlo.reduce_window": _window_body,
     "stablehlo.map": _map_body,

@@ -367,3 +367,15 @@ def test_a_rule_is_known_again_where_jax_has_taken_results_out_of_the_function(m
     imported = nm.from_jax(f, nm.spec(3, "f64"))
     assert len(modules) <= 3
     np.testing.assert_allclose(nm.grad(imported)(X), jax.grad(f)(X), rtol=1e-12)
+
+
+def test_a_rule_may_call_what_applies_a_function() -> None:
+    """The comparator of `approx_max_k` is a function of the rule's own module."""
+
+    @jax.custom_jvp
+    def largest(x: Any) -> Any:
+        return lax.approx_max_k(x, 2)[0]
+
+    largest.defjvp(lambda xs, ts: (largest(*xs), lax.approx_max_k(xs[0], 2)[0] * ts[0][:2]))
+    f = lambda x: jnp.sum(largest(jnp.sin(x)))  # noqa: E731
+    np.testing.assert_allclose(nm.grad(nm.from_jax(f, X))(X), jax.grad(f)(X), rtol=1e-12)

@@ -66,6 +66,24 @@ func.func @products(%a: tensor<3x2xf64>, %taus: tensor<2xf64>, %c: tensor<3x2xf6
   return %p, %s#1 : tensor<3x2xf64>, tensor<2xf64>
 }
 
+// What an approximation may return is what a sort by its comparator puts first.
+// CHECK-LABEL: func.func @largest
+// CHECK: %[[S:.*]]:2 = "stablehlo.sort"(%{{.*}}, %{{.*}}) <{dimension = 0 : i64, is_stable = true}>
+// CHECK: stablehlo.compare GT
+// CHECK: stablehlo.slice %[[S]]#0 [0:2]
+// CHECK: stablehlo.slice %[[S]]#1 [0:2]
+// CHECK-NOT: func.func private
+func.func @largest(%x: tensor<5xf32>, %i: tensor<5xi32>, %low: tensor<f32>, %none: tensor<i32>) -> (tensor<2xf32>, tensor<2xi32>) {
+  %0:2 = stablehlo.custom_call @ApproxTopK(%x, %i, %low, %none) {
+    called_computations = [@greater], mhlo.backend_config = {reduction_dim = 0 : i64, top_k = 2 : i64}
+  } : (tensor<5xf32>, tensor<5xi32>, tensor<f32>, tensor<i32>) -> (tensor<2xf32>, tensor<2xi32>)
+  return %0#0, %0#1 : tensor<2xf32>, tensor<2xi32>
+}
+func.func private @greater(%a: tensor<f32>, %b: tensor<f32>, %i: tensor<i32>, %j: tensor<i32>) -> tensor<i1> {
+  %0 = stablehlo.compare GT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+  return %0 : tensor<i1>
+}
+
 // What torch-mlir writes: the end of a range as a ceiling, elements to be overwritten, weights as resources, and shapes
 // of the type index.
 // CHECK-LABEL: func.func @exported
