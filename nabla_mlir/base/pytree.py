@@ -215,7 +215,7 @@ def advice_for(leaf: Any) -> str:
     """The advice for a container that is no node; "" for any other value."""
     if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
         return f"decorate {type(leaf).__name__} with nm.register_dataclass, which makes its fields arguments and results."
-    if type(leaf).__module__ == "builtins" or hasattr(leaf, "shape"):
+    if type(leaf).__module__ == "builtins" or isinstance(leaf, np.ufunc) or hasattr(leaf, "shape"):
         return ""
     name = type(leaf).__name__
     return f"pass the arrays of {name}, for example as a dict; nm.jax.tree_util.register_pytree_node makes {name} a node of trees."

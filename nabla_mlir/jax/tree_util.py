@@ -335,16 +335,16 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
     return [(key_of(accessor[0]), child) for accessor, child in zip(accessors, children, strict=True)], metadata
 
 
-def is_tree_node(nodetype: type) -> bool:
+def is_tree_node(typ: type) -> bool:
     """True for the class of a node: a container of Python, a namedtuple, or a class that was registered.
 
     Example:
       >>> is_tree_node(dict), is_tree_node(set)
       (True, False)
     """
-    is_namedtuple = issubclass(nodetype, tuple) and hasattr(nodetype, "_fields")
+    is_namedtuple = issubclass(typ, tuple) and hasattr(typ, "_fields")
     registered: Any = optree.register_pytree_node.get  # type: ignore[attr-defined,unused-ignore]
-    return is_namedtuple or nodetype in registered(namespace=pytree.NAMESPACE)
+    return is_namedtuple or typ in registered(namespace=pytree.NAMESPACE)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -191,6 +192,7 @@ def _copy(self: Any) -> Any:
 def _narrowing(f: Callable[..., Any]) -> Callable[..., Any]:
     """The function, with a dtype of 32 bits where a method states one of 64 and `is_narrowing` is true."""
 
+    @functools.wraps(f)
     def method(self: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
         if dtype is not None:
             kwargs["dtype"] = narrow_dtype(as_dtype(dtype)) if is_narrowing() else dtype

@@ -1,6 +1,7 @@
 """The rules of JAX for dtypes, which hold in calls of the functions of `nabla_mlir.jax`, also for the functions that they trace.
 
-While new arrays have 32 bits, 64-bit data of NumPy are 32-bit data. Results of Python numbers alone are weak, as the numbers are.
+Results of Python numbers alone are weak, as the numbers are. After `nabla_mlir.jax.install()`, while new arrays have 32 bits,
+64-bit data of NumPy are 32-bit data.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def follows_jax() -> bool:
 
 
 def is_narrowing() -> bool:
-    """True if 64-bit data of NumPy become 32-bit data."""
-    return _mode.is_on and PYTHON[float].itemsize < 8
+    """True if 64-bit data of NumPy become 32-bit data: after `narrow_everywhere`, while new arrays have 32 bits."""
+    return _Mode.is_on and PYTHON[float].itemsize < 8
 
 
 def narrow_dtype(dtype: np.dtype) -> np.dtype:

@@ -162,12 +162,7 @@ def _choose(name: str, by: Tensor, branches: Sequence[Callable[..., Any]], opera
     op = stablehlo.emit(name, [by.value], results=_types(first[1]), regions=len(blocks))
     for region, block in zip(op.regions, blocks, strict=True):
         block.append_to(region)
-    outs = results_of(op, *results)
-    for i, same in enumerate(zip(*results, strict=True)):
-        # A value from outside that all branches return, so that it varies over no axis of the choice.
-        if len(same) > 1 and all(out.value == same[0].value for out in same):
-            outs[i].value = same[0].value
-    return pytree.unflatten(first[0], outs)
+    return pytree.unflatten(first[0], results_of(op, *results))
 
 
 # ---------------------------------------------------------------- loops

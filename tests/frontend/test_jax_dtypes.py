@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import nabla_mlir as nm
+from nabla_mlir.table import narrowing
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax.scipy.linalg")
@@ -170,9 +171,16 @@ WEAK: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rules of JAX hold everywhere, as after `nabla_mlir.jax.install()`."""
+    monkeypatch.setattr(narrowing._Mode, "is_on", True)
+    monkeypatch.setattr(narrowing._mode, "is_on", True)
+
+
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
 @pytest.mark.parametrize("name", [*DOOR, *WEAK])
-def test_dtypes_at_the_door_of_the_mirror(name: str, interpreted: None) -> None:
+def test_dtypes_at_the_door_of_the_mirror(name: str, interpreted: None, installed: None) -> None:
     with jax.enable_x64(False):
         want = jax.tree.leaves(({**DOOR, **WEAK}[name])(jax))
     found = nm.jax.tree.leaves(({**DOOR, **WEAK}[name])(nm.jax))
@@ -187,8 +195,14 @@ def test_dtypes_elsewhere_are_those_of_numpy() -> None:
     assert (nnp.ones(3, "float16") * nnp.sqrt(2)).dtype == np.float32
     with nm.enable_x64():
         assert nm.jax.numpy.sin(WIDE).dtype == nm.jax.jit(lambda x: x * WIDE)(WIDE).dtype == np.float64
+    assert nm.jax.numpy.sin(WIDE).dtype == np.float64  # JAX is not installed in this process
+
+
+def test_integers_outside_of_32_bits_are_refused(installed: None) -> None:
     with pytest.raises(nm.errors.RangeError, match="requires the range of int32"):
         nm.jax.numpy.asarray(np.array([2**40]))
+    with pytest.raises(ValueError, match="dtypes of at most 32 bits, got float64"):
+        nm.jax.pure_callback(lambda x: x, nm.ShapeDtypeStruct((), np.float64), 1.0)
 
 
 def test_zeros_of_integers() -> None:

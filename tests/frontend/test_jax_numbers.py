@@ -403,16 +403,12 @@ def test_trees_with_paths_and_nodes() -> None:
 
 
 def test_results_that_pass_through_unchanged_do_not_vary() -> None:
-    def chosen(x: Any, y: Any) -> Any:
-        return ours.lax.cond(x < 3, lambda x, y: (x * 2, y), lambda x, y: (x * 3, y), x, y)
-
     def looped(x: Any, y: Any) -> Any:
         return ours.lax.fori_loop(0, 2, lambda _, c: (c[0] * 2, c[1]), (x, y))
 
-    for f, want in ((chosen, [0, 2, 4, 9]), (looped, [0, 4, 8, 12])):
-        x, y = ours.vmap(f, in_axes=(0, None), out_axes=(0, None))(np.arange(4), f32(5))
-        assert (x.tolist(), y.shape, float(y)) == (want, (), 5.0)
-        assert float(ours.grad(lambda y, f=f: f(f32(1), y)[1] * y)(3.0)) == 6.0
+    x, y = ours.vmap(looped, in_axes=(0, None), out_axes=(0, None))(np.arange(4), f32(5))
+    assert (x.tolist(), y.shape, float(y)) == ([0, 4, 8, 12], (), 5.0)
+    assert float(ours.grad(lambda y: looped(f32(1), y)[1] * y)(3.0)) == 6.0
 
 
 def test_errors_of_rules_and_callbacks() -> None:
@@ -426,8 +422,6 @@ def test_errors_of_rules_and_callbacks() -> None:
     ):
         with pytest.raises(RuntimeError, match=text):
             ours.pure_callback(lambda x, result=result: result, whole, 1.0)
-    with pytest.raises(ValueError, match="dtypes of at most 32 bits, got float64"):
-        ours.pure_callback(lambda x: x, nm.ShapeDtypeStruct((), np.float64), 1.0)
     with pytest.raises(ValueError, match="derivative requires a rule for pure_callback"):
         ours.grad(lambda x: ours.pure_callback(np.sin, x, x))(1.0)
     assert ours.lax.map(lambda x: 2 * x, np.arange(3), batch_size=0).tolist() == [0, 2, 4]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "jax_packages.py"
+EXAMPLE = (Path(__file__).resolve().parents[2] / "examples" / "jax_packages").with_suffix(".py")
 
 _START = """
 import numpy as np
