@@ -184,9 +184,6 @@ class CPU(Target):
             f"--iree-llvmcpu-target-cpu={host.cpu}",
             "--iree-llvmcpu-debug-symbols=false",
             f"--iree-llvmcpu-reassociate-fp-reductions={str(self.reassociate).lower()}",
-            # With it, a function of 43 programs with branches computed other numbers (tests/testing/test_deep.py). Without it, code
-            # is as fast, and compiled 6 % faster.
-            "--iree-scheduling-optimize-bindings=false",
         ]
         attributes = {"cpu-features": host.features, "triple": host.triple, "abi": host.abi}
         flags += [f"--iree-llvmcpu-target-{key}={value}" for key, value in attributes.items() if value]

@@ -30,16 +30,6 @@ def test_programs_agree_with_the_interpreter(family):
     assert count.left_out + count.compiled.total() == 4
 
 
-@pytest.mark.slow
-def test_many_programs_with_branches_agree_with_the_interpreter():
-    """IREE 3.13 computes one of them wrongly, and no part of them, if it fuses bindings (`nabla_mlir.targets.cpu`)."""
-    numbers = "288-294 296-298 301 303 304 308-310 314-319 321 322 325-328 330 332 334-336 338 339 341-344 346 347 349 351"
-    ends = [[*map(int, part.split("-"))] for part in numbers.split()]
-    programs = [deep.Deep.of(20261128700000 + n) for end in ends for n in range(end[0], end[-1] + 1)]
-    assert len(programs) == 43
-    assert [str(fault) for fault in faults_of(programs)] == []
-
-
 def test_separate_functions_agree_with_the_interpreter():
     count = Count()
     assert [str(fault) for fault in faults_of(programs_of(INTEGERS, 2), is_separate=True, count=count)] == []
