@@ -33,6 +33,14 @@ def range_of(scalar: type, dtype: np.dtype) -> tuple[Any, Any] | None:
     return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
 
 
+def integers_beyond(x: np.ndarray, dtype: np.dtype) -> str:
+    """The smallest and the largest number of an array of integers, if an integer dtype cannot hold both; "" if it can."""
+    if dtype.kind not in "iu" or x.dtype.kind not in "iu" or not x.size:
+        return ""
+    limits, low, high = np.iinfo(dtype), x.min(), x.max()
+    return f"{low} to {high}" if low < limits.min or high > limits.max else ""
+
+
 def scalar_misfit(value: Any, dtype: np.dtype) -> str | None:
     """Why a Python scalar is no number of a dtype: its kind is higher, or it is out of range; None if it is one."""
     kind: Any = type(value)

@@ -183,6 +183,11 @@ _FORM = (b"check", *(draw.encode() for draw in (*DRAWS, *RARE_DRAWS)))
 _lock = new_lock()
 
 
+def _may_change(check: Check, mode: Mode) -> bool:
+    """True if a check of this mode may decide what a known check has left open."""
+    return check.detail == TOO_LONG if mode == "parts" else mode == "always" and check.status == NOT_CHECKED
+
+
 def _checked(
     module: ir.Module,
     target: Target,
@@ -200,7 +205,7 @@ def _checked(
         found = _known.get(key)
     if found is None and cache and (payload := disk.read(key)) is not None:
         found = {name: Check(**fields) for name, fields in json.loads(payload).items()}
-    if found is None or anew or (mode != "cheap" and any(check.status == NOT_CHECKED for check in found.values())):
+    if found is None or anew or any(_may_change(check, mode) for check in found.values()):
         found = check_artifact(module, target, vmfb, examples, strategy.name, mode != "always")
         if mode == "parts" and any(check.detail == TOO_LONG for check in found.values()):
             in_parts = check_in_parts(module, target, vmfb, examples, strategy.name)

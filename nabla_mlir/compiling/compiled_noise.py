@@ -17,6 +17,7 @@ from nabla_mlir.dialects import builder as hb
 from nabla_mlir.dialects.builder import Val
 from nabla_mlir.dialects.types import is_complex, is_differentiable, is_static_tensor, shape_and_dtype
 from nabla_mlir.interpreter.rounding import PRODUCT, SUM, kind_of
+from nabla_mlir.table.traits import CONSTANT
 
 _EXACT_KINDS = ("exact", "compare")
 # The finaliser of a hash that mixes 32 bits (C. Wellons, "Prospecting for hash functions", 2018: lowbias32).
@@ -34,7 +35,7 @@ def perturb(ops: Iterable[ir.Operation], seed: ir.Value, units: ir.Value) -> Non
     """
     for site, op in enumerate(ops):
         kind = kind_of(op)
-        if kind in _EXACT_KINDS or op.name == "stablehlo.constant":
+        if kind in _EXACT_KINDS or op.name == CONSTANT:
             continue
         if kind in (SUM, PRODUCT):
             with ir.InsertionPoint(op):

@@ -68,7 +68,7 @@ class PartRuns:
       CompileError: IREE refuses the parts.
     """
 
-    def __init__(self, module: ir.Module, target: Target, noise: Perturbation, schedule: bool = True):
+    def __init__(self, module: ir.Module, target: Target, noise: Perturbation):
         operations = expensive_operations(module)
         self._names = {op: f"part{i}" for i, op in enumerate(operations)}
         self.noise = noise
@@ -77,7 +77,7 @@ class PartRuns:
         self.iterations: dict[str, list[int]] = {}  # by loop: all of plain runs, those compared, the most of one call
         if operations:
             made = module_of({name: op for op, name in self._names.items()}, module)
-            vmfb = compile_lowered(made, target, title="its parts", schedule=schedule)
+            vmfb = compile_lowered(made, target, title="its parts")
             self._executable = Executable.load(vmfb, target.drivers[0])
 
     def __call__(self, op: ir.Operation, number: Callable[[ir.Value], int], block_of: Callable[[int], Block]) -> Body | None:
@@ -179,8 +179,8 @@ class _Loop:
         most = _LONGER * counts[2] + _MORE if noise.is_on else np.inf
         end = np.inf if find_counter(self._op) else time.monotonic() + _SECONDS
         values: list[Any] = list(carry)
-        done, compared, count, group = 0, 0, 1, 1
-        while count == group or not done:
+        done = compared = 0
+        while True:
             if is_compared:
                 compared += self._check_iteration(values)
             group = min(max(done, 1), _GROUP)
@@ -188,7 +188,7 @@ class _Loop:
             done += count
             if done > most or time.monotonic() > end:
                 raise OutOfStepsError
-            if not count:
+            if count < group:
                 break
         last = [np.asarray(v).reshape(shape) for v, (shape, _) in zip(values, self._types, strict=True)]
         if is_compared:

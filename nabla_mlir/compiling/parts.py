@@ -9,8 +9,6 @@ interpreter, and compares them with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 import numpy as np
 from iree.compiler import ir
 
@@ -23,13 +21,13 @@ from nabla_mlir.dialects.regions import functions_of, is_private, made_by, neste
 from nabla_mlir.dialects.stablehlo import emit
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.interpreter.cost import nanoseconds_of
+from nabla_mlir.interpreter.rounding import PRODUCT, kind_of
 from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.table.regions import body_of, captures_of, clone_body
 from nabla_mlir.table.registry import clone_op
-from nabla_mlir.table.traits import CONSTANT, runs_regions
+from nabla_mlir.table.traits import CONSTANT, is_step, runs_regions
 
 LOOP = "stablehlo.while"
-_PRODUCTS = ("stablehlo.dot_general", "stablehlo.convolution")
 
 
 def expensive_operations(module: ir.Module) -> list[ir.Operation]:
@@ -37,10 +35,10 @@ def expensive_operations(module: ir.Module) -> list[ir.Operation]:
     found = []
     for function in functions_of(module.operation).values():
         for op in nested(function):
-            if op.parent is None or not runs_regions(op.parent.operation):
+            if not is_step(op):
                 continue
-            is_long = op.name in _PRODUCTS and nanoseconds_of(op) > thresholds.PART
-            if is_long or (op.name == LOOP and _is_long_loop(op)):
+            is_product = kind_of(op) == PRODUCT and nanoseconds_of(op) > thresholds.PART
+            if is_product or (op.name == LOOP and _is_long_loop(op)):
                 found.append(op)
     return found
 
@@ -133,19 +131,11 @@ def _fill_body(source: ir.Region, region: ir.Region, mapping: dict[ir.Value, ir.
     with ir.InsertionPoint(region.blocks[0]):
         clones = clone_body(ops, values)
         emit("stablehlo.return", [*(values.get(v, v) for v in returned), (Val(count) + 1).value], results=[])
-    perturb(list(_run_operations(clones)), seed, units)
+    steps = [op for clone in clones for op in (*nested(clone), clone) if is_step(op)]
+    perturb(steps, seed, units)
 
 
 def _arguments(region: ir.Region, old: list[ir.Value]) -> list[ir.Value]:
     """The arguments of the block of a new region: the carries, and the number of iterations."""
     types = [*(v.type for v in old), tensor_type((), np.dtype("int32"))]
     return list(ir.Block.create_at_start(region, types, [ir.Location.unknown()] * len(types)).arguments)
-
-
-def _run_operations(ops: Iterable[ir.Operation]) -> Iterator[ir.Operation]:
-    """Operations with those of the loops and branches among them."""
-    for op in ops:
-        yield op
-        if runs_regions(op):
-            for region in op.regions:
-                yield from _run_operations(body_of(region)[1])

@@ -11,12 +11,12 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import BARRIERS, OPTIMIZATION_BARRIER, emit
 from nabla_mlir.dialects.types import is_static_tensor
 from nabla_mlir.table.regions import captures_of
-from nabla_mlir.table.traits import CONSTANT, runs_regions
+from nabla_mlir.table.traits import CONSTANT, is_step, runs_regions
 
 
 def separate_operations(module: ir.Module) -> None:
     """Passes each result in functions, loops and branches through a barrier, in place; no kernel then has two operations."""
-    _hold(r for op in nested(module.operation) if op.parent is not None and runs_regions(op.parent.operation) for r in op.results)
+    _hold(r for op in nested(module.operation) if is_step(op) for r in op.results)
 
 
 def separate_control(module: ir.Module) -> None:

@@ -1,4 +1,4 @@
-"""Functions of nabla_mlir as functions of JAX: in their calls, 64-bit data and dtypes of NumPy are 32-bit ones.
+"""Functions of nabla_mlir as functions of JAX: in their calls, the rules of JAX for dtypes hold (`nabla_mlir.table.narrowing`).
 
 The functions that a transform returns, such as a gradient, follow the same rule.
 """
@@ -20,7 +20,7 @@ _OF_DTYPES = {"finfo", "iinfo", "dtype", "issubdtype", "isdtype", "can_cast"}  #
 
 
 def mirrored(f: Callable[..., Any], module: str | None = None, name: str | None = None) -> Any:
-    """The function with the rule of JAX for 64-bit data of NumPy.
+    """The function with the rules of JAX for dtypes.
 
     Args:
       f: a function of nabla_mlir, or a function that calls them.
@@ -41,7 +41,7 @@ def mirrored(f: Callable[..., Any], module: str | None = None, name: str | None 
 
 
 def original(f: Any) -> Any:
-    """The function of nabla_mlir of which a function of the mirror was made: its rules are those of NumPy."""
+    """The function of nabla_mlir of which a function of the mirror was made; its rules for dtypes are those of NumPy."""
     return getattr(f, "__mirrored__", f)
 
 

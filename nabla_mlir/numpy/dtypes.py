@@ -11,7 +11,7 @@ from nabla_mlir.base.conversion import limits_of
 from nabla_mlir.base.names import missing
 from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import as_dtype
-from nabla_mlir.table.narrowing import is_narrowing, narrow_dtype
+from nabla_mlir.table.narrowing import stated_dtype
 from nabla_mlir.table.promotion import common_type, promote_dtypes
 
 bool_ = np.bool_
@@ -99,8 +99,7 @@ def promote_types(a: ArrayLike, b: Any) -> np.dtype:
     """The dtype to which two dtypes are promoted, by the table of NumPy. If the default float dtype has 32 bits, an integer
     dtype and a floating-point dtype give the floating-point dtype.
     """
-    dtype = common_type(as_dtype(a), as_dtype(b))
-    return narrow_dtype(dtype) if is_narrowing() else dtype
+    return stated_dtype(common_type(as_dtype(a), as_dtype(b)))
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:

@@ -11,7 +11,6 @@ import numpy as np
 
 from nabla_mlir.base.conversion import rank_of, scalar_misfit
 from nabla_mlir.base.pytree import is_array
-from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.numpy import (
     creation,
     data_dependent,
@@ -35,7 +34,7 @@ from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.named import VectorizedArray
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import is_tracing
-from nabla_mlir.table.narrowing import is_narrowing, narrow_dtype
+from nabla_mlir.table.narrowing import stated_dtype
 from nabla_mlir.table.promotion import is_scalar
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.vectorized import separate
@@ -195,7 +194,7 @@ def _narrowing(f: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(f)
     def method(self: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
         if dtype is not None:
-            kwargs["dtype"] = narrow_dtype(as_dtype(dtype)) if is_narrowing() else dtype
+            kwargs["dtype"] = stated_dtype(dtype)
         return f(self, *args, **kwargs)
 
     return method

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.conversion import rank_of
+from nabla_mlir.base.conversion import integers_beyond, rank_of
 from nabla_mlir.base.errors import CopyError, DtypeError, RangeError, ShapeError, TraceError, user_frame
 from nabla_mlir.base.exchange import readable
 from nabla_mlir.base.typing import DTypeLike
@@ -157,14 +157,10 @@ def _host(x: Any, leaves: Sequence[Any], dtype: np.dtype | None) -> np.ndarray:
         weak = all(is_scalar(leaf) for leaf in leaves)
         widest = lambda: max(map(scalar_dtype, leaves), key=lambda d: "biufc".find(d.kind), default=Defaults.float)  # noqa: E731
         dtype = widest() if weak else promote_dtypes(leaves)
-    if dtype.kind in "iu" and host.dtype.kind in "iu" and host.size:
-        info = np.iinfo(dtype)
-        if host.min() < info.min or host.max() > info.max:
-            raise RangeError(
-                f"asarray requires integers in the range of {dtype}, got {host.min()} to {host.max()}.",
-                where=user_frame(),
-                help="pass a wider dtype.",
-            )
+    if got := integers_beyond(host, dtype):
+        raise RangeError(
+            f"asarray requires integers in the range of {dtype}, got {got}.", where=user_frame(), help="pass a wider dtype."
+        )
     return host.astype(dtype, copy=False)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.base.pytree import is_array
 from nabla_mlir.base.typing import ArrayLike
-from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.numpy.axes import Axis, Shape, axes_of, axis_of, joined, reversed_along, shape_of
 from nabla_mlir.numpy.division import remainder
 from nabla_mlir.numpy.inspection import placed
@@ -19,7 +18,7 @@ from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.shape import reshaped, sliced, transposed
 from nabla_mlir.staging.eager import Static, library
 from nabla_mlir.table import promotion
-from nabla_mlir.table.narrowing import is_narrowing, narrow_dtype
+from nabla_mlir.table.narrowing import stated_dtype
 from nabla_mlir.table.tensor import Tensor, full
 
 
@@ -28,7 +27,7 @@ from nabla_mlir.table.tensor import Tensor, full
 def astype(x: ArrayLike, dtype: Any, *, copy: bool = True, device: Any = None) -> Tensor:
     """Converts `x` to another dtype; a conversion from floating point to integers truncates."""
     del copy
-    return strong(convert(tensor(x), narrow_dtype(as_dtype(dtype)) if is_narrowing() else dtype))
+    return strong(convert(tensor(x), stated_dtype(dtype)))
 
 
 @library

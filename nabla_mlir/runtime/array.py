@@ -48,7 +48,10 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
     """
 
     # In the order in which Python clears them: the buffer before its owners.
-    __slots__ = tuple("__weakref__ _host _target _view device dtype is_alone owners pending shape version weak".split())  # noqa: SIM905
+    __slots__ = (
+        *("__weakref__", "_host", "_target", "_view", "device", "dtype", "is_alone", "owners", "pending", "shape", "version"),
+        "weak",
+    )
     device: Device
     owners: tuple[object, ...]  # a tuple, because the garbage collector clears it after a device
     pending: Timepoint | None

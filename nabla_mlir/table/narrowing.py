@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.array_methods import ArrayMethods
+from nabla_mlir.base.conversion import integers_beyond
 from nabla_mlir.base.errors import RangeError, user_frame
-from nabla_mlir.dialects.types import PYTHON
+from nabla_mlir.dialects.types import PYTHON, as_dtype
 
 _NARROW = {
     np.dtype(wide): np.dtype(narrow)
@@ -60,6 +61,11 @@ def narrow_dtype(dtype: np.dtype) -> np.dtype:
     return _NARROW.get(dtype, dtype)
 
 
+def stated_dtype(dtype: Any) -> Any:
+    """A dtype that a user states: the one of 32 bits in place of 64, if `is_narrowing` is true."""
+    return narrow_dtype(as_dtype(dtype)) if is_narrowing() else dtype
+
+
 def is_wide(dtype: np.dtype) -> bool:
     """True for a dtype that `narrow_dtype` changes."""
     return dtype in _NARROW
@@ -84,13 +90,11 @@ def narrowed(x: Any) -> Any:
     if not isinstance(x, (np.ndarray, np.generic)) or x.dtype not in _NARROW:
         return x
     dtype = _NARROW[x.dtype]
-    if dtype.kind in "iu" and x.size:
-        limits = np.iinfo(dtype)
-        if x.min() < limits.min or x.max() > limits.max:
-            raise RangeError(
-                f"an array of {x.dtype} requires the range of {dtype}, got {x.min()} to {x.max()}.",
-                where=user_frame(),
-                help='64-bit arrays need jax.config.update("jax_enable_x64", True).',
-            )
+    if got := integers_beyond(np.asarray(x), dtype):
+        raise RangeError(
+            f"an array of {x.dtype} requires the range of {dtype}, got {got}.",
+            where=user_frame(),
+            help='64-bit arrays need jax.config.update("jax_enable_x64", True).',
+        )
     with np.errstate(over="ignore"):  # infinity, as in JAX
         return x.astype(dtype)

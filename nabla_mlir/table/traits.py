@@ -115,6 +115,11 @@ def runs_regions(op: ir.Operation) -> bool:
     return op.name == "func.func" or (record is not None and record.control is not None)
 
 
+def is_step(op: ir.Operation) -> bool:
+    """True for an operation of a function, a loop or a branch; False for a function, and in the region of a reduction."""
+    return op.parent is not None and runs_regions(op.parent.operation)
+
+
 def moved(op: ir.Operation | None) -> list[ir.Value]:
     """The operands from which the elements of the result are copied; empty if the operation computes new elements."""
     record = record_or_none(op)

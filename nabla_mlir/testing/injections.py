@@ -17,7 +17,7 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import constant_array, emit
 from nabla_mlir.dialects.types import is_complex, is_float, is_static_tensor, shape_and_dtype
 from nabla_mlir.dialects.values import constant, full
-from nabla_mlir.table.traits import CONSTANT, runs_regions
+from nabla_mlir.table.traits import CONSTANT, is_step, runs_regions
 
 Numbers = np.random.RandomState
 Change = Callable[[ir.Operation, Numbers], bool]  # changes an operation in place; returns False if the fault does not apply to it
@@ -45,19 +45,13 @@ class Injection:
 
 def inject(module: ir.Module, fault: str, rng: Numbers) -> Injection | None:
     """Puts a fault into a random operation of a module; returns None if the fault applies to no operation."""
-    ops = [op for op in nested(module.operation) if op.parent is not None and _is_step(op)]
+    ops = [op for op in nested(module.operation) if is_step(op)]
     for k in rng.permutation(len(ops)):
         with context(), ir.Location.unknown():
             name = ops[k].name
             if FAULTS[fault](ops[k], rng):
                 return Injection(fault, f"{name} {k}")
     return None
-
-
-def _is_step(op: ir.Operation) -> bool:
-    """True for an operation of a function, a loop or a branch; False for one in the region of a reduction."""
-    assert op.parent is not None
-    return runs_regions(op.parent.operation)
 
 
 # ---------------------------------------------------------------- operands

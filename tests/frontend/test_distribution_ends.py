@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import mpmath as mp
@@ -14,14 +13,6 @@ import scipy.stats
 import nabla_mlir as nm
 from nabla_mlir.jax.scipy import stats
 from nabla_mlir.jax.scipy.distributions import Distribution
-
-
-@pytest.fixture(autouse=True)
-def wide() -> Iterator[None]:
-    """The mirror computes in 64 bits."""
-    with nm.enable_x64():
-        yield
-
 
 # The parameters of each, and the ends of the support.
 SHAPES: dict[str, list[tuple[tuple[float, ...], tuple[float, ...]]]] = {

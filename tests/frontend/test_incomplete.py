@@ -6,7 +6,7 @@ A result e^-L has the roundings of an exponent L: the bound is of units in the l
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import mpmath
@@ -21,13 +21,6 @@ from nabla_mlir.jax.scipy.gamma_ratios import deviance
 MP = mpmath.mp
 BOUND = 12
 RNG = np.random.default_rng(5)
-
-
-@pytest.fixture(autouse=True)
-def wide() -> Iterator[None]:
-    """The mirror computes in 64 bits."""
-    with nm.enable_x64():
-        yield
 
 
 def _tail(log_density: Callable[[Any], Any], x: Any, length: Any) -> Any:

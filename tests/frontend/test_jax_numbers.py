@@ -304,8 +304,7 @@ def test_compiled_numbers() -> None:
 
 def test_eigenvectors_of_complex_tridiagonals() -> None:
     on, above = np.array([1.0, 2.0, 5.0]), np.array([1 + 2j, 0.5 - 1j])
-    with nm.enable_x64():
-        values, vectors = map(np.asarray, ours.scipy.linalg.eigh_tridiagonal(on, above))
+    values, vectors = map(np.asarray, ours.scipy.linalg.eigh_tridiagonal(on, above))
     matrix = np.diag(on) + np.diag(above, 1) + np.diag(above.conj(), -1)
     np.testing.assert_allclose(matrix @ vectors, vectors * values, atol=1e-13)
 
@@ -365,13 +364,12 @@ DIFFERENTIABLE: dict[str, tuple[Callable[..., Any], np.ndarray]] = {
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_of_both_orders_and_maps(name: str) -> None:
     f, x = DIFFERENTIABLE[name]
-    with nm.enable_x64():
-        ours.test_util.check_grads(f, (x,), order=2, modes=("fwd", "rev"), rtol=1e-4, atol=1e-4)
-        both = np.stack([x, x + 0.1])
-        slopes = nm.vmap(nm.jacrev(f))(both)
-        for k, row in enumerate(both):
-            for found, want in zip(ours.tree.leaves(slopes), ours.tree.leaves(nm.jacfwd(f)(row)), strict=True):
-                np.testing.assert_allclose(found[k], want, rtol=1e-7, atol=1e-8)
+    ours.test_util.check_grads(f, (x,), order=2, modes=("fwd", "rev"), rtol=1e-4, atol=1e-4)
+    both = np.stack([x, x + 0.1])
+    slopes = nm.vmap(nm.jacrev(f))(both)
+    for k, row in enumerate(both):
+        for found, want in zip(ours.tree.leaves(slopes), ours.tree.leaves(nm.jacfwd(f)(row)), strict=True):
+            np.testing.assert_allclose(found[k], want, rtol=1e-7, atol=1e-8)
 
 
 def test_trees_with_paths_and_nodes() -> None:

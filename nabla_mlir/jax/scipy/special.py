@@ -249,7 +249,7 @@ def _entr(x: Tensor) -> Tensor:
 
 @_entr.defjvp
 def _entr_jvp(primals: Any, tangents: Any) -> Any:
-    """Of the slope alone, the derivatives do not overflow before they have to: x * (1 / x**2) does."""
+    """The slope -1 - log(x) has the second derivative -1 / x. That of -x * log(x) by its factors, x * (1 / x**2), overflows."""
     (x,), (t,) = primals, tangents
     outside = x < 0.0
     return _entr(x), t * where(outside, 0.0, -1.0 - log(where(outside, 1.0, x)))
