@@ -124,7 +124,16 @@ class VjpOp(_Derivative):
 
 STOP_GRADIENT = "ad.stop_gradient"
 # Elementwise operations, each with the number of its operands.
-GUARDS = {"ad.product": 2, "ad.quotient": 2, "ad.slope": 2, "ad.radial": 2, "ad.root": 1, "ad.hypot": 2, "ad.power_log": 2}
+GUARDS = {
+    "ad.product": 2,
+    "ad.quotient": 2,
+    "ad.slope": 2,
+    "ad.radial": 2,
+    "ad.root": 1,
+    "ad.hypot": 2,
+    "ad.over_squares": 2,
+    "ad.power_log": 2,
+}
 DEGREES = ("ad.slope", "ad.root", "ad.power_log")  # those with the attribute `degree`
 
 

@@ -216,12 +216,32 @@ def length_with_one(x: Tensor) -> Tensor:
     return operation("sqrt")(x * x + 1.0) if x.dtype.kind == "c" else hypot(x, full_like(x, 1))
 
 
-def over_squares(t: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """t / (x**2 + y**2), without overflow for real numbers."""
-    if t.dtype.kind == "c":
-        return t / (x * x + y * y)
-    length = hypot(x, y)
-    return t / length / length
+def _over_squares(xs: Sequence[Tensor]) -> list[Tensor]:
+    x, y = xs
+    if x.dtype == np.float16:  # whose squares overflow before the result loses digits
+        (z,) = _over_squares([operation("convert")(v, dtype=np.float32) for v in xs])
+        return [operation("convert")(z, dtype=np.float16)]
+    return [1.0 / (x + y * (y / x))]
+
+
+def _over_squares_numpy(x: Any, y: Any) -> Any:
+    return x / (x * x + y * y)
+
+
+over_squares: OpDef = elementwise(
+    "ad.over_squares",
+    doc="x / (x * x + y * y) without overflow, and NaN at the origin: the derivative of an angle.",
+    partials=[
+        lambda t, z, x, y: t * ((other := over_squares(y, x)) - z) * (other + z),
+        lambda t, z, x, y: t * (z * over_squares(y, x) * -2.0),
+    ],
+    result=lambda x, y: [(x.shape, x.dtype)],
+    define=_over_squares,
+    numpy=_over_squares_numpy,
+    singular=((0.0, 0.0),),
+    sample=(reals(0.5, 2), reals(avoid=[0])),
+    instructions=8,
+)
 
 
 # ---------------------------------------------------------------- derivatives of a power by its exponent
@@ -254,4 +274,6 @@ power_log: OpDef = elementwise(
         for k in (1.0, 2.0)
     ],
 )
-RECORDS: dict[str, OpDef] = {record.name: record for record in (product, quotient, slope, radial, root, hypot, power_log)}
+RECORDS: dict[str, OpDef] = {
+    record.name: record for record in (product, quotient, slope, radial, root, hypot, over_squares, power_log)
+}

@@ -120,8 +120,8 @@ def _open(driver: str, threads: int, generation: tuple[int, int]) -> Device:
         )
     try:
         pool = driver_with(driver, threads)
-        hal = pool.create_device_by_uri(driver)
-        return Device(driver, hal, pool, threads, kinds[driver.partition(":")[0]].entrance())
+        kind = kinds[driver.partition(":")[0]]
+        return Device(driver, pool.create_device_by_uri(kind.open_as(driver)), pool, threads, kind.entrance())
     except (RuntimeError, ValueError, OSError) as error:
         has_no_room = "thread creation failed" in str(error)
         raise DeployError(

@@ -141,6 +141,11 @@ class Target:
         raise NotImplementedError
 
     @classmethod
+    def open_as(cls, driver: str) -> str:
+        """The URI with which the runtime opens a device: the driver's name or URI, with the options that right numbers need."""
+        return driver
+
+    @classmethod
     def entrance(cls) -> Callable[[], None] | None:
         """The function that a thread must call before it uses a device that it has just opened; None means nothing."""
         return None

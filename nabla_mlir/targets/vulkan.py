@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from nabla_mlir.base.errors import DeployError, TargetError, user_frame
-from nabla_mlir.targets.base import Codegen, Target, nearest
+from nabla_mlir.targets.base import Codegen, Target, merge_flags, nearest
 from nabla_mlir.targets.gpu import GPU, VulkanDevice, device_target, library, target_info
 
 VULKAN_PROFILES = {
@@ -21,6 +21,8 @@ VULKAN_PROFILES = {
     "amd": replace(GPU, name="amd", subgroup_size=64, shared_memory=65536),
     "lavapipe": replace(GPU, name="lavapipe", subgroup_size=8, shared_memory=32768),
 }
+
+_NO_REPLAY = "cached_bda_replay_instances=0"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,12 @@ class Vulkan(Target):
         cheap_iterations=False,
     )
     maps_memory: ClassVar[bool] = True
+
+    @classmethod
+    def open_as(cls, driver: str) -> str:
+        # IREE 3.13 replays the commands of earlier calls. It compares the buffers of kernels, but not those of copies, so that a copy
+        # would read and write the buffers of the earlier call.
+        return f"{driver}{'&' if '?' in driver else '?' if '://' in driver else '://?'}{_NO_REPLAY}"
 
     @classmethod
     def found(cls) -> Sequence[str]:
@@ -112,6 +120,10 @@ class Vulkan(Target):
         assert isinstance(device, VulkanDevice)
         info = target_info("", f"spirv:v{device.spirv},cap:Shader", device)
         return device_target("vulkan", "vulkan-spirv", "vulkan-spirv-fb", info)
+
+    def flags(self) -> list[str]:
+        # Commands with the buffers of each call: other hosts, which do not open the device by `open_as`, then replay nothing.
+        return merge_flags(["--iree-hal-indirect-command-buffers=false"], super().flags())
 
     def __post_init__(self) -> None:
         if isinstance(self.device, dict):  # from JSON

@@ -21,6 +21,7 @@ Function = Callable[..., Any]
 # Functions of mpmath numbers for the records that state singular points.
 REFERENCES: dict[str, Callable[..., Any]] = {
     "ad.hypot": lambda mp, x, y: mp.hypot(x, y),
+    "ad.over_squares": lambda mp, x, y: x / (x * x + y * y),
     "ad.power_log": lambda mp, x, y: mp.power(x, y) * mp.log(x),
     "ad.root": lambda mp, x: mp.sqrt(x),
     "chlo.acos": lambda mp, x: mp.acos(x),

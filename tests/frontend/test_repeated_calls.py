@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +16,7 @@ from vulkan import need_vulkan
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.base.errors import DtypeError, TraceError
+from nabla_mlir.jax import lax
 from nabla_mlir.runtime import Array
 
 F32, F64 = np.float32, np.float64
@@ -209,3 +212,25 @@ def test_results_go_back_in_as_they_are(scaled: Callable[..., Any]) -> None:
     assert scaled(scaled(x, 2.0), 2.0).tolist() == [0.0, 8.0, 16.0]
     assert x.tolist() == np.asarray(x).tolist() == [0.0, 2.0, 4.0]
     assert float(scaled(x, 0.5)[1]) == 1.0
+
+
+@pytest.mark.vulkan
+@pytest.mark.parametrize("cure", ["code", "device"])
+def test_copies_of_later_calls(cure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IREE 3.13 replayed copies with the buffers of an earlier call. The flags of the code prevent it, and so does the device."""
+    need_vulkan()
+    options = ("--iree-hal-indirect-command-buffers=true",) if cure == "device" else ()
+    if cure == "code":
+        monkeypatch.setattr(nm.Vulkan, "open_as", lambda driver: driver)
+        devices = sys.modules["nabla_mlir.runtime.device"]
+        monkeypatch.setattr(devices, "_open", functools.cache(devices._open.__wrapped__))
+    compiled = (
+        nm.trace(lambda x: (lax.pad(x, x[5], ((1, 0, 0),)), x + 3), nm.spec(8, "f4")).lower().compile(nm.Vulkan(options=options))
+    )
+    for call in range(12):
+        host = np.arange(8, dtype=F32) + call
+        x = Array.from_numpy(host, "vulkan")
+        padded, more = map(np.asarray, compiled(x))
+        np.testing.assert_array_equal(padded, [host[5], *host])
+        np.testing.assert_array_equal(more, host + 3)
+        np.testing.assert_array_equal(x, host)

@@ -288,6 +288,14 @@ FAULTS = (
 # (`nabla_mlir.compiling.internals.messages`) or by the code (`references.py` there).
 WITH_REMEDIES = (
     Fault(
+        "replayed_copies",
+        "IREE's runtime replays the commands of an earlier call on Vulkan, whose copies read and write the buffers of that call: "
+        "results and arguments are wrong from the second call on.",
+        "targets/vulkan.py (`open_as`, `flags`)",
+        since="3.13",
+        targets=("vulkan",),
+    ),
+    Fault(
         "two_scatters_into_one_constant",
         "Two scatters into one constant do not compile if one operation reads both results.",
         "nabla-separate-constants",
