@@ -145,16 +145,9 @@ minimum: OpDef = elementwise(
     "stablehlo.minimum", doc="The smaller of x and y; NaN if one of them is NaN. Equal operands get half of the derivative each.",
     partials=_wins("LE"), numpy=np.minimum, singular=((0.0, 0.0),), sample=(reals(), reals()), commutes=True, instructions=3,
 )  # fmt: skip
-
-
-def _angle_slope(x: Tensor, y: Tensor) -> Tensor:
-    """x / (x * x + y * y), the derivative of arctan2(y, x) by y."""
-    return x / (x * x + y * y) if x.dtype.kind == "c" else over_squares(x, y)
-
-
 atan2: OpDef = elementwise(
     "stablehlo.atan2", doc="The angle of the point (y, x).",
-    partials=[lambda t, z, y, x: t * _angle_slope(x, y), lambda t, z, y, x: -(t * _angle_slope(y, x))],
+    partials=[lambda t, z, y, x: t * over_squares(x, y), lambda t, z, y, x: -(t * over_squares(y, x))],
     numpy=np.arctan2, singular=((0.0, 0.0),), sample=(reals(avoid=[0]), reals(avoid=[0])), instructions=40,
 )  # fmt: skip
 
@@ -231,7 +224,7 @@ asin: OpDef = elementwise(
     singular=((1.0,), (-1.0,)), sample=(reals(-0.9, 0.9),), instructions=40,
 )  # fmt: skip
 atan: OpDef = elementwise(
-    "chlo.atan", doc="Inverse tangent.", partials=[lambda t, y, x: t * _angle_slope(full_like(x, 1), x)], numpy=np.arctan,
+    "chlo.atan", doc="Inverse tangent.", partials=[lambda t, y, x: t * over_squares(full_like(x, 1), x)], numpy=np.arctan,
     sample=(reals(),), instructions=30,
 )  # fmt: skip
 cosh: OpDef = elementwise(

@@ -56,8 +56,8 @@ class Vulkan(Target):
 
     @classmethod
     def open_as(cls, driver: str) -> str:
-        # IREE 3.13 replays the commands of earlier calls. It compares the buffers of kernels, but not those of copies, so that a copy
-        # would read and write the buffers of the earlier call.
+        # IREE 3.13 replays the commands of an earlier call if the buffers of kernels are the same. It does not compare those of
+        # copies, which then read and write the buffers of the earlier call.
         return f"{driver}{'&' if '?' in driver else '?' if '://' in driver else '://?'}{_NO_REPLAY}"
 
     @classmethod
