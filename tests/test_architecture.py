@@ -60,7 +60,17 @@ RUNTIME = {m for m in MODULES if "." in m and m.split(".")[1] in DEPLOYED} - {"n
 # What runs the compiler in another process; it knows no IR.
 COMPILER = {f"nabla_mlir.compiling.{name}" for name in ("compiler", "cache")} | {
     f"nabla_mlir.compiling.internals.{name}"
-    for name in ("archive", "disassembly", "held_references", "memory", "messages", "phases", "references")
+    for name in (
+        "archive",
+        "block_arguments",
+        "disassembly",
+        "held_references",
+        "memory",
+        "messages",
+        "phases",
+        "references",
+        "register_lists",
+    )
 }
 
 # Imports that wait until a function is called, and why; those of the command line wait so that it starts at once.

@@ -19,6 +19,7 @@ from nabla_mlir.base.locks import new_lock
 from nabla_mlir.base.log import logger
 from nabla_mlir.compiling import cache as disk
 from nabla_mlir.compiling.internals import messages, phases
+from nabla_mlir.compiling.internals.block_arguments import OVERWRITTEN, overwritten, reordered
 from nabla_mlir.compiling.internals.held_references import held
 from nabla_mlir.compiling.internals.references import LOST_BUFFER, lost_buffers
 from nabla_mlir.targets import Target, merge_flags
@@ -111,8 +112,8 @@ def _remember(key: str, artifact: bytes) -> None:
 def _compile(source: bytes, arguments: list[str], timeout: float | None, before_code: BeforeCode | None, in_steps: bool) -> bytes:
     result = _run(source, arguments, timeout, before_code, in_steps)
     if result.returncode == 0 and result.stdout:
-        if phases.LOOP in source and phases.is_artifact(arguments):
-            return _with_references(result.stdout, source, arguments)
+        if phases.is_artifact(arguments) and any(op in source for op in phases.BRANCHES):
+            return _with_right_blocks(result.stdout, source, arguments)
         return result.stdout
     raise _error(result, source, arguments, timeout)
 
@@ -155,21 +156,28 @@ def _left(until: float | None) -> float | None:
     return None if until is None else max(until - time.monotonic(), 0.0)
 
 
-def _with_references(artifact: bytes, source: bytes, arguments: list[str]) -> bytes:
-    """The artifact, corrected so that loops hold their buffers as long as these are used."""
+def _with_right_blocks(artifact: bytes, source: bytes, arguments: list[str]) -> bytes:
+    """The artifact, corrected so that blocks get the numbers that branches pass, and hold their buffers while these are used."""
     text = disassembled(artifact)
-    if not lost_buffers(text):
-        return artifact
-    artifact = held(artifact, text)
-    if not (uses := lost_buffers(disassembled(artifact))):
-        return artifact
-    raise CompileError(
-        f"compiling requires code that keeps the buffers of its loops, got a fault of IREE in {len(uses)} place(s): "
-        "a loop would use a buffer that it has given away." + _indented([line[:100] for line in uses[:2]]),
-        help="write the loop with other carries; please report it.",
-        reproducer=_save_reproducer(source, arguments, "\n".join(uses)),
-        fault=LOST_BUFFER,
-    )
+    if overwritten(text):
+        artifact = reordered(artifact, text)
+        text = disassembled(artifact)
+    if lost_buffers(text):
+        artifact = held(artifact, text)
+        text = disassembled(artifact)
+    for fault, uses, effect in (
+        (OVERWRITTEN, overwritten(text), "a branch would overwrite a number before it copies it"),
+        (LOST_BUFFER, lost_buffers(text), "a loop would use a buffer that it has given away"),
+    ):
+        if uses:
+            raise CompileError(
+                f"compiling requires code that keeps the values of its loops and branches, got a fault of IREE in {len(uses)} "
+                f"place(s): {effect}." + _indented([line[:100] for line in uses[:2]]),
+                help="write the loop or branch with other carries or results; please report it.",
+                reproducer=_save_reproducer(source, arguments, "\n".join(uses)),
+                fault=fault,
+            )
+    return artifact
 
 
 def _error(result: Finished, source: bytes, arguments: list[str], timeout: float | None) -> CompileError:

@@ -59,3 +59,19 @@ def functions(text: str) -> dict[str, dict[str, Block]]:
         elif block is not None and (parts := re.match(r"\s+(?:(.*?) = )?(vm\.\S+)(.*)", line)):
             block.append(Instruction(parts[1] or "", parts[2], parts[3]))
     return blocks
+
+
+def wide_results(text: str) -> dict[str, list[bool]]:
+    """For each function that is called: True for each result that is a number of 64 bits, which fills two registers.
+
+    The text names the first register of such a result only.
+
+    Example:
+      >>> wide_results('vm.import @hal.device.query.i64 cconv "0rrr_iI"')
+      {'hal.device.query.i64': [False, True]}
+    """
+    found = {name: [kind == "I" for kind in kinds] for name, kinds in re.findall(r'vm\.import @(\S+) cconv "[^"]*_(\w+)"', text)}
+    for index, (name, kinds) in enumerate(re.findall(r"vm\.func @([^(]+)\(.*\) -> \((.*)\) \{", text)):
+        wide = [kind.strip() in ("i64", "f64") for kind in kinds.split(",")]
+        found |= {name: wide, f"module:{index}": wide}
+    return found

@@ -8,14 +8,10 @@ wrong. It is cleared here: both registers then hold the reference, and the buffe
 from __future__ import annotations
 
 import re
-import struct
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 
-from nabla_mlir.compiling.internals.archive import sealed
 from nabla_mlir.compiling.internals.disassembly import Block, Moves, functions
-
-_REFERENCE, _GIVEN = 0x8000, 0x4000  # bits of a register's number
+from nabla_mlir.compiling.internals.register_lists import replaced
 
 
 def held(artifact: bytes, disassembly: str) -> bytes:
@@ -25,19 +21,17 @@ def held(artifact: bytes, disassembly: str) -> bytes:
       artifact: IREE's bytecode, in its zip archive.
       disassembly: the text of the artifact by `iree-dump-module`.
 
-    If the bytes of a list of pairs also occur elsewhere in the artifact, the list is not changed.
+    A list whose bytes also occur elsewhere in the artifact is not changed.
     """
     rows = [row for blocks in functions(disassembly).values() for row in _rows(blocks)]
-    positions: dict[Moves, set[int]] = {}
-    for moves, wrong in rows:
-        positions.setdefault(moves, set()).update(wrong)
-    counts = Counter(_encoded(moves) for moves, _ in rows)
-    code = artifact
-    for moves, wrong in positions.items():
-        old = _encoded(moves)
-        if wrong and artifact.count(old) == counts[old]:
-            code = code.replace(old, _encoded([(x.lower() if i in wrong else x, y) for i, (x, y) in enumerate(moves)]))
-    return sealed(code)
+    wrong: dict[Moves, set[int]] = {}
+    for moves, indices in rows:
+        wrong.setdefault(moves, set()).update(indices)
+    return replaced(artifact, [(moves, _kept(moves, wrong[moves])) for moves, _ in rows])
+
+
+def _kept(moves: Moves, wrong: Container[int]) -> Moves:
+    return tuple((x.lower() if i in wrong else x, y) for i, (x, y) in enumerate(moves))
 
 
 def _rows(blocks: Mapping[str, Block]) -> Iterator[tuple[Moves, set[int]]]:
@@ -68,14 +62,3 @@ def _reads(blocks: Mapping[str, Block]) -> dict[str, set[str]]:
             if alive != found[label]:
                 found[label], is_complete = alive, False
     return found
-
-
-def _encoded(moves: Sequence[tuple[str, str]]) -> bytes:
-    """The bytes of a list of pairs: their number, then the pairs."""
-    numbers = [_number(x) for pair in moves for x in pair]
-    return struct.pack(f"<{1 + len(numbers)}H", len(moves), *numbers)
-
-
-def _number(register: str) -> int:
-    kind, number = register[1], int(register[2:])
-    return number | (_REFERENCE if kind in "rR" else 0) | (_GIVEN if kind == "R" else 0)

@@ -26,6 +26,7 @@ _ONE_LIBRARY = ("--iree-hal-link", "--iree-llvmcpu-link", "--iree-llvmcpu-static
 # are laid out.
 _UPDATES = (b'"stablehlo.scatter"(', b"stablehlo.dynamic_update_slice ")
 LOOP = b"stablehlo.while"
+BRANCHES = (LOOP, b"stablehlo.if", b"stablehlo.case")  # the operations that become blocks of the host program
 # Operations on sliding windows: IREE's tiles of them may not fit together, which only its verifier detects.
 _WINDOWS = (b"stablehlo.convolution", b"stablehlo.reduce_window", b"stablehlo.select_and_scatter")
 BYTECODE = b"ML\xefR"  # the first bytes of a module in MLIR bytecode

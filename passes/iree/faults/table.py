@@ -331,6 +331,19 @@ WITH_REMEDIES = (
             ("--iree-stream-partitioning-favor=debug", "--iree-hal-force-indirect-command-buffers"),
         ),
     ),
+    Fault(
+        "overwritten_number",
+        "A branch copies numbers of 32 and 64 bits to the next block, and overwrites one before it copies it: results are wrong "
+        "without an error. The remedies lead to other registers.",
+        "nabla_mlir/compiling/internals/block_arguments.py",
+        since="",
+        remedies=(
+            ("--iree-hal-memoization=false",),
+            ("--iree-hal-indirect-command-buffers=false",),
+            ("--iree-hal-force-indirect-command-buffers",),
+            ("--iree-stream-partitioning-favor=debug",),
+        ),
+    ),
 )
 
 
