@@ -70,6 +70,7 @@ def splat(value: complex | float | int | bool, shape: tuple[int, ...], dtype: np
 
 @functools.lru_cache(maxsize=8192)
 def _splat(text: str, shape: tuple[int, ...], dtype: np.dtype) -> ir.Attribute:
+    """The attribute of an array with one number, given as text because equal numbers may have different signs."""
     # repr separates -0.0 from 0.0 and True from 1, which compare equal as cache keys.
     value = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}.get(text)
     if value is None:
@@ -196,6 +197,7 @@ def splat_value(attribute: ir.Attribute) -> complex | float | int | bool | None:
 
 @functools.lru_cache(maxsize=8192)
 def _splat_value(attribute: Any) -> complex | float | int | bool | None:
+    """The number of an array of equal elements; None for other arrays and for empty ones."""
     shape, dtype = shape_and_dtype(attribute.type)
     if dtype.kind == "c":
         array = _parsed_elements(attribute, shape, dtype)

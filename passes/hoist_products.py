@@ -105,6 +105,7 @@ def _bytes(ops: list[ir.Operation]) -> int:
 
 
 def _hoist(op: ir.Operation, rows: _Rows, products: list[ir.Operation], parts: list[ir.Operation]) -> None:
+    """Computes the products of all iterations at once before the loop, and reads one row of them in each iteration."""
     batch = Batch(rows.count, {row: wrap(array) for row, array in rows.read.items()})
     inside = {r: o for o in body_of(op.regions[1])[1] for r in o.results}
     with ir.InsertionPoint(op), op.location:

@@ -195,6 +195,7 @@ def register_dataclass(
 
 
 def _check_fields(cls: type, fields: Mapping[str, Any], data: Sequence[str] | None, meta: Sequence[str] | None) -> None:
+    """Raises unless `data` and `meta` name each field of the class once."""
     if both := sorted(set(data or ()) & set(meta or ())):
         raise TreeError(
             f"register_dataclass requires each field once, got {both} in data_fields and meta_fields.", where=user_frame()

@@ -74,7 +74,7 @@ def compile_module(
         _LOG.info("%s: compiled before in this process", key[:12])
         return artifact
     artifact = disk.read(key)
-    _LOG.info("%s: %s", key[:12], "not there, it is compiled" if artifact is None else f"read from {disk.cache_dir()}")
+    _LOG.info("%s: %s", key[:12], "not in the cache, it is compiled" if artifact is None else f"read from {disk.cache_dir()}")
     if artifact is None:
         artifact = _compile(source, arguments, timeout, before_code, in_steps)
         disk.write(key, artifact)
@@ -164,7 +164,7 @@ def _with_references(artifact: bytes, source: bytes, arguments: list[str]) -> by
     if not (uses := lost_buffers(disassembled(artifact))):
         return artifact
     raise CompileError(
-        f"compiling requires code that keeps the buffers of its loops, got a fault of IREE in {len(uses)} place(s): "
+        f"compiling requires code that keeps the buffers of its loops, got a fault of IREE at {len(uses)} position(s): "
         "a loop would use a buffer that it has given away." + _indented([line[:100] for line in uses[:2]]),
         help="write the loop with other carries; please report it.",
         reproducer=_save_reproducer(source, arguments, "\n".join(uses)),

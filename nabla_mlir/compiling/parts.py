@@ -125,6 +125,7 @@ def _fill_condition(source: ir.Region, region: ir.Region, mapping: dict[ir.Value
 
 
 def _fill_body(source: ir.Region, region: ir.Region, mapping: dict[ir.Value, ir.Value], seed: ir.Value, units: ir.Value) -> None:
+    """Copies a body with noise after each step; the last carry counts the iterations."""
     old, ops, returned = body_of(source)
     *new, count = _arguments(region, old)
     values = {**mapping, **dict(zip(old, new, strict=True))}

@@ -142,6 +142,7 @@ def _operation() -> Callable[..., Any]:
         return [next(results) if i in wrt else None for i in range(len(inputs))], None
 
     def mapped(info: Any, axes: Any, inputs: Sequence[Any], key: str) -> Any:
+        """The call under `torch.vmap`, as the operation of the mapped family; all results are mapped along axis 0."""
         family = _FAMILIES[key].mapped(tuple(axes[0]))
         results = operation(list(inputs), _new(family))
         return results, [0] * len(results)

@@ -69,6 +69,7 @@ def _result(
     dtype: np.dtype,
     **_: Any,
 ) -> list[Any]:
+    """The shape and dtype of the result of a convolution."""
     (lb, _lf, *ls), (ro, _ri, *rs), (ob, of, *os) = positions(dimension_numbers)
     shape = [0] * lhs.ndim
     shape[ob], shape[of] = lhs.shape[lb] // batch_group_count, rhs.shape[ro]

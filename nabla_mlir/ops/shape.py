@@ -135,6 +135,7 @@ def _pad_transpose(
     cts: Tensors, i: int, xs: Tensors, edge_padding_low: Shape, edge_padding_high: Shape,
     interior_padding: Shape,
 ) -> Tensor:  # fmt: skip
+    """The cotangent of the operand (i = 0) or of the padding value."""
     ct, (x, _) = cts[0], xs
     if i == 0:
         return _unpad(ct, x, edge_padding_low, edge_padding_high, interior_padding)
@@ -147,6 +148,7 @@ def _pad_transpose(
 
 
 def _unpad(ct: Tensor, x: Tensor, low: Shape, high: Shape, interior: Shape) -> Tensor:
+    """The cotangent of an operand of `pad`: the part of ct at its elements; zero for elements that were cut off."""
     # Undo the edges (a negative edge cut elements off, which get zero), then the interior.
     ct = pad(
         ct, full((), 0, ct.dtype), edge_padding_low=tuple(-n for n in low), edge_padding_high=tuple(-n for n in high),

@@ -137,6 +137,7 @@ class Interrupts:
             worker.end()
 
     def _call(self, worker: _Worker, name: str, function: Callable[..., T], *arguments: Any) -> T:
+        """Runs the function in a worker thread until it ends, is interrupted, or exceeds the time limit."""
         try:
             return worker.call(function, *arguments)
         except (KeyboardInterrupt, Empty) as error:

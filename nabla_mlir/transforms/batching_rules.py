@@ -68,6 +68,7 @@ class custom_vmap:  # noqa: N801  # a decorator
         return staged(self.fun)(*args) if bound is None else self._by_rule(name, bound, args)
 
     def _by_rule(self, name: str, bound: BoundAxis, args: tuple[Any, ...]) -> Any:
+        """The result of the custom rule for a call whose arguments have a mapped axis; without one, of the function."""
         assert self.vmap_rule is not None
         leaves, spec = pytree.flatten(args)
         tensors, varying = [as_tensor(leaf) for leaf in leaves], _Varying(bound)

@@ -142,6 +142,7 @@ def _scalar(what: str, x: Any) -> Tensor:
 
 
 def _choose(name: str, by: Tensor, branches: Sequence[Callable[..., Any]], operands: Any, what: str) -> Any:
+    """The result of the branch that `by` selects; all branches are traced, and their results must have equal types."""
     blocks, first = [], None
     results: list[list[Tensor]] = []
     for branch in branches:
@@ -197,6 +198,8 @@ def while_loop(
 
 
 def _loop(what: str, cond_fun: Any, body_fun: Any, init_val: PyTree, max_residual_bytes: int | None) -> PyTree:
+    """The last state of a while loop. A second trace follows if the first carry of the body has wider types."""
+
     def run(init: Any) -> Any:
         leaves, spec = pytree.flatten(init)
         carry = [as_tensor(leaf) for leaf in leaves]

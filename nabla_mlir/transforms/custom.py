@@ -103,6 +103,7 @@ class _Custom:
         raise NotImplementedError
 
     def _emit(self, fixed: list[Any], call_all: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+        """Emits a call of the function with its rules, on flat tensors; `call_all` adds the fixed arguments."""
         leaves, spec = pytree.flatten(tuple(values))
         tensors = [as_tensor(leaf) for leaf in leaves]
         trace = current_trace()

@@ -87,6 +87,7 @@ class _Trajectory:
     # ---------------------------------------------------------------- moves
 
     def _read(self, window: Window) -> Callable[[int], None]:
+        """A function that copies the window of an iteration from its array to the numbers of the state."""
         array, firsts, offsets = self._arrays[window.array], window.positions.firsts.tolist(), window.positions.offsets.tolist()
         base = window.base
 
