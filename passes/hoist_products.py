@@ -83,6 +83,7 @@ def _row_read(op: ir.Operation, varying: set[ir.Value]) -> tuple[ir.Value, ir.Va
 
 
 def _contracted(product: ir.Operation) -> int:
+    """The number of terms in each sum of a product."""
     dims = REGISTRY[product.name].read(product)["dot_dimension_numbers"]
     shape = wrap(product.operands[0]).shape
     return math.prod(shape[d] for d in dims["lhs_contracting_dimensions"])

@@ -165,7 +165,7 @@ def _with_references(artifact: bytes, source: bytes, arguments: list[str]) -> by
         return artifact
     raise CompileError(
         f"compiling requires code that keeps the buffers of its loops, got a fault of IREE at {len(uses)} position(s): "
-        "a loop would use a buffer that it has given away." + _indented([line[:100] for line in uses[:2]]),
+        "a loop would use a buffer that it has released." + _indented([line[:100] for line in uses[:2]]),
         help="write the loop with other carries; please report it.",
         reproducer=_save_reproducer(source, arguments, "\n".join(uses)),
         fault=LOST_BUFFER,
