@@ -179,6 +179,8 @@ def _hessian(item: TransformPass, body: ir.Block) -> Transformed:
 
 
 def _then_erase(make: Callable[[Values], Values], holder: ir.Operation) -> Callable[[Values], Values]:
+    """A function like `make` that erases the holder of the body afterwards."""
+
     def run(values: Values) -> Values:
         outs = make(values)
         holder.erase()

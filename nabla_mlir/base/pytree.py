@@ -122,6 +122,7 @@ def broadcast_prefix(prefix: Any, spec: TreeSpec, what: str) -> list[Any]:
 
 
 def _spread(prefix: Any, spec: TreeSpec) -> list[Any]:
+    """One value for each leaf of `spec`, from a tree whose leaves stand for whole subtrees."""
     # Not optree.broadcast_prefix: None is a value here and an empty node there.
     if prefix is None or optree.tree_is_leaf(prefix, namespace=NAMESPACE):
         return [prefix] * spec.num_leaves

@@ -143,6 +143,7 @@ def _run(source: bytes, arguments: list[str], timeout: float | None, before_code
 
 
 def _code_of(module: bytes, before_code: BeforeCode | None, may_divide: bool) -> tuple[bytes, bool]:
+    """The module after the rewrite between two steps, and True if its kernels are divided."""
     if before_code is None:
         return module, False
     try:

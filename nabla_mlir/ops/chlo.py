@@ -262,6 +262,7 @@ def broadcast_shape(shapes: Sequence[Shape], broadcast_dimensions: Shape | None)
 
 
 def _spread(x: Tensor, shape: Shape, broadcast_dimensions: Shape | None) -> Tensor:
+    """x, broadcast to a shape by the rules of CHLO."""
     if x.shape == shape:
         return x
     axes = tuple(range(len(shape) - x.ndim, len(shape)))

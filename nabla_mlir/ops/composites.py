@@ -145,6 +145,7 @@ def _normalize(xs: Sequence[Tensor], *, epsilon: float, feature_index: int) -> l
 
 
 def _train(xs: Sequence[Tensor], *, epsilon: float, feature_index: int) -> list[Tensor]:
+    """The batch normalisation by the mean and variance of the batch, which are results too."""
     x, scale, offset = xs
     mean = _mean(x, feature_index)
     deviation = x - _over_features(mean, x, feature_index)

@@ -260,6 +260,7 @@ def _numpy(**params: Any) -> Any:
 
 
 def _widened(x: Any, axis: int, dilation: int, low: int, high: int) -> Any:
+    """x with holes between elements and with padding along an axis; a negative padding cuts."""
     holes = np.zeros((*x.shape[:axis], spread(x.shape[axis], dilation), *x.shape[axis + 1 :]), x.dtype)
     holes[(slice(None),) * axis + (slice(None, None, dilation),)] = x
     pads = [(0, 0)] * x.ndim
@@ -269,6 +270,7 @@ def _widened(x: Any, axis: int, dilation: int, low: int, high: int) -> Any:
 
 
 def _windows_product(x: Any, w: Any, strides: Positions) -> Any:
+    """The convolution by one product for each position of the window."""
     counts = [max(0, (n - k) // s + 1) for n, k, s in zip(x.shape[2:], w.shape[2:], strides, strict=True)]
     out = np.zeros((x.shape[0], w.shape[0], *counts), np.result_type(x, w))
     axes = tuple(range(1, x.ndim))

@@ -164,6 +164,7 @@ def _selected(x: Any, positions: Any, axis: Static[int]) -> Tensor:
 
 @library
 def _positions(key: Any, p: Any, shape: Static[Any], dtype: np.dtype, replace: bool, mode: str) -> Tensor:
+    """Random indices with the probabilities p; without replacement by the Gumbel trick."""
     p, key = real("choice", p, dtype), words_of(key)
     if not replace:
         return reshaped(top_k(gumbels(key, p.shape, dtype, mode) + ew.log(p), math.prod(shape))[1], shape)

@@ -68,6 +68,7 @@ class _Worker:
             pass
 
     def _answer(self) -> bool:
+        """Runs the next call of the queue; returns False at the end."""
         # A separate function, so that no variable keeps the arguments of the last call while the thread waits for the
         # next.
         call = self._calls.get()

@@ -44,6 +44,7 @@ def describe(spec: pytree.TreeSpec, tensors: Sequence[Tensor]) -> str:
 
 
 def _same(what: str, spec: pytree.TreeSpec, tensors: Sequence[Tensor], other: pytree.TreeSpec, got: Sequence[Tensor]) -> None:
+    """Raises unless two trees have the same structure, shapes and dtypes."""
     if spec != other or _types(tensors) != _types(got):
         raise TreeError(
             f"{what} requires the same structure, shapes and dtypes, got {describe(other, got)} "

@@ -110,6 +110,7 @@ class Dependence(Values):
                 self._folded.pop(result, None)
 
     def _note_cause(self, op: ir.Operation, reads: Sequence[ir.Value], results: Sequence[ir.Value]) -> None:
+        """Notes an operation that makes a pattern dense, with the user's line."""
         if self.columns < 2 or not self._is_dense(results) or self._is_dense(reads):
             return
         if not self.has_lines:

@@ -168,6 +168,7 @@ class Distribution:
 
 
 def _bound(name: str, signature: inspect.Signature, args: Any, kwargs: Any) -> list[Any]:
+    """The arguments of a call in the order of the signature, with its defaults."""
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:

@@ -86,6 +86,7 @@ class Rotations:
         t.carried(0, sweeps, [t.index(0)], ["index"], lambda sweep, at: [self._sweep(count, sweep, at[0])])
 
     def _copy(self, rows: Memory, column: str, count: int, to_strip: bool) -> None:
+        """Copies vectors between the rows of a matrix and the strip that stays in the cache."""
         t, b = self.t, self.group
         with t.loop(0, self.strip.shape[1]) as i:
             for v in range(count):

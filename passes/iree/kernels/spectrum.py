@@ -125,6 +125,7 @@ class Sweeps:
         return t.result(f"arith.andi {is_open}, {t.compare('slt', count, MOST_SWEEPS * self.n)} : i1")
 
     def _next(self, step: str, values: list[str]) -> list[str]:
+        """Runs one sweep over the block that was found, and finds the next block."""
         t, (found, end, sweeps, count, first, last) = self.t, values
         (end, sweeps), *_ = [rotations.make_room(rows, end, sweeps, self.n) for rotations, rows in self.sides]
         self.sweep(first, last, end)
