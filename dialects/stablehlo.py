@@ -138,6 +138,7 @@ def _parsed_elements(attribute: ir.Attribute, shape: tuple[int, ...], dtype: np.
 
 
 def _number(text: str, dtype: np.dtype) -> float:
+    """The number that MLIR prints as decimal digits, or as the bits of the dtype in hexadecimal digits."""
     text = text.strip()
     if not text.startswith("0x"):
         return float(text)

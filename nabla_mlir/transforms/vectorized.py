@@ -211,6 +211,7 @@ def broadcast_vectors(xs: Sequence[Any], align_ranks: bool = False) -> tuple[Any
 
 
 def _widened(x: Tensor, axes: NamedAxes) -> Tensor:
+    """The array with all of these named axes; it is repeated along those that it lacks."""
     data = whole(x)
     shape = (*(size for _, size in axes), *x.shape)
     if data.shape == shape:
