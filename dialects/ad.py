@@ -48,6 +48,7 @@ class _Derivative(Differentiated):
         return list(self.op.operands)[len(self.block.arguments) :]
 
     def _verify(self, seeds: list[ir.Type], seed_word: str, derivatives: list[ir.Type]) -> None:
+        """Raises unless the operands, the seeds and the results have the types that the body requires."""
         arguments = [a.type for a in self.block.arguments]
         operands = [v.type for v in self.op.operands]
         if operands[: len(arguments)] != arguments:

@@ -22,7 +22,7 @@ def is_writable(function: ir.Operation, i: int) -> bool:
     return any(attribute_of(function, i, name) is not None for name in (DONATED, OUTPUT))
 
 
-def give_away(function: ir.Operation, positions: Sequence[int]) -> None:
+def mark_donated(function: ir.Operation, positions: Sequence[int]) -> None:
     """Marks these arguments, and no others, as donated by the caller."""
     count = len(function.regions[0].blocks[0].arguments)
     with function.context:

@@ -88,6 +88,7 @@ class VmapOp(RegionOp):
         self._verify_side("result", [r.type for r in self.op.results], outputs, self.out_axes)
 
     def _verify_side(self, word: str, outside: list[ir.Type], inside: list[ir.Type], axes: list[tuple[int, ...]]) -> None:
+        """Raises unless the types outside have the axes of the map at distinct positions; `word` is operand or result."""
         counts = {len(outside), len(inside), len(axes)}
         self.require(
             len(counts) == 1,

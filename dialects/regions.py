@@ -123,17 +123,17 @@ def create(
     return op
 
 
-def aside(regions: int = 1, *, detached: bool = False) -> ir.Operation:
+def scratch_op(regions: int = 1, *, detached: bool = False) -> ir.Operation:
     """An operation with empty regions as scratch space, at the insertion point or in no block.
 
     The code in it is moved to its final position, cloned, or dropped with the operation, which the caller erases.
     """
-    return ir.Operation.create("ad.aside", regions=regions, ip=False if detached else None)
+    return ir.Operation.create("ad.scratch", regions=regions, ip=False if detached else None)
 
 
-def block_aside(types: Sequence[ir.Type] = (), *, detached: bool = False) -> ir.Block:
+def scratch_block(types: Sequence[ir.Type] = (), *, detached: bool = False) -> ir.Block:
     """A block of a scratch operation; the caller erases its `owner`."""
-    return ir.Block.create_at_start(aside(detached=detached).regions[0], list(types), [ir.Location.unknown()] * len(types))
+    return ir.Block.create_at_start(scratch_op(detached=detached).regions[0], list(types), [ir.Location.unknown()] * len(types))
 
 
 @contextlib.contextmanager
@@ -142,7 +142,7 @@ def scratch(regions: int = 1) -> Iterator[ir.Operation]:
 
     Its code can use the values around it, and is moved out before the end.
     """
-    holder = aside(regions)
+    holder = scratch_op(regions)
     try:
         yield holder
     finally:

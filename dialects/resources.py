@@ -35,6 +35,7 @@ def _array(raw: np.ndarray, dtype: np.dtype, count: int) -> np.ndarray:
 
 
 def _name_of(op: ir.Operation) -> str:
+    """The name of the resource that a constant refers to; "" if the constant holds its elements itself."""
     try:
         value = op.attributes["value"]
     except TypeError:  # the bindings cannot return complex elements

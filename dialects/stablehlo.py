@@ -70,6 +70,7 @@ def splat(value: complex | float | int | bool, shape: tuple[int, ...], dtype: np
 
 @functools.lru_cache(maxsize=8192)
 def _splat(text: str, shape: tuple[int, ...], dtype: np.dtype) -> ir.Attribute:
+    """The attribute of an array with one number, given as text because equal numbers may have different signs."""
     # repr separates -0.0 from 0.0 and True from 1, which compare equal as cache keys.
     value = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}.get(text)
     if value is None:
@@ -137,6 +138,7 @@ def _parsed_elements(attribute: ir.Attribute, shape: tuple[int, ...], dtype: np.
 
 
 def _number(text: str, dtype: np.dtype) -> float:
+    """The number that MLIR prints as decimal digits, or as the bits of the dtype in hexadecimal digits."""
     text = text.strip()
     if not text.startswith("0x"):
         return float(text)
@@ -196,6 +198,7 @@ def splat_value(attribute: ir.Attribute) -> complex | float | int | bool | None:
 
 @functools.lru_cache(maxsize=8192)
 def _splat_value(attribute: Any) -> complex | float | int | bool | None:
+    """The number of an array of equal elements; None for other arrays and for empty ones."""
     shape, dtype = shape_and_dtype(attribute.type)
     if dtype.kind == "c":
         array = _parsed_elements(attribute, shape, dtype)

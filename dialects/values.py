@@ -238,6 +238,7 @@ def constant(array: np.ndarray) -> Val:
 
 
 def _constant(attribute: ir.Attribute) -> Val:
+    """A constant. While code is recorded, equal constants of a block are one operation at its start."""
     point = ir.InsertionPoint.current
     block = point.block
     record = _recording.get()

@@ -36,6 +36,7 @@ def _explain(block: ir.Block, carried: Carried, axes: tuple[str, ...], regional:
 
 
 def _explain_map(op: ir.Operation, carried: Carried, axes: tuple[str, ...], own: set[str]) -> None:
+    """Writes the named axes of each argument of a map, and of the values inside, as attributes."""
     view = VmapOp(op)
     inside = (*axes, *view.axes)
     for argument, operand, positions in zip(view.arguments, op.operands, view.in_axes, strict=True):

@@ -83,6 +83,7 @@ def _row_read(op: ir.Operation, varying: set[ir.Value]) -> tuple[ir.Value, ir.Va
 
 
 def _contracted(product: ir.Operation) -> int:
+    """The number of terms in each sum of a product."""
     dims = REGISTRY[product.name].read(product)["dot_dimension_numbers"]
     shape = wrap(product.operands[0]).shape
     return math.prod(shape[d] for d in dims["lhs_contracting_dimensions"])
@@ -105,6 +106,7 @@ def _bytes(ops: list[ir.Operation]) -> int:
 
 
 def _hoist(op: ir.Operation, rows: _Rows, products: list[ir.Operation], parts: list[ir.Operation]) -> None:
+    """Computes the products of all iterations at once before the loop, and reads one row of them in each iteration."""
     batch = Batch(rows.count, {row: wrap(array) for row, array in rows.read.items()})
     inside = {r: o for o in body_of(op.regions[1])[1] for r in o.results}
     with ir.InsertionPoint(op), op.location:

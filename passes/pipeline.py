@@ -92,7 +92,7 @@ class LowerPipeline(NamedPipeline):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A sequence of passes; an entry is one of ours or the text of one of MLIR's. Named pipelines stand for their passes.
+    """A sequence of passes: each is one of nabla_mlir, or the text of one of MLIR. Named pipelines stand for their passes.
 
     Example:
       >>> str(Pipeline.parse("builtin.module(nabla-vmap,cse)"))
@@ -132,7 +132,7 @@ class Pipeline:
         """Runs the passes on `module`; verifies it after each pass, or only at the end.
 
         Raises:
-          NablaError: a pass of ours reported an error.
+          NablaError: a pass of nabla_mlir reported an error.
           PassError: MLIR reported an error.
         """
         with _collector.waits(), context(), ir.Location.unknown():
@@ -213,6 +213,7 @@ def _split(text: str, whole: str) -> list[str]:
 
 
 def _parse_item(text: str) -> tuple[Pass | str, ...]:
+    """The passes that one item of a pipeline's text names, such as `nabla-vmap` or `canonicalize{max-iterations=2}`."""
     match = re.fullmatch(r"([\w.-]+)(?:\{(.*)\})?", text, re.S)
     cls = match and (PASSES.get(match[1]) or PIPELINES.get(match[1]))
     if not match or cls is None:

@@ -42,7 +42,7 @@ class Slice:
         strides = tuple(k * s for k, s in zip(outer.strides, self.strides, strict=True))
         return Slice(start, _end(start, self.shape, strides), strides)
 
-    def behind(self, position: Sequence[int]) -> Slice:
+    def relative_to(self, position: Sequence[int]) -> Slice:
         """The same elements, as a slice of an array that begins at `position`."""
         start, limit = (tuple(n - a for n, a in zip(edge, position, strict=True)) for edge in (self.start, self.end))
         return Slice(start, limit, self.strides)
@@ -57,7 +57,7 @@ class Slice:
         position = 0
         for part, size in enumerate(sizes):
             if position <= self.start[axis] and self.end[axis] <= position + size:
-                return part, self.behind([position * (d == axis) for d in range(len(self.start))])
+                return part, self.relative_to([position * (d == axis) for d in range(len(self.start))])
             position += size
         return None
 

@@ -46,6 +46,7 @@ class SpecializePass(Pass):
         function.attributes["function_type"] = ir.TypeAttr.get(new)
 
     def _specialize(self, argument: ir.Value, type: ir.Type, number: int | None) -> None:
+        """Gives an argument a static type, or replaces it by a constant number."""
         former = argument.type
         if not _fits(type, former):
             raise PassError(f"{self.name} requires an input of type {former}, got {type}.")

@@ -58,6 +58,7 @@ def _terms(total: ir.Value) -> list[ir.Value]:
 
 
 def _stackable(product: ir.Operation, op: ir.Operation, counter: Counter) -> bool:
+    """True if the product of an iteration can follow the loop, as one product over all iterations."""
     if product.name != "stablehlo.dot_general":
         return False
     dims = REGISTRY[product.name].read(product)["dot_dimension_numbers"]

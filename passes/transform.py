@@ -16,7 +16,7 @@ from nabla_mlir.base.errors import PassError
 from nabla_mlir.dialects import builder, stablehlo
 from nabla_mlir.dialects.ad import JvpOp, VjpOp, is_differentiable_type
 from nabla_mlir.dialects.batch import NOT_CARRIED, VmapOp, with_axes
-from nabla_mlir.dialects.regions import block_aside, functions_of, is_private
+from nabla_mlir.dialects.regions import functions_of, is_private, scratch_block
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.ops.linalg import unit_vectors
 from nabla_mlir.passes.base import Pass, register
@@ -70,6 +70,7 @@ class TransformPass(Pass):
         function.erase()
 
     def _entry(self, module: ir.Operation) -> ir.Operation:
+        """The function that a transform is applied to; raises if the module has several."""
         functions = functions_of(module)
         candidates = [f for name, f in functions.items() if (name == self.entry if self.entry else not is_private(f))]
         if len(candidates) != 1:
@@ -102,7 +103,7 @@ def _copied(block: ir.Block) -> tuple[ir.Operation, ir.Block]:
 
 
 def _body(types: Sequence[ir.Type], make: Callable[[Values], Values]) -> tuple[ir.Operation, ir.Block]:
-    block = block_aside(types)
+    block = scratch_block(types)
     with ir.InsertionPoint(block):
         stablehlo.emit("stablehlo.return", make(list(block.arguments)), results=[])
     return block.owner.operation, block
@@ -127,6 +128,7 @@ Transformed = tuple[list[ir.Type], Callable[[Values], Values]]
 
 
 def _jvp(item: TransformPass, body: ir.Block, keep_results: bool = True) -> Transformed:
+    """The types of the arguments and their tangents, and the code that builds the jvp."""
     arguments, results, of = _differentiated(item, body)
 
     def make(values: Values) -> Values:
@@ -148,6 +150,7 @@ def _vjp(item: TransformPass, body: ir.Block) -> Transformed:
 
 
 def _grad(item: TransformPass, body: ir.Block, with_value: bool = False) -> Transformed:
+    """The types of a gradient, and the code that builds it: a vjp with the cotangent 1."""
     arguments, results, of = _differentiated(item, body)
     shape, dtype = shape_and_dtype(results[0])
     item.require(
@@ -176,6 +179,8 @@ def _hessian(item: TransformPass, body: ir.Block) -> Transformed:
 
 
 def _then_erase(make: Callable[[Values], Values], holder: ir.Operation) -> Callable[[Values], Values]:
+    """A function like `make` that erases the holder of the body afterwards."""
+
     def run(values: Values) -> Values:
         outs = make(values)
         holder.erase()
@@ -247,7 +252,7 @@ def _vmap(item: TransformPass, body: ir.Block) -> Transformed:
     arguments, results = _types(body)
     positions = item.in_axes or (0,) * len(arguments)
     item.require(item.size > 0, f"the size of the mapped axis, got {item.size}")
-    item.require(len(positions) == len(arguments), f"a place for each of {len(arguments)} arguments, got {list(positions)}")
+    item.require(len(positions) == len(arguments), f"a position for each of {len(arguments)} arguments, got {list(positions)}")
     for position, type in zip(positions, arguments, strict=True):
         rank = len(shape_and_dtype(type)[0])
         item.require(NOT_CARRIED <= position <= rank, f"positions from -1 to {rank} for {type}, got {position}")

@@ -12,7 +12,7 @@ from nabla_mlir.base.errors import PassError
 from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.batch import AXIS_INDEX, CURRENT, NOT_CARRIED, VmapOp, collectives, rename_axes
 from nabla_mlir.dialects.locations import source_of
-from nabla_mlir.dialects.regions import block_aside
+from nabla_mlir.dialects.regions import scratch_block
 from nabla_mlir.dialects.types import shape_and_dtype, tensor_type
 from nabla_mlir.ops.shape import expand, iota, move_axis
 from nabla_mlir.passes.base import Pass, register
@@ -44,7 +44,7 @@ def _nest(view: VmapOp) -> VmapOp:
     outer_in, outer_out = ([a[0] for a in axes] for axes in (view.in_axes, view.out_axes))
     inner_in, inner_out = ([_without_first(a) for a in axes] for axes in (view.in_axes, view.out_axes))
     types = [_drop_axis(v.type, p) for v, p in zip(view.op.operands, outer_in, strict=True)]
-    block = block_aside(types)
+    block = scratch_block(types)
     names, sizes = view.axes, view.sizes
     with ir.InsertionPoint(block), view.op.location:
         inner = VmapOp.build(list(block.arguments), view.block, names[1:], sizes[1:], inner_in, inner_out)
@@ -114,7 +114,7 @@ def _drop_empty(op: ir.Operation) -> None:
 
 
 def _entry_numbers(view: VmapOp) -> list[ir.Value]:
-    """Moves the entry indices that the body reads to its start, and returns them: they are mapped values as its arguments are."""
+    """Moves the entry indices that the body reads to its start, and returns them; they are mapped, as the arguments are."""
     indices = [o for o in collectives(view.op, view.axes[0]) if o.name == AXIS_INDEX]
     for op in indices:
         op.move_before(view.block.operations[0])
@@ -126,7 +126,7 @@ def _result(view: VmapOp, i: int, x: Tensor, is_mapped: bool, position: int, siz
     if position == NOT_CARRIED:
         if is_mapped:
             raise PassError(
-                f"batch.vmap requires a place for every axis that a result varies over, got -1 for axis "
+                f"batch.vmap requires a position for every axis that a result varies over, got -1 for axis "
                 f"'{view.axes[0]}' of result {i}, which does vary.",
                 where=source_of(view.op.location),
                 help="give this result an out axis, or reduce over the axis.",

@@ -75,6 +75,14 @@ SMOKE = frozenset(
 )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m smoke` the other files are not read: that would take longer than the tests."""
+    if config.option.markexpr != "smoke" or collection_path.is_dir():
+        return None
+    name = os.path.relpath(collection_path, Path(__file__).parent)
+    return True if Path(name).as_posix() not in SMOKE else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the smoke tests, and puts those that run for minutes first: at the end one core would wait for them."""
     items.sort(key=lambda item: item.get_closest_marker("minutes") is None)

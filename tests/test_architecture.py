@@ -351,6 +351,15 @@ def test_no_test_is_defined_twice(path: Path) -> None:
         assert len(names) == len(set(names)), f"defined twice: {sorted({n for n in names if names.count(n) > 1})}"
 
 
+def test_the_files_of_smoke_tests_exist() -> None:
+    """`-m smoke` reads no others, so a file of another name would be left out without a word."""
+    tree = ast.parse((ROOT / "tests/conftest.py").read_text())
+    (smoke,) = (n.value for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "SMOKE")
+    names = ast.literal_eval(smoke.args[0])
+    assert len(names) >= 20
+    assert [name for name in names if not (ROOT / "tests" / name).is_file()] == []
+
+
 # ---------------------------------------------------------------- public names and their documentation
 
 

@@ -25,7 +25,7 @@ class ArrayMethods(AnyArray, ArrayOperators):
     if not TYPE_CHECKING:  # type checkers would accept every name
 
         def __getattr__(self, name: str) -> Any:
-            if name[0] == "_":  # protocols, which are asked for often
+            if name[0] == "_":  # protocols, which are requested often
                 raise AttributeError(name)
             raise AttributeError(missing(f"{type(self).__name__!r} object", name), name=name, obj=self)
 

@@ -53,6 +53,7 @@ class ArrayOperators:
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
 
     def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function or method of this name; without nabla_mlir.numpy, NumPy's method on a copy."""
         if kwargs.pop("out", None) is not None:  # NumPy's functions pass it to methods
             raise TypeError(f"{name} requires out=None, got an array: write x[...] = array.{name}(...).")
         function = self.functions.get(name)

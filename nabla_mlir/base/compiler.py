@@ -11,6 +11,7 @@ from nabla_mlir.base.names import explained
 
 
 def _check() -> None:
+    """Raises an error with the command to install if the compiler's packages are missing."""
     for name in ("iree.compiler", "optree"):
         try:
             if find_spec(name) is None:

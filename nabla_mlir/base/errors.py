@@ -278,7 +278,7 @@ def writing(path: object) -> Iterator[None]:
         yield
     except OSError as error:
         raise SaveError(
-            f"save requires a place that can be written, got {str(path)!r}: {error.strerror or error}.",
+            f"save requires a path that can be written, got {str(path)!r}: {error.strerror or error}.",
             where=user_frame(),
             help="check that its folder exists, who may write there, and that the disk is not full.",
         ) from None

@@ -59,6 +59,7 @@ def readable(x: Any) -> Any:
 
 
 def _given(x: Any, reader: Callable[[Any], Any]) -> Any:
+    """The result of `reader`; an error of the owner becomes an `ExchangeError` that says how to pass the array."""
     try:
         return reader(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:

@@ -125,6 +125,7 @@ class _Monitor:
                 _line.release()
 
     def _watch(self) -> None:
+        """Shows the oldest running step from time to time; the thread ends after a while without one."""
         idle = 0
         while idle < _IDLE:
             time.sleep(_AFTER / 4)

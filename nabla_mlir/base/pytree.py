@@ -122,6 +122,7 @@ def broadcast_prefix(prefix: Any, spec: TreeSpec, what: str) -> list[Any]:
 
 
 def _spread(prefix: Any, spec: TreeSpec) -> list[Any]:
+    """One value for each leaf of `spec`, from a tree whose leaves stand for whole subtrees."""
     # Not optree.broadcast_prefix: None is a value here and an empty node there.
     if prefix is None or optree.tree_is_leaf(prefix, namespace=NAMESPACE):
         return [prefix] * spec.num_leaves
@@ -195,6 +196,7 @@ def register_dataclass(
 
 
 def _check_fields(cls: type, fields: Mapping[str, Any], data: Sequence[str] | None, meta: Sequence[str] | None) -> None:
+    """Raises unless `data` and `meta` name each field of the class once."""
     if both := sorted(set(data or ()) & set(meta or ())):
         raise TreeError(
             f"register_dataclass requires each field once, got {both} in data_fields and meta_fields.", where=user_frame()

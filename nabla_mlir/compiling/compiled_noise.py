@@ -65,6 +65,7 @@ def _moved(value: ir.Value, seed: ir.Value, units: ir.Value, site: int) -> ir.Va
 
 
 def _scaled(x: Val, seed: Val, units: Val, site: int) -> Val:
+    """x times 1 + u eps `units`, with u in [-1, 1) from a hash of the seed, the site and the index of the element."""
     indices = hb.reshape(hb.iota((math.prod(x.shape),), 0, "int32"), x.shape)
     of_run = seed * _signed(_OF_SEEDS) + _signed((site + 1) * _OF_SITES)
     bits = _bits(x) ^ indices * _signed(_OF_INDICES) ^ hb.broadcast(of_run, x.shape, ())

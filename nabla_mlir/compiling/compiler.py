@@ -75,7 +75,7 @@ def compile_module(
         _LOG.info("%s: compiled before in this process", key[:12])
         return artifact
     artifact = disk.read(key)
-    _LOG.info("%s: %s", key[:12], "not there, it is compiled" if artifact is None else f"read from {disk.cache_dir()}")
+    _LOG.info("%s: %s", key[:12], "not in the cache, it is compiled" if artifact is None else f"read from {disk.cache_dir()}")
     if artifact is None:
         artifact = _compile(source, arguments, timeout, before_code, in_steps)
         disk.write(key, artifact)
@@ -144,6 +144,7 @@ def _run(source: bytes, arguments: list[str], timeout: float | None, before_code
 
 
 def _code_of(module: bytes, before_code: BeforeCode | None, may_divide: bool) -> tuple[bytes, bool]:
+    """The module after the rewrite between two steps, and True if its kernels are divided."""
     if before_code is None:
         return module, False
     try:
@@ -167,12 +168,12 @@ def _with_right_blocks(artifact: bytes, source: bytes, arguments: list[str]) -> 
         text = disassembled(artifact)
     for fault, uses, effect in (
         (OVERWRITTEN, overwritten(text), "a branch would overwrite a number before it copies it"),
-        (LOST_BUFFER, lost_buffers(text), "a loop would use a buffer that it has given away"),
+        (LOST_BUFFER, lost_buffers(text), "a loop would use a buffer that it has released"),
     ):
         if uses:
             raise CompileError(
-                f"compiling requires code that keeps the values of its loops and branches, got a fault of IREE in {len(uses)} "
-                f"place(s): {effect}." + _indented([line[:100] for line in uses[:2]]),
+                f"compiling requires code that keeps the values of its loops and branches, got a fault of IREE at {len(uses)} "
+                f"position(s): {effect}." + _indented([line[:100] for line in uses[:2]]),
                 help="write the loop or branch with other carries or results; please report it.",
                 reproducer=_save_reproducer(source, arguments, "\n".join(uses)),
                 fault=fault,

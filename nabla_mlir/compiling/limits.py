@@ -59,6 +59,7 @@ def _allocated(artifact: bytes, module: ir.Module) -> dict[str, int]:
 
 
 def _error(module: ir.Module, limit: int, best: Mapping[str, int]) -> MemoryLimitError:
+    """The error for a memory limit: it names the entry point with the largest need, and its largest live values."""
     name = max(best, key=best.__getitem__)
     values = held_at_once(functions_of(module.operation)[name])[:_SHOWN]
     where = [source_of(value.owner.operation.location) for value in values]

@@ -132,6 +132,7 @@ class PartRuns:
         return result
 
     def _check_product(self, op: ir.Operation, x: np.ndarray, y: np.ndarray, result: np.ndarray) -> None:
+        """Raises if a part of a product differs from the interpreter's result by more than its rounding errors."""
         record = REGISTRY[op.name]
         parameters, evaluate = record.read(op), evaluation_of(record, op)
         assert evaluate is not None

@@ -88,6 +88,7 @@ def module_of(parts: dict[str, ir.Operation], module: ir.Module) -> ir.Module:
 
 
 def _product_function(name: str, op: ir.Operation) -> None:
+    """Adds a function that computes only this operation."""
     block = new_function(name, [v.type for v in op.operands], [v.type for v in op.results])
     with ir.InsertionPoint(block):
         clone = clone_op(op, dict(zip(op.operands, block.arguments, strict=False)))
@@ -115,6 +116,7 @@ def _loop_function(name: str, op: ir.Operation) -> None:
 
 
 def _fill_condition(source: ir.Region, region: ir.Region, mapping: dict[ir.Value, ir.Value], limit: ir.Value) -> None:
+    """Copies the condition of a loop; the copy also ends after `limit` iterations."""
     old, ops, (predicate,) = body_of(source)
     *new, count = _arguments(region, old)
     values = {**mapping, **dict(zip(old, new, strict=True))}
@@ -125,6 +127,7 @@ def _fill_condition(source: ir.Region, region: ir.Region, mapping: dict[ir.Value
 
 
 def _fill_body(source: ir.Region, region: ir.Region, mapping: dict[ir.Value, ir.Value], seed: ir.Value, units: ir.Value) -> None:
+    """Copies a body with noise after each step; the last carry counts the iterations."""
     old, ops, returned = body_of(source)
     *new, count = _arguments(region, old)
     values = {**mapping, **dict(zip(old, new, strict=True))}

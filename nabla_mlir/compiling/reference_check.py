@@ -187,7 +187,7 @@ class _Comparison:
             ratio = np.inf if status == DIFFERS else 0.0
             return Check(status, error.message, ratio, self._strategy, draw=self.runs.draw_of(name))
         finally:
-            self.runs.budget.settle(runs)
+            self.runs.budget.charge(runs)
         return self._check_of(name, outcome)
 
     def _compiled(self, name: str, seconds: float, rerun: Callable[[int], Arrays]) -> list[np.ndarray]:
@@ -201,6 +201,7 @@ class _Comparison:
             return [np.asarray(y) for y in self._interrupts.call(name, function, arguments)]
 
     def _check_of(self, name: str, outcome: Outcome) -> Check:
+        """The outcome of a comparison as a check: differs, checked, or not checked because rounding decides too much."""
         strategy, is_example = self._strategy, name in self.runs.examples
         if outcome.difference is not None:
             difference = outcome.difference

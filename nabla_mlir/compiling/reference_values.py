@@ -51,7 +51,7 @@ def _on(runs: ReferenceRuns, draw: str, budget: Budget | None, samples: int) -> 
     for order, name in enumerate(runs.entries):
         try:
             share, results = _results(runs, name, samples)
-            runs.budget.settle(RUNS)
+            runs.budget.charge(RUNS)
         except ABSENT as error:
             found[name] = Reference(draw, runs.is_definite, order, absence=reason_of(error))
         else:
@@ -61,6 +61,7 @@ def _on(runs: ReferenceRuns, draw: str, budget: Budget | None, samples: int) -> 
 
 
 def _results(runs: ReferenceRuns, name: str, samples: int) -> tuple[float, tuple[ResultReference, ...]]:
+    """The share of elements that rounding does not decide, and the stored samples of each result."""
     if any(map(calls_python, nested(runs.entries[name]))):
         raise DeployError("it calls functions of Python")
     wanted = runs.call(name)

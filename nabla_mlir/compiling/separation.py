@@ -30,6 +30,7 @@ def separate_control(module: ir.Module) -> None:
 
 
 def _hold(values: Iterable[ir.Value]) -> None:
+    """Puts a barrier after each value, so that IREE computes it where it stands."""
     with context(), ir.Location.unknown():
         for value in [*values]:
             owner = value.owner

@@ -253,6 +253,7 @@ def _spare(content: bytes) -> LifoQueue[Piece]:
 
 
 def _compare(piece: Piece, digest: str) -> None:
+    """Raises if a shard has other data than in the first pass."""
     if digest and piece.part.digests[0] != digest:
         raise DataChangedError(
             f"shard {piece.number} requires the data of the first pass, got other data.",

@@ -157,6 +157,7 @@ class LogDensity:
         return [name or "x" for name in pytree.names(self.vectors.spec)]
 
     def _point(self, what: str, x: Any, shape: str = "(n,)", ndims: tuple[int, ...] = (1,)) -> np.ndarray:
+        """A point as f64; raises if its shape is wrong."""
         point = np.asarray(x, np.float64)
         if point.ndim not in ndims or point.shape[-1] != self.size:
             raise ShapeError(

@@ -104,6 +104,7 @@ class PolymorphicFunction(ImportedFunction):
     specialized: dict[str, ImportedFunction] = field(default_factory=dict)
 
     def _static(self, tensors: Sequence[Tensor], numbers: Mapping[int, int]) -> ImportedFunction:
+        """The function for these sizes and known numbers; the most recent ones are cached."""
         types = [str(x.value.type).removeprefix("tensor<").removesuffix(">") for x in tensors]
         inputs = ",".join(f"{type}={numbers[i]}" if i in numbers else type for i, type in enumerate(types))
         if inputs not in self.specialized:

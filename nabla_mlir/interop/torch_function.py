@@ -75,6 +75,7 @@ def function(source: Any, *, entry: str | None = None, target: Any = None) -> Ca
 
 
 def _number(leaf: Any) -> Any:
+    """A number with its type, which makes 1 and 1.0 two keys; raises for other leaves."""
     if isinstance(leaf, (bool, int, float, complex)):
         return type(leaf), leaf
     raise DtypeError(
@@ -142,6 +143,7 @@ def _operation() -> Callable[..., Any]:
         return [next(results) if i in wrt else None for i in range(len(inputs))], None
 
     def mapped(info: Any, axes: Any, inputs: Sequence[Any], key: str) -> Any:
+        """The call under `torch.vmap`, as the operation of the mapped family; all results are mapped along axis 0."""
         family = _FAMILIES[key].mapped(tuple(axes[0]))
         results = operation(list(inputs), _new(family))
         return results, [0] * len(results)

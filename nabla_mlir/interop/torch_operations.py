@@ -95,8 +95,10 @@ def _scatter_reduce(x: Any, dim: int, index: Tensor, values: Any, reduce: str, i
     """x with the values combined into it at the indices along an axis."""
     combiners = {"sum": "add", "prod": "multiply", "amax": "max", "amin": "min"}
     if reduce not in combiners or not include_self:
-        raise ImportIRError(f"from_torch requires a scatter_reduce of {', '.join(combiners)} that includes the tensor "
-                            f"itself, got {reduce} with include_self={include_self}.")  # fmt: skip
+        raise ImportIRError(
+            f"from_torch requires a scatter_reduce of {', '.join(combiners)} that includes the tensor "
+            f"itself, got {reduce} with include_self={include_self}."
+        )
     positions = list(np.indices(index.shape))
     positions[dim % x.ndim] = index
     updates = values[tuple(slice(n) for n in index.shape)]
@@ -131,13 +133,23 @@ def _ends(n: int, window: int, stride: int, pad: int, ceil: bool) -> tuple[int, 
     return pad, steps * stride + window - n - pad
 
 
-def _windows(x: Tensor, body: str, start: float, windows: Sequence[int], strides: Sequence[int],
-             ends: Sequence[tuple[int, int]], dilations: Sequence[int]) -> Tensor:  # fmt: skip
+def _windows(
+    x: Tensor,
+    body: str,
+    start: float,
+    windows: Sequence[int],
+    strides: Sequence[int],
+    ends: Sequence[tuple[int, int]],
+    dilations: Sequence[int],
+) -> Tensor:
     whole = (1,) * (x.ndim - len(windows))
     params = window_params(
-        x.ndim, window_dimensions=(*whole, *windows), window_strides=(*whole, *strides),
-        window_dilations=(*whole, *dilations), padding=(*((0, 0) for _ in whole), *ends),
-    )  # fmt: skip
+        x.ndim,
+        window_dimensions=(*whole, *windows),
+        window_strides=(*whole, *strides),
+        window_dilations=(*whole, *dilations),
+        padding=(*((0, 0) for _ in whole), *ends),
+    )
     return reduce_window(x, full((), start, x.dtype), body=body, **params)
 
 
@@ -154,8 +166,10 @@ def _max_pool(rank: int, with_positions: bool = False) -> Callable[..., Any]:
         best = _windows(x, "max", -np.inf, windows, strides, ends, dilations)
         if not with_positions:
             return best
-        steps = [np.arange(count)[:, None] * s - p + d * np.arange(w) for count, s, p, d, w in zip(
-            best.shape[-rank:], strides, pads, dilations, windows, strict=True)]  # fmt: skip
+        steps = [
+            np.arange(count)[:, None] * s - p + d * np.arange(w)
+            for count, s, p, d, w in zip(best.shape[-rank:], strides, pads, dilations, windows, strict=True)
+        ]
         return best, _positions_of_largest(x, sizes, steps)
 
     return pool
@@ -163,8 +177,7 @@ def _max_pool(rank: int, with_positions: bool = False) -> Callable[..., Any]:
 
 def _positions_of_largest(x: Tensor, sizes: Sequence[int], steps: Sequence[np.ndarray]) -> Tensor:
     """The index of the largest element of each window, in the flattened spatial axes."""
-    grids = [np.stack(np.meshgrid(*of, indexing="ij")) for of in (
-        [s[:, 0] for s in steps], [s[0] - s[0, 0] for s in steps])]  # fmt: skip
+    grids = [np.stack(np.meshgrid(*of, indexing="ij")) for of in ([s[:, 0] for s in steps], [s[0] - s[0, 0] for s in steps])]
     rank = len(sizes)
     positions = grids[0].reshape(rank, -1, 1) + grids[1].reshape(rank, 1, -1)  # start of each window + offset inside
     inside = np.all((positions >= 0) & (positions < np.array(sizes).reshape(-1, 1, 1)), axis=0)
@@ -178,8 +191,15 @@ def _positions_of_largest(x: Tensor, sizes: Sequence[int], steps: Sequence[np.nd
 def _avg_pool(rank: int) -> Callable[..., Tensor]:
     """The average pool for `rank` spatial axes."""
 
-    def pool(x: Tensor, windows: Any, strides: Any = (), pads: Any = 0, ceil: bool = False, count_pads: bool = True,
-             divisor: int | None = None) -> Tensor:  # fmt: skip
+    def pool(
+        x: Tensor,
+        windows: Any,
+        strides: Any = (),
+        pads: Any = 0,
+        ceil: bool = False,
+        count_pads: bool = True,
+        divisor: int | None = None,
+    ) -> Tensor:
         """The mean of each window."""
         windows, pads, ones = (_each(value, rank) for value in (windows, pads, 1))
         strides = _each(strides, rank) or windows

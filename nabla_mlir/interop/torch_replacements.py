@@ -119,7 +119,7 @@ def _ctc_loss(
 
 @functools.cache
 def _ctc() -> Any:
-    """The custom operation, which is captured and never run."""
+    """The custom operation that stands for a CTC loss in a captured program; it is never run."""
     import torch
 
     schema = "(Tensor x, Tensor targets, Tensor lengths, Tensor target_lengths, int blank) -> Tensor"

@@ -13,7 +13,7 @@ from nabla_mlir.base.errors import RuleMissingError
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
-from nabla_mlir.dialects.regions import block_aside, functions_of, last_of, nested
+from nabla_mlir.dialects.regions import functions_of, last_of, nested, scratch_block
 from nabla_mlir.dialects.stablehlo import constant_array
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.interpreter.control import CONTROL
@@ -216,7 +216,7 @@ class _Reader:
 
     def definition(self, record: OpDef, op: ir.Operation) -> Body:
         """The function of an operation that is defined by other operations."""
-        block = block_aside([value.type for value in op.operands])
+        block = scratch_block([value.type for value in op.operands])
         scope = current_scope()
         set_scope(None)
         try:

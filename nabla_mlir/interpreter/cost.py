@@ -52,6 +52,7 @@ def nanoseconds_of(op: ir.Operation) -> float:
 
 
 def _of_element(record: OpDef, name: str) -> float:
+    """The measured time for one element of an operation in the interpreter."""
     if record.elementwise and (isinstance(record.numpy, str) or name in EVALUATIONS) and record.instructions >= FUNCTION:
         return thresholds.INTERPRETED_SPECIAL
     if record.instructions >= ONE_BY_ONE or name == "stablehlo.sort":

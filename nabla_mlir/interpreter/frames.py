@@ -55,8 +55,8 @@ class Budget:
         if times * self._steps_of(cost) > self.steps:
             raise OutOfStepsError
 
-    def settle(self, runs: int) -> None:
-        """Charges the calls since the last settlement for so many perturbed runs, instead of the one that each was charged for."""
+    def charge(self, runs: int) -> None:
+        """Charges the calls since the last charge for this number of perturbed runs; one run of each call was charged before."""
         self.steps += (1 - runs) * self.reserve
         self.reserve = 0.0
 

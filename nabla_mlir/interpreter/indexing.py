@@ -90,6 +90,7 @@ def _by_slice(update: np.ndarray, windows: Sequence[int], is_inside: np.ndarray)
 
 
 def _written(outs: list[np.ndarray], positions: np.ndarray, updates: Sequence[np.ndarray], body: Body) -> list[np.ndarray]:
+    """The arrays after the updates at these indices, one after the other."""
     at = tuple(positions)
     if body == "set":
         outs[0][at] = updates[0]  # of several updates for one index NumPy stores the last

@@ -60,6 +60,7 @@ def sytrd(a: np.ndarray, **parameters: Any) -> list[np.ndarray]:
 
 
 def _schur(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The Schur form T and the matrix Z of one matrix by shifted QR steps; NaN if they do not converge."""
     n, is_real = len(a), a.dtype.kind == "f"
     largest = np.abs(a).max(initial=0)
     scale = largest if 0 < largest < np.inf else 1  # squares neither vanish nor overflow

@@ -51,6 +51,8 @@ _NOT_EQUAL = 1  # of arith.cmpi
 
 
 def _assertion(message: str) -> Callable[[Arrays], Arrays]:
+    """A function that raises this message if its argument is False."""
+
     def run(xs: Arrays) -> Arrays:
         if not xs[0]:
             raise DeployError(f"{message}.")

@@ -270,6 +270,7 @@ def equation(op: ir.Operation, known: dict[ir.Value, Any] | None = None) -> Jaxp
 
 
 def _view_of(traced: Traced) -> _View:
+    """The variables and equations of a traced function, in the order of its operations."""
     (function,) = functions_of(traced.module.operation).values()
     block = function.regions[0].blocks[0]
     known: dict[ir.Value, Any] = {a: Var(Spec(*shape_and_dtype(a.type))) for a in block.arguments}

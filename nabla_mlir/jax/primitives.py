@@ -121,6 +121,7 @@ class Primitive:
         return call(*args) if is_tracing() else staged(call)(*args)
 
     def _with_jvp(self, call: Callable[..., Any], params: dict[str, Any]) -> Callable[..., Any]:
+        """A function that runs `call` and has the primitive's forward rule as its derivative."""
         primal = _OfPrimitive(self, lambda *xs: call(*xs))
 
         def rule(primals: Any, tangents: Any) -> Any:
@@ -136,6 +137,7 @@ class Primitive:
         return primal
 
     def _with_map(self, call: Callable[..., Any], params: dict[str, Any]) -> Callable[..., Any]:
+        """A function that runs `call` and has the primitive's batching rule for `vmap`."""
         mapped = custom_vmap(lambda *xs: call(*xs))
 
         @mapped.def_vmap

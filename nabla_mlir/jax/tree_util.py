@@ -241,6 +241,7 @@ def register_pytree_node(
     """
 
     def flatten(node: Any) -> tuple[Any, Any, Any]:
+        """The children of a node, its auxiliary data, and the keys of the children (None without `flatten_with_keys_func`)."""
         if flatten_with_keys_func is None:
             children, aux = flatten_func(node)
             if not isinstance(children, Iterable):

@@ -141,6 +141,7 @@ def variance_scaling(
     own = dtype
 
     def init(key: Any, shape: Any, dtype: Any = own) -> Any:
+        """Random weights with the variance scale / n."""
         shape, dtype = shape_of("variance_scaling", shape), float_dtype("variance_scaling", dtype, complex=True)
         if not math.prod(shape):
             return creation.zeros(shape, dtype)
@@ -172,6 +173,7 @@ def _in_disk(key: Any, shape: tuple[int, ...], dtype: np.dtype, distribution: st
 
 
 def _fan(shape: tuple[int, ...], mode: str, in_axis: Any, out_axis: Any, batch_axis: Any) -> float:
+    """The number of inputs or outputs of a layer, or a mean of both, as the mode says."""
     if len(shape) < 2 and in_axis == -2:
         raise ShapeError(
             f"variance_scaling requires two axes, or others than the default ones, got shape {shape}.", where=user_frame()
@@ -187,6 +189,8 @@ def _count(shape: tuple[int, ...], axis: Any) -> int:
 
 
 def _named(name: str, scale: float, mode: str, distribution: str) -> Initializer:
+    """The maker of an initializer: `variance_scaling` with a fixed scale, mode and distribution."""
+
     def make(in_axis: Any = -2, out_axis: Any = -1, batch_axis: Any = (), dtype: Any = None) -> Initializer:
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 

@@ -33,6 +33,7 @@ def one_hot(x: ArrayLike, num_classes: Static[int], dtype: Any = None, axis: Sta
 
 
 def _is_label(name: str, labels: Tensor, classes: int, axis: int) -> Tensor:
+    """True where a class is the label: a one-hot encoding with the classes along `axis`."""
     if not is_integer(labels.dtype):
         raise DtypeError(f"{name} requires integer labels, got {labels.dtype}.", where=user_frame())
     axis = axis_of(name, axis, labels.ndim + 1)

@@ -118,6 +118,7 @@ def avg_pool(
 
 
 def _reduced(name: str, x: Tensor, body: str, window: Lengths, strides: Lengths | None, padding: Padding) -> Tensor:
+    """The reduction of the windows along all axes but the first and the last."""
     rank = _spatial_rank(name, x)
     window = _lengths(name, "window", window, rank)
     strides = window if strides is None else _lengths(name, "strides", strides, rank)
@@ -152,6 +153,7 @@ def _lengths(name: str, what: str, value: Lengths, rank: int) -> tuple[int, ...]
 def _padding(
     name: str, value: Padding, sizes: Sequence[int], window: Sequence[int], strides: Sequence[int]
 ) -> tuple[tuple[int, int], ...]:
+    """The padding before and after each axis, from a word or from pairs of numbers."""
     if value == "VALID":
         return ((0, 0),) * len(sizes)
     if value == "SAME":

@@ -156,6 +156,7 @@ def _first_positions(mask: Tensor, size: int, fill_value: int) -> Tensor:
 
 @library
 def _sized_nonzero(x: Any, size: Static[int], fills: Static[tuple[int, ...]]) -> tuple[Tensor, ...]:
+    """The indices of the first `size` nonzero elements along each axis; the rest is `fills`."""
     x = tensor(x)
     positions = _sized_positions(x, size, -1)
     indices = []

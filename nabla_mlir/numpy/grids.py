@@ -240,6 +240,7 @@ class _Joined:
         return out if not matrix or out.ndim > 1 else out[None] if matrix == "r" else out[:, None]
 
     def _read(self, word: str) -> tuple[int, int, int]:
+        """The axis, the least number of axes and the position of the shape, from a string such as "0,2,1"."""
         try:
             numbers = [int(part) for part in word.split(",")]
         except ValueError:

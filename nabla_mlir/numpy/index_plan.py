@@ -184,6 +184,7 @@ def _is_mask(item: Any) -> bool:
 
 
 def _masks(mask: Any) -> list[Any]:
+    """The indices of the true elements along each axis."""
     if isinstance(mask, _TRACED):
         raise MaskError(
             "indexing requires a mask with known values, got a traced one.",

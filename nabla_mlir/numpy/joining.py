@@ -52,6 +52,7 @@ concat = concatenate
 
 
 def _joined(name: str, xs: Sequence[Tensor], axis: int) -> Tensor:
+    """The arrays one after the other along an axis; raises if their other axes differ."""
     axis = axis_of(name, axis, xs[0].ndim)
     others = {x.shape[:axis] + x.shape[axis + 1 :] if x.ndim == xs[0].ndim else x.shape for x in xs}
     if len(others) > 1:

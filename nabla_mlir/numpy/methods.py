@@ -113,6 +113,8 @@ _METHODS: dict[str, Callable[..., Any]] = {
 
 
 def _binary(f: Callable[..., Any], name: str, flip: bool) -> Callable[..., Any]:
+    """The method for a binary operator of arrays. `flip` exchanges the operands, as in `__radd__`."""
+
     def operator(self: Any, other: Any) -> Any:
         if not (is_scalar(other) or _has_numbers(other)):
             return NotImplemented

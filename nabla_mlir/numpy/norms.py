@@ -86,9 +86,10 @@ def _vector_norm(x: Tensor, ord: Any, axis: int) -> Tensor:
 
 
 def _scale(size: Tensor, ord: float) -> Tensor:
-    """1, or a constant by which numbers are divided so that no power overflows, and the largest keeps its digits.
+    """A constant by which numbers are divided, so that no power overflows and the power of the largest keeps its digits; often 1.
 
-    Large numbers are divided by the largest, small ones by more than that: the scale also multiplies a factor of the norm.
+    Large numbers are divided by the largest of them. The scale of small numbers makes the largest power ``tiny / eps`` and not 1,
+    because the scale also multiplies a factor of the norm.
 
     Args:
       size: the number of the largest power.

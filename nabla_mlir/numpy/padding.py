@@ -215,6 +215,7 @@ def _rearranged(x: Tensor, axis: int, order: np.ndarray) -> Tensor:
 
 
 def _run(x: Tensor, axis: int, first: int, length: int, step: int) -> Tensor:
+    """The entries first, first + step, ... along an axis; the step is 0, 1 or -1."""
     if step == 0:
         one = sliced(x, axis, first, first + 1)
         if length == 1:

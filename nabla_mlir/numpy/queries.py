@@ -169,6 +169,7 @@ def copy(a: ArrayLike, order: str | None = None) -> Any:
 
 # ---------------------------------------------------------------- imports
 def _from_host(name: str) -> Callable[..., Any]:
+    """A function of NumPy that reads an array from a file, text or bytes."""
     reader = getattr(np, name)
 
     @described(name, f"The array that `numpy.{name}` reads.")

@@ -89,6 +89,8 @@ def _parts(x: Tensor) -> tuple[Tensor, ...]:
 
 
 def _special(name: str, test: Any, combine: Any, otherwise: bool, doc: str) -> Callable[..., Any]:
+    """A function such as isnan. `test` is for real numbers, `combine` joins both parts, integers give `otherwise`."""
+
     @described(name, doc)
     def f(x: Any) -> Tensor:
         x = tensor(x)

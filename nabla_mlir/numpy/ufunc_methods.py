@@ -36,6 +36,8 @@ def _outer(f: Function) -> Function:
 
 
 def _reduce(f: Function, total: Function | None) -> Function:
+    """The method `reduce` of a binary function. `total` is the reduction that exists for it, such as `sum` for `add`."""
+
     def reduce(
         a: Any, axis: int | None = 0, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
     ) -> Any:
@@ -68,6 +70,8 @@ def _accumulate(f: Function, running_total: Function | None) -> Function:
 
 
 def _at(f: Function, update: str) -> Function:
+    """The method `at` of a binary function; `update` is the name of the indexed update, such as `add`."""
+
     def at(a: Any, indices: Any, b: Any, /, *, inplace: bool = True) -> Any:
         """Combines `b` into the elements of `a` at indices, which may repeat; assigns the result to `a` if `inplace`."""
         if inplace and not isinstance(a, (Array, Tensor)):

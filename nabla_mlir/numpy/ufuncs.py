@@ -35,6 +35,8 @@ def _inexact_unary(name: str, record: Any, doc: str) -> Function:
 
 
 def _numeric_binary(name: str, record: Any, doc: str, *, bools: bool = True) -> Function:
+    """A function of two arrays by an operation's record, after promotion to one dtype."""
+
     @described(name, doc)
     def f(x: Any, y: Any) -> Tensor:
         x, y = meet(name, x, y)

@@ -79,6 +79,7 @@ def _put_static(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
 
 
 def _around(x: Tensor, plan: Plan, lows: list[int], steps: list[int]) -> dict[str, Any]:
+    """The padding that puts a window of updates at its position in x, with zeros around."""
     extents = [low + (w.length - 1) * s + 1 for low, w, s in zip(lows, plan.windows, steps, strict=True)]
     return {
         "edge_padding_low": tuple(lows),
@@ -365,6 +366,7 @@ def _get_moded(x: Any, index: Any, shape: Static[Any], mode: str, fill_value: An
 
 @library
 def _put_index(x: Any, index: Any, value: Any, combiner: str, shape: Static[Any], mode: str | None, wraps: bool) -> Tensor:
+    """x with an indexed part replaced by, or combined with, `value`; `mode` treats indices outside."""
     x = as_tensor(x)
     own = reshaped(x, shape)
     if mode is None:

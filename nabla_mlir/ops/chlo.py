@@ -109,6 +109,7 @@ def i0e(x: Tensor) -> Tensor:
 
 
 def _i1e_partial(t: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    """The tangent of exp(-|x|) I1(x) for a tangent t of x: a series for |x| > 8, else the recurrence."""
     # The quotient y / x is 1/2 at 0.
     at_zero = compare(x, full_like(x, 0), comparison_direction="EQ")
     safe = select(at_zero, full_like(x, 1), x)
@@ -261,6 +262,7 @@ def broadcast_shape(shapes: Sequence[Shape], broadcast_dimensions: Shape | None)
 
 
 def _spread(x: Tensor, shape: Shape, broadcast_dimensions: Shape | None) -> Tensor:
+    """x, broadcast to a shape by the rules of CHLO."""
     if x.shape == shape:
         return x
     axes = tuple(range(len(shape) - x.ndim, len(shape)))

@@ -145,6 +145,7 @@ def _normalize(xs: Sequence[Tensor], *, epsilon: float, feature_index: int) -> l
 
 
 def _train(xs: Sequence[Tensor], *, epsilon: float, feature_index: int) -> list[Tensor]:
+    """The batch normalisation by the mean and variance of the batch, which are results too."""
     x, scale, offset = xs
     mean = _mean(x, feature_index)
     deviation = x - _over_features(mean, x, feature_index)
@@ -154,6 +155,7 @@ def _train(xs: Sequence[Tensor], *, epsilon: float, feature_index: int) -> list[
 
 
 def _train_gradient(xs: Sequence[Tensor], *, epsilon: float, feature_index: int) -> list[Tensor]:
+    """The cotangents of operand, scale and offset of a batch normalisation."""
     x, scale, mean, variance, ct = xs
     axes = _others(x, feature_index)
     inverse = rsqrt(variance + epsilon)
@@ -227,6 +229,7 @@ batch_norm_grad: OpDef = composite(
 
 
 def _index_select(xs: Sequence[Tensor], *, dim: int, batch_dims: int) -> list[Tensor]:
+    """`torch.index_select`: the slices of x along `dim` at these indices, as a gather."""
     x, index = xs
     free = index.ndim - batch_dims
     batch = tuple(range(batch_dims))
@@ -246,7 +249,7 @@ def _index_select(xs: Sequence[Tensor], *, dim: int, batch_dims: int) -> list[Te
 def _index_select_shape(x: Tensor, index: Tensor, dim: int, batch_dims: int) -> Shape:
     if not 0 <= batch_dims <= dim < x.ndim or x.shape[:batch_dims] != index.shape[:batch_dims]:
         raise ShapeError(
-            f"torch_index_select requires an axis of {x.shape} behind {batch_dims} axes that the index {index.shape} has "
+            f"torch_index_select requires an axis of {x.shape} after {batch_dims} axes that the index {index.shape} has "
             f"too, got {dim}.",
             where=user_frame(),
         )

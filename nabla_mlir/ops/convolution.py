@@ -69,6 +69,7 @@ def _result(
     dtype: np.dtype,
     **_: Any,
 ) -> list[Any]:
+    """The shape and dtype of the result of a convolution."""
     (lb, _lf, *ls), (ro, _ri, *rs), (ob, of, *os) = positions(dimension_numbers)
     shape = [0] * lhs.ndim
     shape[ob], shape[of] = lhs.shape[lb] // batch_group_count, rhs.shape[ro]
@@ -259,6 +260,7 @@ def _numpy(**params: Any) -> Any:
 
 
 def _widened(x: Any, axis: int, dilation: int, low: int, high: int) -> Any:
+    """x with holes between elements and with padding along an axis; a negative padding cuts."""
     holes = np.zeros((*x.shape[:axis], spread(x.shape[axis], dilation), *x.shape[axis + 1 :]), x.dtype)
     holes[(slice(None),) * axis + (slice(None, None, dilation),)] = x
     pads = [(0, 0)] * x.ndim
@@ -268,6 +270,7 @@ def _widened(x: Any, axis: int, dilation: int, low: int, high: int) -> Any:
 
 
 def _windows_product(x: Any, w: Any, strides: Positions) -> Any:
+    """The convolution by one product for each position of the window."""
     counts = [max(0, (n - k) // s + 1) for n, k, s in zip(x.shape[2:], w.shape[2:], strides, strict=True)]
     out = np.zeros((x.shape[0], w.shape[0], *counts), np.result_type(x, w))
     axes = tuple(range(1, x.ndim))

@@ -76,6 +76,7 @@ def register_custom_call(
 
 
 def _rule(params: Any, transform: str) -> Any:
+    """The registered rule for a transform of this custom call; raises if there is none."""
     target = params["call_target_name"]
     rules = _rules.get(target)
     rule = getattr(rules, transform) if rules is not None else None

@@ -98,6 +98,7 @@ def _truncate(x: Tensor) -> Tensor:
 
 
 def _power_base(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """The tangent of x**y for a tangent t of x."""
     # y * x**(y-1), and 0 for y = 0, even if x**(y-1) is infinite.
     exponent = splat_of(y)
     if exponent is not None:
@@ -127,6 +128,8 @@ power: OpDef = elementwise(
 
 
 def _wins(sign_of: str) -> Any:
+    """The partials of maximum (`sign_of` is GT) or minimum (LT)."""
+
     # The larger operand gets the whole tangent; equal operands get half each. The share may have fewer axes than t.
     def partial(t: Tensor, z: Tensor, x: Tensor, y: Tensor, *, own: int) -> Tensor:
         mine, other = (x, y) if own == 0 else (y, x)

@@ -207,6 +207,7 @@ class _Search:
         return self._built[key]
 
     def _emit(self, value: ir.Value, y: ir.Value) -> Tensor:
+        """Emits the factor of the root in `value`, by the rule of the operation that makes the value."""
         op = made_by(value)
         end = self._end(value, op, y)
         if end is not None:

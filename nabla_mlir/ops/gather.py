@@ -38,6 +38,7 @@ def _gather_result(x: Tensor, indices: Tensor, dimension_numbers: Dims, slice_si
 def _gather_transpose(
     cts: Tensors, i: int, xs: Tensors, dimension_numbers: Dims, slice_sizes: tuple[int, ...], indices_are_sorted: bool
 ) -> Tensor:
+    """The cotangent of the operand: a scatter that adds each window of the result at its start index."""
     x, indices = xs
     positions = clamped_starts(
         indices, x.shape, dimension_numbers["start_index_map"], slice_sizes, dimension_numbers["index_vector_dim"]

@@ -248,6 +248,7 @@ over_squares: OpDef = elementwise(
 
 # ---------------------------------------------------------------- derivatives of a power by its exponent
 def _power_log(xs: Sequence[Tensor], *, degree: float) -> list[Tensor]:
+    """x**y log(x)**degree: the derivative of x**y of order `degree` by y."""
     x, y = xs
     factor = logarithm = operation("log")(x)
     for _ in range(int(degree) - 1):

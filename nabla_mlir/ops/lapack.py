@@ -124,6 +124,7 @@ def row_order(pivots: Tensor, m: int) -> Tensor:
     index = iota(shape=(*pivots.shape[:-1], m), dtype=pivots.dtype, iota_dimension=axis)
 
     def exchange(step: Any, order: Any) -> list[Any]:
+        """Exchanges one row of the order with the row that its pivot names."""
         here, order = wrap(step.value), wrap(order.value)
         zero = full_like(here, 0)
         start = [*(zero for _ in range(axis)), here]

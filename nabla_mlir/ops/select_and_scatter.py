@@ -76,6 +76,7 @@ def _chosen(x: Tensor, payload: Tensor, *, select: Any, window_dimensions: Shape
 
 def _chooser_inside(wins: Any) -> Combine:
     def join(low: Values, high: Values) -> Values:
+        """The selected one of two candidates, each a key, a value and a flag; the flag is False for padding, which never wins."""
         first = logical_and(low[2], logical_or(logical_not(high[2]), holds(wins, low[0], high[0])))
         values = [select(first, a, b) for a, b in zip(low[:2], high[:2], strict=True)]
         return [*values, logical_or(low[2], high[2])]

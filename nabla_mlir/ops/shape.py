@@ -96,10 +96,12 @@ def _slice_transpose(cts: Tensors, i: int, xs: Tensors, start_indices: Shape, li
     ct, x = cts[0], xs[0]
     extents = [s + (n - 1) * k + 1 if n else s for s, n, k in zip(start_indices, ct.shape, strides, strict=True)]
     return pad(
-        ct, full((), 0, ct.dtype), edge_padding_low=start_indices,
+        ct,
+        full((), 0, ct.dtype),
+        edge_padding_low=start_indices,
         edge_padding_high=tuple(n - c for n, c in zip(x.shape, extents, strict=True)),
         interior_padding=tuple(k - 1 for k in strides),
-    )  # fmt: skip
+    )
 
 
 slice_: OpDef = structural(
@@ -132,9 +134,9 @@ def row(x: Tensor, index: int) -> Tensor:
 
 
 def _pad_transpose(
-    cts: Tensors, i: int, xs: Tensors, edge_padding_low: Shape, edge_padding_high: Shape,
-    interior_padding: Shape,
-) -> Tensor:  # fmt: skip
+    cts: Tensors, i: int, xs: Tensors, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape
+) -> Tensor:
+    """The cotangent of the operand (i = 0) or of the padding value."""
     ct, (x, _) = cts[0], xs
     if i == 0:
         return _unpad(ct, x, edge_padding_low, edge_padding_high, interior_padding)
@@ -147,33 +149,39 @@ def _pad_transpose(
 
 
 def _unpad(ct: Tensor, x: Tensor, low: Shape, high: Shape, interior: Shape) -> Tensor:
+    """The cotangent of an operand of `pad`: the part of ct at its elements; zero for elements that were cut off."""
     # Undo the edges (a negative edge cut elements off, which get zero), then the interior.
-    ct = pad(
-        ct, full((), 0, ct.dtype), edge_padding_low=tuple(-n for n in low), edge_padding_high=tuple(-n for n in high),
-        interior_padding=(0,) * ct.ndim,
-    ) if any(low) or any(high) else ct  # fmt: skip
+    if any(low) or any(high):
+        ct = pad(
+            ct,
+            full((), 0, ct.dtype),
+            edge_padding_low=tuple(-n for n in low),
+            edge_padding_high=tuple(-n for n in high),
+            interior_padding=(0,) * ct.ndim,
+        )
     if not any(interior):
         return ct
-    return slice_(
-        ct, start_indices=(0,) * ct.ndim, limit_indices=ct.shape, strides=tuple(n + 1 for n in interior)
-    ) if 0 not in x.shape else full_like(x, 0)  # fmt: skip
+    if 0 in x.shape:
+        return full_like(x, 0)
+    return slice_(ct, start_indices=(0,) * ct.ndim, limit_indices=ct.shape, strides=tuple(n + 1 for n in interior))
 
 
 def _pad_batch(
-    xs: Tensors, mapped: Sequence[bool], size: int, edge_padding_low: Shape, edge_padding_high: Shape,
-    interior_padding: Shape,
-) -> list[Tensor]:  # fmt: skip
+    xs: Tensors, mapped: Sequence[bool], size: int, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape
+) -> list[Tensor]:
     """The batch of a pad; with one padding value per entry, the values are selected where a padded mask is False."""
     x, value = xs
-    params = {"edge_padding_low": (0, *edge_padding_low), "edge_padding_high": (0, *edge_padding_high),
-              "interior_padding": (0, *interior_padding)}  # fmt: skip
+    params = {
+        "edge_padding_low": (0, *edge_padding_low),
+        "edge_padding_high": (0, *edge_padding_high),
+        "interior_padding": (0, *interior_padding),
+    }
     x = x if mapped[0] else prefixed(x, size)
     if not mapped[1]:
         return [pad(x, value, **params)]
     # One padding value per entry: pad with zeros, then select the values where a padded mask is False.
     padded = pad(x, full((), 0, x.dtype), **params)
-    inside = pad(full(x.shape[1:], True, np.dtype(bool)), full((), False, np.dtype(bool)),
-                 **{k: v[1:] for k, v in params.items()})  # fmt: skip
+    inside = pad(full(x.shape[1:], True, np.dtype(bool)), full((), False, np.dtype(bool)), **{k: v[1:] for k, v in params.items()})
     values = broadcast_in_dim(value, shape=padded.shape, broadcast_dimensions=(0,))
     return [operation("select")(prefixed(inside, size), padded, values)]
 
@@ -240,23 +248,21 @@ def _dynamic_slice_batch(xs: Tensors, mapped: Sequence[bool], size: int, slice_s
     """The batch of a dynamic slice; mapped starts give a gather."""
     x, *starts = xs
     if not any(mapped[1:]):
-        return [dynamic_slice(x, full_like(starts[0], 0) if starts else full((), 0, np.dtype(np.int32)), *starts,
-                              slice_sizes=(size, *slice_sizes))]  # fmt: skip
+        first = full_like(starts[0], 0) if starts else full((), 0, np.dtype(np.int32))
+        return [dynamic_slice(x, first, *starts, slice_sizes=(size, *slice_sizes))]
     n = len(slice_sizes)
     rows = _start_rows(starts, mapped[1:], size, x.shape[1:] if mapped[0] else x.shape, slice_sizes)
-    if mapped[0]:
-        return [operation("gather")(
-            x, rows,
-            dimension_numbers={"offset_dims": tuple(range(1, n + 1)), "collapsed_slice_dims": (),
-                               "operand_batching_dims": (0,), "start_indices_batching_dims": (0,),
-                               "start_index_map": tuple(range(1, n + 1)), "index_vector_dim": 1},
-            slice_sizes=(1, *slice_sizes))]  # fmt: skip
-    return [operation("gather")(
-        x, rows,
-        dimension_numbers={"offset_dims": tuple(range(1, n + 1)), "collapsed_slice_dims": (),
-                           "operand_batching_dims": (), "start_indices_batching_dims": (),
-                           "start_index_map": tuple(range(n)), "index_vector_dim": 1},
-        slice_sizes=tuple(slice_sizes))]  # fmt: skip
+    batching = (0,) if mapped[0] else ()
+    dims = {
+        "offset_dims": tuple(range(1, n + 1)),
+        "collapsed_slice_dims": (),
+        "operand_batching_dims": batching,
+        "start_indices_batching_dims": batching,
+        "start_index_map": tuple(range(len(batching), n + len(batching))),
+        "index_vector_dim": 1,
+    }
+    sizes = (1, *slice_sizes) if mapped[0] else tuple(slice_sizes)
+    return [operation("gather")(x, rows, dimension_numbers=dims, slice_sizes=sizes)]
 
 
 def _start_rows(starts: Sequence[Tensor], mapped: Sequence[bool], size: int, shape: Shape, sizes: Shape) -> Tensor:
@@ -298,12 +304,24 @@ def _update_batch(xs: Tensors, mapped: Sequence[bool], size: int) -> list[Tensor
     n = update.ndim - mapped[1]
     x, update = all_prefixed([x, update], mapped[:2], size)
     rows = _start_rows(starts, mapped[2:], size, x.shape[1:], update.shape[1:])
-    return [operation("scatter")(
-        x, rows, update,
-        scatter_dimension_numbers={"update_window_dims": tuple(range(1, n + 1)), "inserted_window_dims": (),
-                                   "input_batching_dims": (0,), "scatter_indices_batching_dims": (0,),
-                                   "scatter_dims_to_operand_dims": tuple(range(1, n + 1)), "index_vector_dim": 1},
-        indices_are_sorted=False, unique_indices=True, body="set")]  # fmt: skip
+    return [
+        operation("scatter")(
+            x,
+            rows,
+            update,
+            scatter_dimension_numbers={
+                "update_window_dims": tuple(range(1, n + 1)),
+                "inserted_window_dims": (),
+                "input_batching_dims": (0,),
+                "scatter_indices_batching_dims": (0,),
+                "scatter_dims_to_operand_dims": tuple(range(1, n + 1)),
+                "index_vector_dim": 1,
+            },
+            indices_are_sorted=False,
+            unique_indices=True,
+            body="set",
+        )
+    ]
 
 
 def _update_numpy(x: Any, update: Any, i: int, j: int) -> Any:

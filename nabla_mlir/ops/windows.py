@@ -73,6 +73,7 @@ def fold(values: Values, windows: Shape, strides: Shape, dilations: Shape, join:
 
 
 def _fold_axis(values: Values, axis: int, window: int, stride: int, dilation: int, join: Combine) -> Values:
+    """The windows along one axis, each combined by `join`; the form depends on the length and distance of the windows."""
     count = positions(values[0].shape[axis], window, stride, dilation)
     if count == 0:
         return [_along(v, axis, 0, 0) for v in values]
@@ -170,6 +171,7 @@ def _result(*xs: Tensor, window_dimensions: Shape, body: Any, **geometry: Any) -
 
 
 def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, body: Any, **params: Any) -> Sequence[MaybeZero]:
+    """The tangents of a window reduction: a sum, the tangent of the selected element, or those of its decomposition."""
     count = len(xs) // 2
     if all(isinstance(t, Zero) for t in tangents) or body in ("and", "or", "xor"):
         return [ZERO] * count
@@ -181,6 +183,7 @@ def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, body: Any, **param
 
 
 def _sum_tangent(xs: Sequence[Tensor], tangents: Sequence[MaybeZero], params: Params) -> MaybeZero:
+    """The tangent of a sum over windows, by the operand and by the initial value."""
     (x, _), (t, t_init) = xs, tangents
     total: MaybeZero = ZERO
     if not isinstance(t, Zero):

@@ -234,6 +234,7 @@ class LocalEngine(AtOnce):
             )
 
     def _check_count(self, count: int) -> None:
+        """Raises if a later pass has fewer batches than the first."""
         if self.limits.check_data and count < len(self._digests):
             raise DataChangedError(
                 f"a pass over the data requires the {len(self._digests)} batches of the first, got {count}.",

@@ -45,8 +45,7 @@ def of_x(f: Callable[..., Any], argnums: Argnums, data: int) -> tuple[Callable[.
     rest = [i for i in range(count) if i not in numbers]
 
     def g(x: Any, *data: Any) -> Any:
-        values = [None] * count
-        values = with_arguments(tuple(values), rest, data)
+        values = with_arguments((None,) * count, rest, data)
         return f(*with_arguments(tuple(values), numbers, (x,) if is_one(argnums) else x))
 
     others = [names[i] for i in rest]

@@ -86,6 +86,7 @@ class InstantExecutable:
     def _interpreted(
         self, interpreter: InterpretedExecutable, name: str, arguments: Sequence[Any], storage: int = 0, types: Any = None
     ) -> list[Array]:
+        """The results by the interpreter; notes the point, which the compiled module gets later."""
         results = interpreter.function(name)(arguments, storage, types)
         if name in (_MOVE, f"{_MOVE}_into"):
             self._point = [np.array(x) for x in arguments[: len(arguments) - storage]]

@@ -35,7 +35,7 @@ class PairwiseSum:
         self._sums: list[tuple[int, Any]] = []  # complete subtrees with their numbers of leaves, in decreasing order
 
     def add(self, part: Any) -> None:
-        """Adds the next part."""
+        """Adds the next part. Parts are added in pairs, and pairs in pairs, so rounding errors grow with log(n) only."""
         count = 1
         while self._sums and self._sums[-1][0] == count:
             part = self._sums.pop()[1] + part

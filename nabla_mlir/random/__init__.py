@@ -62,5 +62,5 @@ from nabla_mlir.random.uniforms import uniform as uniform
 if not _TYPE_CHECKING:  # type checkers would accept every name
 
     def __getattr__(name: str) -> _Any:
-        """Raises AttributeError, with the place of the name if it is elsewhere."""
+        """Raises AttributeError, with the path of the name if it is elsewhere."""
         raise AttributeError(_missing(f"module {__name__!r}", name), name=name, obj=_sys.modules[__name__])

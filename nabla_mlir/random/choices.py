@@ -123,7 +123,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
         raise ShapeError(f"choice requires elements to choose from, got none for shape {shape}.", where=user_frame())
     if not replace and count > n:
         raise ShapeError(
-            f"choice with replace=False requires at least as many elements as are taken, got {n} for {count}.", where=user_frame()
+            f"choice with replace=False requires at least as many elements as are drawn, got {n} for {count}.", where=user_frame()
         )
     if p is not None:
         p = parameter("choice", p if is_array(p) else asarray(p), Defaults.float)
@@ -164,6 +164,7 @@ def _selected(x: Any, positions: Any, axis: Static[int]) -> Tensor:
 
 @library
 def _positions(key: Any, p: Any, shape: Static[Any], dtype: np.dtype, replace: bool, mode: str) -> Tensor:
+    """Random indices with the probabilities p; without replacement by the Gumbel trick."""
     p, key = real("choice", p, dtype), words_of(key)
     if not replace:
         return reshaped(top_k(gumbels(key, p.shape, dtype, mode) + ew.log(p), math.prod(shape))[1], shape)

@@ -131,6 +131,7 @@ def _fraction(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     eps, zero = float(finfo(a.dtype).eps), full_like(a, 0)
 
     def multiply(state: Any) -> Any:
+        """One step of Lentz's method: multiplies the fraction and its slope by the next factor."""
         n, b, d, d_slope, e, e_slope, value, value_slope, _ = state  # e is 1 / C
         n, b = n + 1.0, b + 2.0
         numerator = n * (a - n)

@@ -105,6 +105,7 @@ def randint(key: Key, shape: ShapeLike, minval: Any, maxval: Any, dtype: DTypeLi
 
 
 def _bound(x: Any) -> Any:
+    """A bound as an array of integers; raises for other types and for more than 64 bits."""
     if isinstance(x, int) and not -(2**63) <= x < 2**64:
         raise DtypeError(f"randint requires bounds of at most 64 bits, got {x}.", where=user_frame())
     if isinstance(x, int):

@@ -65,6 +65,7 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> P
     values = dict(zip(outputs[len(outputs) - count :], list(new.results)[len(outputs) - count :], strict=True))
 
     def make(_: list[Tensor]) -> list[Tensor]:
+        """Emits copies of the operations, and the reverse mode of the copies."""
         mapping: dict[ir.Value, ir.Value] = {}
         clones = clone_body(ops, mapping)
         copies = [mapping[v] for v in values]

@@ -34,6 +34,7 @@ from nabla_mlir.table.tensor import Tensor, wrap
 
 
 def _refuse_active_captures(op: ir.Operation, active: Collection[ir.Value]) -> None:
+    """Raises if a function with a custom rule reads a differentiated value from outside."""
     if any(v in active for v in captures_of(op)):
         label = CUSTOM[op.name](op).label
         raise RuleMissingError(

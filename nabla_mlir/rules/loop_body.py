@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import block_aside, made_by
+from nabla_mlir.dialects.regions import made_by, scratch_block
 from nabla_mlir.ops.shape import dynamic_slice
 from nabla_mlir.rules.loops import find_counter, invariant_carries
 from nabla_mlir.rules.masks import masked, row_of
@@ -102,7 +102,7 @@ def trace_backward(
     arguments, ops, outputs = body_of(op.regions[1])
     carries, sums = roles.carries, roles.sums
     types = [arguments[i].type for i in carries] + [v.type for v in sums]
-    block = block_aside(types)
+    block = scratch_block(types)
     backward = Backward(block.owner.operation, block, {}, carries, sums)
     with ir.InsertionPoint(block):
         mapping: dict[ir.Value, ir.Value] = {}

@@ -97,6 +97,7 @@ def _counter_in(op: ir.Operation, test: ir.Operation | None) -> Counter | None:
 
 
 def _trips(start: int, limit: int, step: int, direction: str) -> int | None:
+    """The number of iterations of a counting loop; None if the loop ends only when the integer overflows."""
     distance = limit - start
     if direction == "NE":
         return distance // step if distance % step == 0 and distance // step >= 0 else None

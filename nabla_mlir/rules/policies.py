@@ -8,7 +8,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad_rules import CheckpointOp
-from nabla_mlir.dialects.regions import aside
+from nabla_mlir.dialects.regions import scratch_op
 from nabla_mlir.dialects.stablehlo import I64
 from nabla_mlir.table.regions import Fill, body_of, clone_body, fill
 from nabla_mlir.table.registry import REGISTRY
@@ -47,7 +47,7 @@ def _allows(policy: Sequence[str], op: ir.Operation, label: str | None) -> bool:
 
 def emit_checkpoint(make: Fill, attributes: Mapping[str, ir.Attribute]) -> list[Tensor]:
     """Emits an `ad.checkpoint` whose region `make` fills; the types of its results are those of the region."""
-    holder = aside()
+    holder = scratch_op()
     types = [out.value.type for out in fill(holder.regions[0], [], make)]
     op = stablehlo.emit(CheckpointOp.name, [], results=types, attributes=dict(attributes), regions=1)
     holder.regions[0].blocks[0].append_to(op.regions[0])

@@ -157,6 +157,7 @@ def _scaled(
 def _transposed(
     record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], cts: list[MaybeZero], params: Params
 ) -> list[MaybeZero]:
+    """The cotangents of the active operands by the record's transpose rule."""
     if isinstance(record.transpose, UNSUPPORTED):
         raise missing_rule(op, "transpose", record.transpose.reason)
     if not record.multi and isinstance(cts[0], Zero):

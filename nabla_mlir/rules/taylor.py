@@ -16,7 +16,7 @@ from typing import Any
 from iree.compiler import ir
 
 from nabla_mlir.dialects.ad_rules import CUSTOM, CheckpointOp, LinearSolveOp
-from nabla_mlir.dialects.regions import block_aside
+from nabla_mlir.dialects.regions import scratch_block
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.rules.loops import find_counter
 from nabla_mlir.table.regions import body_of, captures_by_rule, decomposed, reads_of
@@ -125,7 +125,7 @@ class Expansion:
         self, op: ir.Operation, record: OpDef, series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]
     ) -> None:
         """Pushes an operation whose region captures a varying value through its decomposition into other operations."""
-        block = block_aside()
+        block = scratch_block()
         self.holders.append(block.owner.operation)
         with ir.InsertionPoint(block):
             outputs = [y.value for y in decomposed(op, record, "jet")]
@@ -139,6 +139,7 @@ class Expansion:
     def _series(
         self, record: OpDef, params: Any, operands: list[Series | Tensor], values: list[Tensor], count: int
     ) -> list[Series]:
+        """The Taylor series of the results: by a formula for linear operands and products, else by the derivative rule."""
         varying = [i for i, x in enumerate(operands) if isinstance(x, Series)]
         linear = record.linear_operands(values, params)
         if set(varying) <= set(linear):
@@ -213,7 +214,7 @@ class Expansion:
         """The derivatives of the results: the forward rule, applied to the derivatives of the operands."""
         xs = [x for x in operands if isinstance(x, Series)]
         types = [y.value.type for y in heads] + 2 * [x.head.value.type for x in xs]
-        block = block_aside(types)
+        block = scratch_block(types)
         self.holders.append(block.owner.operation)
         arguments = list(block.arguments)
         ys, ins, tangents = arguments[: len(heads)], arguments[len(heads) : len(heads) + len(xs)], arguments[len(heads) + len(xs) :]
@@ -301,6 +302,7 @@ class Expansion:
     def _bind(
         names: Sequence[ir.Value], values: Sequence[ir.Value], series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]
     ) -> None:
+        """Gives names the series or constants of values, as a call binds parameters to arguments."""
         found = [(series.get(v), constants.get(v, v)) for v in values]
         for name, (varying, value) in zip(names, found, strict=True):
             if varying is None:

@@ -131,7 +131,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         view = lend(array, device, element_type(array.dtype)) if device.is_host and array.nbytes else None
         return None if view is None else cls(view, device, lent=True)
 
-    def given_away(self, device: Device) -> Array:
+    def donated(self, device: Device) -> Array:
         """Its values for one receiver on a device of the host, in memory that IREE may write to.
 
         It is the memory of the array if nothing else can refer to it, and otherwise a copy. The array cannot be read afterwards.

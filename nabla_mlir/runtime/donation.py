@@ -51,7 +51,7 @@ def call(function: Writing, arguments: Sequence[Any], donation: Sequence[int], t
     for i in donation:
         x = inputs[i]
         array = x if type(x) is Array else Array.from_numpy(np.asarray(x), copy=False)
-        inputs[i] = array.given_away(device)
+        inputs[i] = array.donated(device)
     positions = {address(inputs[i]) for i in donation if inputs[i].size}
     results = function(inputs, 0, types)
     spans = [(address(y), y.nbytes) for y in results]

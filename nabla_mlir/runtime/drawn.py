@@ -43,6 +43,7 @@ def drawn(
 
 
 def _array(rng: np.random.RandomState, shape: tuple[int, ...], dtype: np.dtype, draw: str, is_definite: bool) -> np.ndarray:
+    """A random array of this shape and dtype; `draw` names the kind of its numbers."""
     if dtype.kind in "biu" or "int" in dtype.name:  # NumPy reports the narrow integers of ml_dtypes as void
         return np.asarray(rng.randint(*_range_of(dtype, draw), shape)).astype(dtype)
     low, high = _RANGES[draw]

@@ -68,6 +68,7 @@ class _Worker:
             pass
 
     def _answer(self) -> bool:
+        """Runs the next call of the queue; returns False at the end."""
         # A separate function, so that no variable keeps the arguments of the last call while the thread waits for the
         # next.
         call = self._calls.get()
@@ -137,6 +138,7 @@ class Interrupts:
             worker.end()
 
     def _call(self, worker: _Worker, name: str, function: Callable[..., T], *arguments: Any) -> T:
+        """Runs the function in a worker thread until it ends, is interrupted, or exceeds the time limit."""
         try:
             return worker.call(function, *arguments)
         except (KeyboardInterrupt, Empty) as error:

@@ -375,6 +375,7 @@ def _code(data: dict[str, Any]) -> Code:
 
 
 def _entry_point(data: dict[str, Any]) -> EntryPoint:
+    """The entry point from its description in JSON."""
     arguments = tuple(map(_argument, data["arguments"]))
     result = data["result"]
     leaves = tuple(map(_leaf, result["leaves"]))

@@ -67,6 +67,7 @@ class Module:
         return {e.name: e for e in self.manifest.entry_points}
 
     def _entry(self, entry: EntryPoint) -> _Entry:
+        """A callable for an entry point; calls without a bound on their time can be interrupted."""
         function = self._others.get(entry.name, self.executable).function(entry.function or entry.name)
         if self._interrupts is None:
             return _Entry(entry, function)

@@ -41,6 +41,7 @@ def outline(names: Sequence[str], types: Sequence[Any], indent: str = "") -> lis
 
 
 def _written(node: dict[str, Any], path: str) -> list[str]:
+    """The lines of a tree; three and more equal neighbours become one line."""
     lines = []
     for _, group in groupby(node.items(), key=lambda item: repr(item[1])):
         (first, child), *others = group

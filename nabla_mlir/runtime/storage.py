@@ -173,12 +173,13 @@ class Artifact:
             )
 
     def _manifest(self) -> Manifest:
+        """The manifest of the artifact; raises if a file is missing or is no manifest."""
         name = f"{self._stem}.json"
         data = self._read(name)
         where = str(self._path / name)
         if data is None and self._read(f"{self._stem}.vmfb") is not None:
             raise DeployError(
-                f"load requires the manifest beside the artifact, got {self._stem}.vmfb without {name}.",
+                f"load requires the manifest next to the artifact, got {self._stem}.vmfb without {name}.",
                 help=f"copy {name} too, or use Executable.load for a module without a manifest.",
             )
         if data is None:
@@ -218,6 +219,7 @@ class Artifact:
             return archive.namelist()
 
     def _read(self, name: str) -> bytes | None:
+        """The bytes of a file of the artifact; None if it does not exist."""
         try:
             if self._path.suffix != ".zip":
                 return self._read_file(self._path / name)
@@ -254,8 +256,9 @@ class Artifact:
             )
 
     def _checked(self, name: str, sha256: str, who: str) -> bytes:
+        """The bytes of a file that the manifest names; raises if it is missing or has another SHA-256."""
         if Path(name).name != name:
-            raise DeployError(f"{who} requires files beside the manifest, got {name!r}.", help=SAVE_ANEW)
+            raise DeployError(f"{who} requires files next to the manifest, got {name!r}.", help=SAVE_ANEW)
         data = self._read(name)
         if data is None:
             raise DeployError(f"{who} requires the file {self._path / name}, which does not exist.", help=SAVE_ANEW)

@@ -166,6 +166,7 @@ def check_storage(name: str, targets: Sequence[Any], inputs: Sequence[Any], wher
 
 
 def _problem(target: Any, where: Device) -> str | None:
+    """The reason why a result cannot be written to `target`, as text; None if it can."""
     if type(target) is Array:
         on_host = target.device.is_host and where.is_host
         return None if target.device is where or on_host else f"an array on {target.device.driver}"

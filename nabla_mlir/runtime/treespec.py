@@ -227,6 +227,7 @@ class TreeSpec:
         return [values.get(key, _MISSING) for key in self.keys]
 
     def _unflatten(self, leaves: Iterator[Any]) -> Any:
+        """The tree with this structure, which takes its leaves from an iterator."""
         if self.kind == "leaf":
             return next(leaves)
         if self.kind == "none":

@@ -223,6 +223,7 @@ def _trials(
 
 
 def _checked(order: Sequence[int], count: int) -> list[int]:
+    """The order of the columns as a list; raises unless each column is in it once."""
     vertices = [int(v) for v in order]
     if sorted(vertices) != list(range(count)):
         raise PatternError(

@@ -126,6 +126,7 @@ def _verified(coloring: Coloring | None) -> Coloring | None:
 
 
 def _transform(what: str, f: Callable[..., Any], argnums: Argnums, run: Callable[[FlatCall], Any]) -> Callable[..., Any]:
+    """A function that traces f and gives the flat call to `run`; it is compiled like other transforms."""
     check_function(what, f)
     positions(what, argnums, None)
 

@@ -246,6 +246,7 @@ def _pattern(what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Ar
 
 
 def _traced(what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Argnums, symmetric: bool, has_lines: bool) -> Pattern:
+    """The pattern of f, or of its gradient if `symmetric`, from a trace with these specs."""
     leaves, in_spec = pytree.flatten(tuple(specs), is_leaf=lambda x: isinstance(x, Spec))
     patterns: list[Pattern] = []
 

@@ -64,7 +64,7 @@ def _forms(differences: np.ndarray, positions: np.ndarray, grid: Shape, least: i
 
 
 def _is_valid(rows: Rows, colors: np.ndarray, adjacent: bool) -> bool:
-    """True if all columns that must differ do."""
+    """True if the columns of each row have different colors; with `adjacent`, if the row and the column of each entry have."""
     row = rows.row_of_entry()
     if adjacent:
         return bool(((colors[row] != colors[rows.indices]) | (row == rows.indices)).all())

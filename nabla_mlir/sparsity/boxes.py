@@ -168,6 +168,7 @@ def _joined(boxes: list[Box], axis: int, alone: bool) -> list[Box]:
 
 
 def _chained(group: list[Box], axis: int, alone: bool) -> list[Box]:
+    """The boxes of a group, after neighbours along an axis are joined where their union is a box."""
     if alone:
         group.sort(key=lambda b: b.starts[axis])
     found = [group[0]]

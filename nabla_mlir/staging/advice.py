@@ -62,8 +62,8 @@ def advised() -> Iterator[None]:
 class users_call:  # noqa: N801  # a context manager
     """A context in which a function of the user runs with `args`.
 
-    Errors of operators on lists of numbers get a note that names arrays. The traceback keeps the frames of the user alone, if an
-    error is one of ours, which names the user's line, or comes from the user's code. NABLA_MLIR_TRACEBACK=full keeps all frames.
+    Errors of operators on lists of numbers get a note that names arrays. The traceback keeps the frames of the user alone, if
+    the error names the user's line (an error of nabla_mlir) or comes from the user's code. NABLA_MLIR_TRACEBACK=full keeps all.
 
     Example:
       >>> with contextlib.suppress(TypeError), users_call([[1.0, 2.0]]):
@@ -115,7 +115,7 @@ def _is_of_numbers(x: Any) -> bool:
     return is_scalar(x) or getattr(x, "shape", None) == ()
 
 
-# The names of parameters in PyTorch, and ours.
+# The names of parameters in PyTorch, and in nabla_mlir.
 _OF_TORCH = {"dim": "axis", "dims": "axis", "keepdim": "keepdims", "other": "x2", "input": "x"}
 
 

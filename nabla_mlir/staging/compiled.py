@@ -131,6 +131,7 @@ class Compiled(Stage):
 
     @cached_property
     def _only(self) -> Callable[..., Any]:
+        """The only entry point; raises if there are several."""
         if len(self.entries) != 1:
             names = ", ".join(e.name for e in self.entries)
             raise TraceError(

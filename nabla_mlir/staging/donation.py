@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from nabla_mlir.base import pytree, thresholds
 from nabla_mlir.base.errors import TraceError, user_frame
 from nabla_mlir.compiling.lowering import clone_module
-from nabla_mlir.dialects.arguments import give_away
+from nabla_mlir.dialects.arguments import mark_donated
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.donation import call, check_given_once
 from nabla_mlir.runtime.executable import Function
@@ -87,7 +87,7 @@ class Donating:
             title=self._code.title,
             memory_limit=self._code.memory_limit,
         )
-        give_away(code.function, self._donation)
+        mark_donated(code.function, self._donation)
         return compiled_function(code, first=self._examples(first))
 
     def _examples(self, first: Sequence[Any]) -> Sequence[Any] | None:

@@ -317,6 +317,7 @@ def _result(out: Any, args: Sequence[Any]) -> Any:
 
 
 def _plain(x: Any) -> Any:
+    """Scalars and small arrays of integers as numbers and tuples of Python; other arrays are unchanged."""
     if isinstance(x, (tuple, list)):
         parts = map(_plain, x)
         return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)

@@ -293,6 +293,7 @@ def compiled_function(code: Code, device: Device | None = None, first: Sequence[
         raise TargetError(f"memory_limit requires arrays on a CPU, got some on {device.driver}.", where=user_frame())
 
     def compile_() -> Function | Endless:
+        """Compiles the function and loads it; without a bound on its time, it can be interrupted."""
         cost = estimate(code.function)
         for copy in copies_of(code.function) if _LOG.isEnabledFor(logging.INFO) else ():
             _LOG.info("%s %s", code.title, copy)

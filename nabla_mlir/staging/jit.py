@@ -189,6 +189,7 @@ def jit(
         return out
 
     def looked_up(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
+        """The program for the structure, shapes and static arguments of a call, and the leaves of its arguments."""
         constants: dict[int, Any] = {}
         fixed: dict[str, Any] = {}
         if static.names or static.indices:

@@ -107,6 +107,7 @@ class Known:
         return levels
 
     def _levels_of_argument(self, argument: ir.Value) -> set[int]:
+        """The levels of differentiation on which an argument of a region depends."""
         region = self._regions[argument]
         if region.role == "function":
             return set()

@@ -139,6 +139,7 @@ def _declaration(name: str, entry: EntryPoint) -> str:
 
 
 def _header(name: str, entries: list[EntryPoint], cpu: CPU) -> str:
+    """The text of the header: the error codes, and a comment and a prototype for each entry point."""
     lines = [
         f"/* {name}: made by nabla_mlir for {cpu.resolve().cpu}, {cpu.resolve().triple}.",
         f"   Link {name}.o and {name}.c into a program, with -lm. Arrays are dense, in row-major order; those at a multiple",

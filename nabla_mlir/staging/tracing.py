@@ -21,7 +21,7 @@ from nabla_mlir.base.progress import running
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import user_lines
-from nabla_mlir.dialects.regions import block_aside, new_function
+from nabla_mlir.dialects.regions import new_function, scratch_block
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.staging.advice import LongTrace, advised
 from nabla_mlir.staging.known import Known, Role
@@ -60,7 +60,7 @@ class Trace:
     order: int = 0
     has_lines: bool = True
     captures: dict[int, Capture] = field(default_factory=dict)
-    scratch: ir.Block = field(default_factory=lambda: block_aside(detached=True))
+    scratch: ir.Block = field(default_factory=lambda: scratch_block(detached=True))
 
     def retire(self, holder: ir.Operation) -> None:
         """Moves a holder out of the code. It lives until the trace ends, because other code may read its values.
@@ -186,6 +186,7 @@ set_reader(_number_of, _is_followed)
 
 @contextlib.contextmanager
 def _scope(what: str) -> Iterator[Scope]:
+    """A scope in which values can be made; afterwards they are refused with an error that names `what`."""
     outer = current_scope()
     scope = Scope(what, outer)
     set_scope(scope)
@@ -307,7 +308,7 @@ def trace_region(
     """
     trace = _current.trace
     assert trace is not None, "regions are traced inside a trace"
-    block = block_aside([tensor_type(s.shape, s.dtype) for s in specs])
+    block = scratch_block([tensor_type(s.shape, s.dtype) for s in specs])
     holder = block.owner.operation
     is_value, trace.is_value = trace.is_value, trace.is_value and not is_differentiated
     trace.order += is_differentiated

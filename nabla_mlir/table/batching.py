@@ -11,7 +11,7 @@ from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.ad_rules import CUSTOM, RECUR
 from nabla_mlir.dialects.batch import ALL_GATHER, CURRENT, PSUM_SCATTER, REDUCTIONS, axis_of, free_axes
 from nabla_mlir.dialects.locations import blaming, named
-from nabla_mlir.dialects.regions import block_aside
+from nabla_mlir.dialects.regions import scratch_block
 from nabla_mlir.dialects.types import tensor_type
 from nabla_mlir.table.regions import captures_by_rule, decomposed, reads_of
 from nabla_mlir.table.registry import OpDef, Region, clone_op, missing_rule, operation, record_of
@@ -99,7 +99,7 @@ def batch_by_decomposition(define: Callable[..., list[Tensor]]) -> BatchRule:
 
     def rule(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
         inner = [tensor_type(x.shape[1:] if m else x.shape, x.dtype) for x, m in zip(xs, mapped, strict=True)]
-        block = block_aside(inner)
+        block = scratch_block(inner)
         with ir.InsertionPoint(block):
             outputs = [y.value for y in define([wrap(a) for a in block.arguments], **params)]
         batch = Batch(size)
@@ -117,7 +117,7 @@ def _batched_without_regions(op: ir.Operation, record: OpDef, batch: Batch) -> l
     """The results of an operation whose region captures a varying value: the batches of its decomposition, which has no region."""
     if not any(v in batch for v in captures_by_rule(op, record)):
         raise missing_rule(op, "vmap", "its comparator uses a value from outside that varies over the mapped axis")
-    block = block_aside()
+    block = scratch_block()
     with ir.InsertionPoint(block):
         outputs = [y.value for y in decomposed(op, record, "vmap")]
     inner = batch.inner()  # a copy, because the operations of the block are erased

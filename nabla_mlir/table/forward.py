@@ -9,7 +9,7 @@ from iree.compiler import ir
 
 from nabla_mlir.dialects import debug
 from nabla_mlir.dialects.locations import blaming, named
-from nabla_mlir.dialects.regions import block_aside, made_by
+from nabla_mlir.dialects.regions import made_by, scratch_block
 from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 from nabla_mlir.table.regions import Replacements, captures_by_rule, decomposed, reads_of, substitute
 from nabla_mlir.table.registry import REGISTRY, OpDef, add_any, missing_rule, record_of
@@ -170,7 +170,7 @@ def pushed_through(make: Callable[[], list[Tensor]], tangents: Tangents) -> list
 
 def recorded(make: Callable[[], T]) -> tuple[T, list[ir.Operation]]:
     """Runs a function that emits operations; returns its result and the emitted operations, in order."""
-    block = block_aside()
+    block = scratch_block()
     with ir.InsertionPoint(block):
         outs = make()
     new_ops = [op.operation for op in block.operations]

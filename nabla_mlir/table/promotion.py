@@ -153,6 +153,7 @@ def common_type(a: np.dtype, b: np.dtype) -> np.dtype:
 
 
 def _promote(dtypes: Sequence[np.dtype]) -> np.dtype:
+    """The common dtype; raises if there is none."""
     result = dtypes[0]
     for dtype in dtypes[1:]:
         if dtype != result:
@@ -272,6 +273,8 @@ def _with_dtype(x: Any) -> Any:
 
 
 def _binary(name: str, flip: bool = False) -> Any:
+    """The method for a binary operator of tensors. `flip` exchanges the operands, as in `__radd__`."""
+
     def operator(self: Tensor, other: Any) -> Any:
         self.check_open()
         if type(other) is Tensor and other.shape == self.shape and other.dtype == self.dtype:

@@ -42,6 +42,7 @@ def captures_of(op: ir.Operation) -> list[ir.Value]:
 
 
 def _collect(region: ir.Region, inside: set[ir.Value], captures: dict[ir.Value, None]) -> None:
+    """Adds to `captures` the values that a region reads and that are not defined inside."""
     for block in region.blocks:
         inside.update(block.arguments)
         for op in block.operations:
@@ -112,6 +113,7 @@ def dependents(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir
 
 
 def _dependent_results(op: ir.Operation, values: set[ir.Value]) -> Iterable[ir.Value]:
+    """The results that may depend on `values`; for loops and branches, result by result."""
     results = list(op.results)
     if op.name == "stablehlo.while":
         return _dependent_carries(op, values)

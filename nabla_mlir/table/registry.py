@@ -76,6 +76,7 @@ def clone_op(op: ir.Operation, mapping: dict[ir.Value, ir.Value]) -> ir.Operatio
 
 
 def _remap(op: ir.Operation, mapping: dict[ir.Value, ir.Value]) -> None:
+    """Replaces operands by their images in `mapping`, also in regions."""
     operands = op.operands
     for i, operand in enumerate(operands):
         replacement = mapping.get(operand)

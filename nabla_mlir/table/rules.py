@@ -121,7 +121,7 @@ R = TypeVar("R")
 
 
 def as_rule(rule: R | Zero | UNSUPPORTED | None) -> R:
-    """The rule itself, for callers that have read the words already: a field that holds a word has no rule."""
+    """The rule of a field. The caller has excluded the fields that hold ZERO, UNSUPPORTED or None in place of a rule."""
     if rule is None or isinstance(rule, (Zero, UNSUPPORTED)):
         raise TypeError(f"a record requires a rule here, got {rule!r}.")
     return rule

@@ -178,6 +178,7 @@ class CPU(Target):
         return self.vector_bytes() if self.schedule and self.reassociate else 0
 
     def _device_flags(self) -> list[str]:
+        """The flags of IREE's compiler for this CPU."""
         host = self.resolve()
         flags = [
             *LOCAL,

@@ -231,6 +231,7 @@ def read(kind: str, seed: int) -> str:
 
 
 def _child(kind: str, first: int) -> None:
+    """Reads damaged inputs, one seed after the other; an alarm ends the process if one takes too long."""
     seed = first
     while True:
         signal.alarm(SECONDS)

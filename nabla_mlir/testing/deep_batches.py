@@ -20,7 +20,7 @@ from nabla_mlir.base.errors import NablaError
 from nabla_mlir.compiling.comparison import compare
 from nabla_mlir.compiling.lowering import compile_lowered
 from nabla_mlir.compiling.reference_runs import ReferenceRuns
-from nabla_mlir.dialects.arguments import give_away
+from nabla_mlir.dialects.arguments import mark_donated
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.passes.inline_calls import InlineCallsPass
@@ -124,7 +124,7 @@ def _compiled(stages: dict[Deep, Lowered], target: str, is_separate: bool, count
                 join(whole)
             calls = _calls(stages, is_separate)
             for call in calls:
-                give_away(functions_of(whole.operation)[call.name], call.donated)
+                mark_donated(functions_of(whole.operation)[call.name], call.donated)
             vmfb = compile_lowered(whole, machine, cache=False)
         with _timed(count, "running"):
             results = run(vmfb, machine.drivers[0], [*calls, *calls])
@@ -252,6 +252,7 @@ def _fewest(fault: Fault, fault_of_part: Callable[[Sequence[Deep]], Fault | None
 
 
 def _smaller(programs: list[Deep]) -> Iterator[list[Deep]]:
+    """Shorter lists of programs, to find the smallest one that fails."""
     if len(programs) < 2:
         return
     half = len(programs) // 2

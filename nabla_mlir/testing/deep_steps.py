@@ -195,7 +195,8 @@ def _joined(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 
 @_step()
-def _turned(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
+def _rearranged(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
+    """The elements of x or y in another order: reversed, or transposed."""
     return (x.reshape(-1)[::-1].reshape(x.shape) + y, (x.T * y.T).T, x.T.reshape(x.shape) - y)[int(rng.integers(3))]
 
 
@@ -232,6 +233,7 @@ def _running(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step()
 def _scattered(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
+    """An indexed update of x, chosen at random."""
     if not x.size:
         return x * y
     at = x.at[k if rng.integers(2) else rng.integers(0, x.shape[0], x.shape[0])]
@@ -251,6 +253,7 @@ def _scattered(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step()
 def _gathered(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
+    """An indexed read of x, chosen at random."""
     if not x.size:
         return x + y
     kinds = (
@@ -284,6 +287,7 @@ def _sorted(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step()
 def _looped(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
+    """A loop or a scan over x, chosen at random."""
     kinds = (
         lambda: nm.fori_loop(0, 2, lambda i, c: bounded(c * y + i.astype(c.dtype)), x),
         lambda: nm.scan(lambda c, s: (bounded(c * s + s), c + s), x[0], y)[1] if x.size else x,

@@ -9,7 +9,7 @@ import numpy as np
 
 from nabla_mlir import numpy as nnp
 from nabla_mlir.compiling.lowering import compile_lowered
-from nabla_mlir.dialects.arguments import give_away
+from nabla_mlir.dialects.arguments import mark_donated
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.runtime import Array, Executable
@@ -55,7 +55,7 @@ def check_donation(cases: Iterable[LawCase], derivatives: bool = True, driver: s
     lowered = module(**traced).lower()
     for name, function in functions_of(lowered.module.operation).items():
         if name.startswith(DONATED):
-            give_away(function, [0])
+            mark_donated(function, [0])
     code = Executable.load(compile_lowered(lowered.module, CPU(), title="donations"), driver)
     count = 0
     for name, laws in samples.items():

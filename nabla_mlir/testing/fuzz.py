@@ -201,7 +201,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _deep(options.only, options.seed, options.minutes, options.target)
     if options.of != "programs":
         counts = damage.survey(options.of, options.seed, options.minutes)
-        return _told(counts, sum(count for fate, count in counts.items() if fate.startswith("FAULT")))
+        return _print_counts(counts, sum(count for fate, count in counts.items() if fate.startswith("FAULT")))
     end, seed, count, faults = time.monotonic() + 60 * options.minutes, options.seed, 0, []
     while options.only or time.monotonic() < end:
         samples = [Sample(s) for s in options.only or range(seed, seed + BATCH)]
@@ -230,7 +230,7 @@ def _one_by_one(shortest: Function, only: Sequence[int] | None, seed: int, minut
             print(number, fault, program, sep="; ", file=sys.stderr)
         if time.monotonic() > end:
             break
-    return _told(counts, sum(counts.values()) - counts["right"] - sum(counts[fate] for fate in peers.FINE))
+    return _print_counts(counts, sum(counts.values()) - counts["right"] - sum(counts[fate] for fate in peers.FINE))
 
 
 def _deep(only: Sequence[int] | None, seed: int, minutes: float, target: str) -> int:
@@ -250,7 +250,7 @@ def _deep(only: Sequence[int] | None, seed: int, minutes: float, target: str) ->
     return int(bool(faults))
 
 
-def _told(counts: collections.Counter[str], faults: int) -> int:
+def _print_counts(counts: collections.Counter[str], faults: int) -> int:
     """Prints the number of each cause; returns 1 if there was a fault."""
     for cause, count in counts.most_common():
         print(f"{count:8} {cause}")

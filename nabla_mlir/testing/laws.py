@@ -48,6 +48,8 @@ class Laws:
         return out
 
     def _function(self, xs: Sequence[Tensor], floats: Sequence[int]) -> Any:
+        """The function of the active operands that returns the results which are floats."""
+
         def f(*active: Tensor) -> list[Tensor]:
             full = list(xs)
             for i, x in zip(self.active, active, strict=True):

@@ -29,6 +29,7 @@ _DIGITS = {"float16": 1e-2, "float32": 2e-4, "float64": 1e-9, "complex64": 2e-4,
 
 
 def _arguments(rng: Numbers, dtypes: Sequence[str]) -> list[np.ndarray]:
+    """Three random arrays of these dtypes; every fourth array of integers has the extreme values of its dtype."""
     xs = []
     for _ in range(3):
         shape = tuple(int(n) for n in rng.choice(_SIZES, rng.integers(4)))
@@ -123,6 +124,7 @@ def check_compiled(program: Program, target: str) -> str:
 
 
 def _difference(program: Program, got: Sequence[Any]) -> str:
+    """The first difference from the values that the program should have, as text; "" if there is none."""
     digits = max(_worst(program.arguments), _worst(program.values))
     for i, (a, b) in enumerate(zip(got, program.values, strict=True)):
         if (a.shape, a.dtype) != (b.shape, b.dtype):
@@ -158,6 +160,7 @@ def check_derivatives(program: Program) -> str:
     f = lambda *a: program(nnp, *a)[i]  # noqa: E731
 
     def everything(*a: Any) -> Any:
+        """All derivatives of f at the arguments, by name."""
         xs, t = a[:3], a[3:6]
         jv = nm.jvp(f, xs, t)[1]
         pull = lambda *x: nm.vjp(f, *x)[1](ct)  # noqa: E731
@@ -249,6 +252,7 @@ def shortest(seed: int, target: str = "interpreter") -> tuple[Program, str]:
 
 
 def _fault_of(program: Program, target: str) -> str:
+    """The first fault of a program, as text; "" if it passes all checks."""
     before = [x.copy() for x in program.arguments]
     try:
         what = check_values(program)

@@ -52,6 +52,7 @@ def _jitted(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _mapped(f: Function, g: Function, rng: Numbers) -> Function:
+    """f mapped along an axis, by `vmap` or `lax.map`."""
     seed = int(rng.integers(2**31))
 
     def apply(J: Any, x: Any) -> Any:
@@ -72,6 +73,7 @@ def _mapped(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _looped(f: Function, g: Function, rng: Numbers) -> Function:
+    """f repeated in a loop, a scan or an associative scan."""
     form, count = int(rng.integers(6)), int(rng.integers(0, 4))
 
     def apply(J: Any, x: Any) -> Any:
@@ -144,6 +146,7 @@ def _third(J: Any, number: Any, x: Any, forward: bool) -> Any:
 
 
 def _derived(f: Function, g: Function, rng: Numbers) -> Function:
+    """A derivative of f, by a transform that is chosen at random."""
     form = int(rng.integers(11))
 
     def apply(J: Any, x: Any) -> Any:

@@ -85,6 +85,7 @@ def _scaled(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(REAL)
 def _rooted(J: Any, rng: Numbers, x: Any) -> Any:
+    """An operation that has a singular point elsewhere, such as a root of x * x + 1."""
     n, y = J.numpy, x * x + 1
     forms: list[Any] = [
         lambda: n.sqrt(y),
@@ -111,6 +112,7 @@ def _rooted(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(ANY)
 def _formed(J: Any, rng: Numbers, x: Any) -> Any:
+    """An operation that changes the shape and not the numbers."""
     n = J.numpy
     forms: list[Any] = [
         lambda: n.transpose(x),
@@ -131,6 +133,7 @@ def _formed(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(WHOLE)
 def _counted(J: Any, rng: Numbers, x: Any) -> Any:
+    """An operation on integers or booleans."""
     if kind(x) == "b":
         return [lambda: ~x, lambda: x & ~x, lambda: x | True, lambda: x ^ x][rng.integers(4)]()
     n, three = J.numpy, np.dtype(x.dtype).type(3)
@@ -159,6 +162,7 @@ def _counted(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(SHAPED)
 def _moved(J: Any, rng: Numbers, x: Any) -> Any:
+    """An operation that moves, repeats or pads elements along an axis."""
     n, axis, k = J.numpy, axis_of(rng, x), int(rng.integers(-3, 4))
     size = x.shape[axis]
     forms: list[Any] = [
@@ -259,6 +263,7 @@ def _reduced(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(SHAPED)
 def _multiplied(J: Any, rng: Numbers, x: Any) -> Any:
+    """A product of arrays: a matrix product, an outer product, a convolution."""
     if kind(x) == "b":
         return x
     n = J.numpy
@@ -280,6 +285,7 @@ def _multiplied(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(SHARP)
 def _ordered(J: Any, rng: Numbers, x: Any) -> Any:
+    """An operation that depends on the order of the elements, such as a sort."""
     if not x.ndim or not x.size or kind(x) not in "fiu":
         return x
     n, axis, flat = J.numpy, axis_of(rng, x), J.numpy.reshape(x, (-1,))

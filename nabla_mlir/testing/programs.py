@@ -113,6 +113,7 @@ def _combined(rng: Numbers, values: list[Any]) -> Any:
 
 
 def _moved(rng: Numbers, values: list[Any]) -> Any:
+    """An operation that moves, repeats or pads elements, on one of the values."""
     x = _array(rng, values)
     axis = int(rng.integers(len(x.shape)))
     shift = int(rng.integers(-3, 4))
@@ -132,6 +133,7 @@ def _moved(rng: Numbers, values: list[Any]) -> Any:
 
 
 def _reduced(rng: Numbers, values: list[Any]) -> Any:
+    """A reduction, a running sum or a sort of one of the values."""
     x = _array(rng, values)
     axis = int(rng.integers(len(x.shape)))
     forms: list[Callable[[], Any]] = [

@@ -74,6 +74,7 @@ class _Process:
         self._pipe: Connection | None = None
 
     def run(self, vmfb: bytes, driver: str, calls: Sequence[Call], seconds: float) -> list[Result]:
+        """The results of calls of a module; raises `EndedError` if the process crashes, or runs for more than `seconds`."""
         pipe = self._open()
         try:
             pipe.send((vmfb, driver, calls))

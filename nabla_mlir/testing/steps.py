@@ -197,6 +197,7 @@ def _pad(xp: Any, rng: Numbers, x: Any) -> Any:
 
 @step(ndim=1)
 def _basic_index(xp: Any, rng: Numbers, x: Any) -> Any:
+    """A random part of x, by integers, slices and new axes."""
     index: list[Any] = []
     for n in x.shape:
         form = rng.integers(6)
@@ -263,6 +264,7 @@ def _contraction(xp: Any, rng: Numbers, x: Any) -> Any:
 
 @step(ndim=2)
 def _matrix(xp: Any, rng: Numbers, x: Any) -> Any:
+    """An operation on matrices that selects or moves elements."""
     k = int(rng.integers(-2, 3))
     forms = [
         lambda: xp.triu(x, k),
@@ -298,6 +300,7 @@ def _delete(xp: Any, rng: Numbers, x: Any) -> Any:
 
 @step(REAL, ndim=1, full=True)
 def _order(xp: Any, rng: Numbers, x: Any) -> Any:
+    """An operation that depends on the order of the elements, or interpolates."""
     flat = xp.ravel(x)
     q = float(rng.choice([0, 25, 50, 90, 100]))
     forms = [

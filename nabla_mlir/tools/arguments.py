@@ -141,6 +141,7 @@ def _add_compile(compile: argparse.ArgumentParser) -> None:
 
 
 def _add_explain(command: argparse.ArgumentParser) -> None:
+    """Adds the options of `nabla-mlir explain`."""
     _add_model(command)
     command.add_argument(
         "--target", metavar="NAME{OPTION=VALUE}", help="also compile for this target, and measure the kernels if it runs here"

@@ -101,6 +101,7 @@ def run(file: str, entry: str | None, driver: str | None, as_json: bool) -> int:
 
 
 def _print(file: str, driver: str, machine: Machine, timings: Sequence[Timing]) -> None:
+    """Prints a table with one row for each timing: its time, the machine's bound, kernels, copies, bytes, operations."""
     rows = [
         [
             t.name,

@@ -103,6 +103,7 @@ def transforms_of(options: argparse.Namespace) -> str:
 
 
 def _check_arguments(function: Any, positional: list[Any], keywords: dict[str, Any]) -> None:
+    """Raises unless the function can be called with these arguments."""
     import inspect
 
     from nabla_mlir.tools.requests import RequestError

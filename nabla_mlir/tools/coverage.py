@@ -133,7 +133,7 @@ def _sampled(record: OpDef, case: Case, rng: np.random.Generator, kind: np.dtype
         for x, value in zip(arrays, values, strict=False)
     ]
     # Parameters that name the dtype of the operands name this one.
-    params = {key: _renamed(value, kind) for key, value in {**record.defaults, **case.params}.items()}
+    params = {key: _with_dtype(value, kind) for key, value in {**record.defaults, **case.params}.items()}
     if params.get("dtype", 0) is None:
         params["dtype"] = inputs[0].dtype
     reference: Any = case.numpy or record.numpy
@@ -150,7 +150,8 @@ def _sampled(record: OpDef, case: Case, rng: np.random.Generator, kind: np.dtype
     return Program(program, inputs, outputs)
 
 
-def _renamed(value: Any, kind: np.dtype) -> Any:
+def _with_dtype(value: Any, kind: np.dtype) -> Any:
+    """The dtype `kind` in place of float64, in which samples state their parameters; other values are unchanged."""
     return kind if isinstance(value, np.dtype) and value == np.float64 else value
 
 

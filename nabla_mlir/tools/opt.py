@@ -338,6 +338,7 @@ def _bytecode(module: ir.Module) -> bytes:
 
 
 def _read(file: str) -> str | bytes:
+    """The contents of a file, or of standard input for "-": text, or MLIR bytecode."""
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:

@@ -230,6 +230,7 @@ def _irdl_sections(source: str, views: dict[str, Any], errors: str) -> list[str]
 
 
 def _table() -> list[str]:
+    """The lines of the table of records, one for each operation."""
     lines = [
         "## The rule table",
         "",

@@ -68,6 +68,7 @@ class custom_vmap:  # noqa: N801  # a decorator
         return staged(self.fun)(*args) if bound is None else self._by_rule(name, bound, args)
 
     def _by_rule(self, name: str, bound: BoundAxis, args: tuple[Any, ...]) -> Any:
+        """The result of the custom rule for a call whose arguments have a mapped axis; without one, of the function."""
         assert self.vmap_rule is not None
         leaves, spec = pytree.flatten(args)
         tensors, varying = [as_tensor(leaf) for leaf in leaves], _Varying(bound)
@@ -110,6 +111,7 @@ class _Varying:
         return self._known[value]
 
     def _of(self, value: ir.Value) -> bool:
+        """True if a value differs between the entries of the map."""
         owner = value.owner
         if isinstance(owner, ir.Block):
             return self._is_inside(owner)
@@ -119,6 +121,7 @@ class _Varying:
         return self._bound.symbol in free_axes(op) or any(self(v) for v in reads_of(op))
 
     def _is_inside(self, block: ir.Block) -> bool:
+        """True if a block is the body of the map or inside of it."""
         while block != self._bound.block:
             op = block.owner
             if op is None or op.operation.parent is None:

@@ -8,7 +8,7 @@ from typing import Any
 from nabla_mlir.base import pytree
 from nabla_mlir.base.typing import PyTree
 from nabla_mlir.dialects import ad
-from nabla_mlir.dialects.regions import aside
+from nabla_mlir.dialects.regions import scratch_op
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import current_trace, results_of, trace_region
@@ -66,7 +66,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: PyTree) -> tuple[Cal
             scope.check_open("a function of closure_convert", fun, CALL_INSIDE)
         own = pytree.flatten_like(in_spec, args[: len(example_args)], "arguments", "the examples")
         inside = [as_tensor(x).value for x in (*own, *args[len(example_args) :])]
-        copy = aside(detached=True)
+        copy = scratch_op(detached=True)
         captures = dict(zip(values, inside[len(own) :], strict=True))
         Region(holder.regions[0], captures).clone_into(copy.regions[0])
         op = ad.JvpOp.build(inside[: len(own)], [], copy.regions[0].blocks[0], [], []).op

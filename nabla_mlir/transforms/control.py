@@ -44,6 +44,7 @@ def describe(spec: pytree.TreeSpec, tensors: Sequence[Tensor]) -> str:
 
 
 def _same(what: str, spec: pytree.TreeSpec, tensors: Sequence[Tensor], other: pytree.TreeSpec, got: Sequence[Tensor]) -> None:
+    """Raises unless two trees have the same structure, shapes and dtypes."""
     if spec != other or _types(tensors) != _types(got):
         raise TreeError(
             f"{what} requires the same structure, shapes and dtypes, got {describe(other, got)} "
@@ -142,6 +143,7 @@ def _scalar(what: str, x: Any) -> Tensor:
 
 
 def _choose(name: str, by: Tensor, branches: Sequence[Callable[..., Any]], operands: Any, what: str) -> Any:
+    """The result of the branch that `by` selects; all branches are traced, and their results must have equal types."""
     blocks, first = [], None
     results: list[list[Tensor]] = []
     for branch in branches:
@@ -197,6 +199,8 @@ def while_loop(
 
 
 def _loop(what: str, cond_fun: Any, body_fun: Any, init_val: PyTree, max_residual_bytes: int | None) -> PyTree:
+    """The last state of a while loop. A second trace follows if the first carry of the body has wider types."""
+
     def run(init: Any) -> Any:
         leaves, spec = pytree.flatten(init)
         carry = [as_tensor(leaf) for leaf in leaves]

@@ -112,6 +112,8 @@ DISTRIBUTIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _public(product: Product, name: str) -> Callable[..., Any]:
+    """The public function of a product: it returns the product without the other results."""
+
     def call(x: Any, v: Any, *data: Any) -> Any:
         run = lambda x, v, *data: product(x, v, *data)[1]  # noqa: E731
         return staged(per_entry(run, run))(x, v, *data)

@@ -103,6 +103,7 @@ class _Custom:
         raise NotImplementedError
 
     def _emit(self, fixed: list[Any], call_all: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+        """Emits a call of the function with its rules, on flat tensors; `call_all` adds the fixed arguments."""
         leaves, spec = pytree.flatten(tuple(values))
         tensors = [as_tensor(leaf) for leaf in leaves]
         trace = current_trace()
@@ -358,8 +359,7 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
             primals = [CustomVJPPrimal(x, i in perturbed) for i, x in enumerate(inner)] if self.has_symbols else inner
             pair = fwd(*call_all(pytree.unflatten(call.args_spec, primals)))
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                raise TreeError(f"{what} requires fwd to return (out, residuals), got {type(pair).__name__}.",
-                                where=user_frame())  # fmt: skip
+                raise TreeError(f"{what} requires fwd to return (out, residuals), got {type(pair).__name__}.", where=user_frame())
             trees["residuals"], trees["spec"] = pytree.flatten(pair[1])
             return [*call.result(what, pair[0]), *(as_tensor(r) for r in trees["residuals"] if pytree.is_array(r))]
 

@@ -116,6 +116,7 @@ def _value_and_grad(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
+    """The value, or the pair (value, aux), and the gradient by the arguments `argnums`."""
     wrt, leaves, spec = active_arguments("grad", args, argnums)
     paths = pytree.paths(spec)
     positions = [i for i, x in enumerate(leaves) if not allow_int or is_differentiable(as_tensor(x).dtype)]
@@ -166,6 +167,7 @@ def _result_help(out: Any) -> str:
 
 
 def _scalar(out: Any, holomorphic: bool) -> Tensor:
+    """The scalar result of a function; raises if it is no scalar, or has no gradient."""
     leaves, _ = pytree.flatten(out)
     if len(leaves) != 1 or not (pytree.is_array(out) or is_scalar(out)):
         raise ShapeError(

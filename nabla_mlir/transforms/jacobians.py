@@ -153,7 +153,7 @@ class _Call:
             at = pytree.unflatten(self.spec, [values[i] for i in range(len(leaves))])
             out = f(*with_arguments(own(args), wrt, at), **own(kwargs))
             if has_aux and not (isinstance(out, tuple) and len(out) == 2):
-                return out  # refused by who reads it
+                return out  # the caller refuses it with an error
             value, aux = out if has_aux else (out, None)
             self.sums = self.sums or any(axes_of_leaves(value))
             return (summed_entries(value), aux) if has_aux else summed_entries(value)

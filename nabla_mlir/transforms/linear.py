@@ -13,7 +13,7 @@ from nabla_mlir.base.typing import PyTree
 from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects import ad
 from nabla_mlir.dialects.ad_rules import CUSTOM
-from nabla_mlir.dialects.regions import aside, nested
+from nabla_mlir.dialects.regions import nested, scratch_op
 from nabla_mlir.dialects.types import is_differentiable
 from nabla_mlir.staging.eager import Halves, as_inputs, staged
 from nabla_mlir.staging.specs import Spec, as_spec
@@ -222,7 +222,7 @@ class _Body:
 
     def clone(self) -> ir.Block:
         """A copy of the block, for a new operation that holds it."""
-        holder = aside(detached=True)
+        holder = scratch_op(detached=True)
         Region(self.block.region).clone_into(holder.regions[0])
         return holder.regions[0].blocks[0]
 

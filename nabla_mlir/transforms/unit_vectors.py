@@ -144,6 +144,7 @@ def _bytes_inside(op: ir.Operation, times: int, is_reversed: bool, order: int) -
 
 
 def _within(op: ir.Operation, times: int, is_reversed: bool, order: int) -> tuple[int, bool, int]:
+    """The number of runs, and the kind and order of derivatives, inside of an operation."""
     if op.name == VmapOp.name:
         times *= math.prod(VmapOp(op).sizes)
     elif op.name in _DERIVATIVES:

@@ -149,6 +149,7 @@ def revectorize(x: ArrayLike, target_axes: Mapping[str, int], target_shape: Sequ
 
 
 def _filled(sizes: tuple[int, ...], count: int) -> tuple[int, ...]:
+    """The sizes with -1 replaced by the size that makes their product equal to `count`."""
     rest = math.prod(n for n in sizes if n != -1)
     if sizes.count(-1) == 1 and rest and count % rest == 0:
         sizes = tuple(count // rest if n == -1 else n for n in sizes)
@@ -210,6 +211,7 @@ def broadcast_vectors(xs: Sequence[Any], align_ranks: bool = False) -> tuple[Any
 
 
 def _widened(x: Tensor, axes: NamedAxes) -> Tensor:
+    """The array with all of these named axes; it is repeated along those that it lacks."""
     data = whole(x)
     shape = (*(size for _, size in axes), *x.shape)
     if data.shape == shape:

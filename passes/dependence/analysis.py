@@ -95,6 +95,7 @@ class Dependence(Values):
             self._keep(result, relation, dtype)
 
     def _note_numbers(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value], is_constant: bool) -> None:
+        """Notes whether the results are constants, and forgets folded numbers that change in a loop."""
         known = is_constant and (
             op.name in (CONSTANT, "stablehlo.iota")
             or (bool(operands) and all(map(self._is_known, operands)) and len(results) == 1 and fold_of(op) is not None)
@@ -109,6 +110,7 @@ class Dependence(Values):
                 self._folded.pop(result, None)
 
     def _note_cause(self, op: ir.Operation, reads: Sequence[ir.Value], results: Sequence[ir.Value]) -> None:
+        """Notes an operation that makes a pattern dense, with the user's line."""
         if self.columns < 2 or not self._is_dense(results) or self._is_dense(reads):
             return
         if not self.has_lines:
@@ -222,6 +224,7 @@ class Dependence(Values):
             return None
 
     def _condition(self, op: ir.Operation, numbers: Sequence[np.ndarray | None]) -> bool | None:
+        """The condition of a loop before an iteration; None if it depends on values that are not constant."""
         block = op.regions[0].blocks[0]
         self.bind(block.arguments, numbers)
         (predicate,) = self.run(block)

@@ -1,4 +1,4 @@
-"""One iteration of a loop whose iterations differ only in the indices that they read and write, as input of courses.py."""
+"""One iteration of a loop whose iterations differ only in the indices that they read and write, as input of trajectories.py."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class Iteration:
         positions = [(writer, self._positions(writer)) for writer in writers]
         return [Window(array, at, _update_of(writer), writer != op) for writer, at in positions if at is not None]
 
-    @functools.cache  # noqa: B019  # a turn lives as long as it is looked at
+    @functools.cache  # noqa: B019  # the object lives as long as its analysis
     def _positions(self, op: ir.Operation) -> Positions | None:
         """The elements of the window of an operation in each iteration; None if the start indices are not known."""
         update = _update_of(op)

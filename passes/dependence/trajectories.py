@@ -77,6 +77,7 @@ class _Trajectory:
         return [self._relation(i, r) for i, r in enumerate(self._iteration.state)]
 
     def _relation(self, position: int, before: Relation) -> Relation:
+        """The pattern of a carry after the last iteration."""
         size = math.prod(before.shape)
         base = self._iteration.bases.get(position)
         sets = self._arrays.get(position) if base is None else self._registers[base - self._base : base - self._base + size]
@@ -87,6 +88,7 @@ class _Trajectory:
     # ---------------------------------------------------------------- moves
 
     def _read(self, window: Window) -> Callable[[int], None]:
+        """A function that copies the window of an iteration from its array to the numbers of the state."""
         array, firsts, offsets = self._arrays[window.array], window.positions.firsts.tolist(), window.positions.offsets.tolist()
         base = window.base
 
@@ -108,6 +110,7 @@ class _Trajectory:
         return move
 
     def _carry(self) -> Callable[[int], None]:
+        """A function that moves the sets of the carries to the next iteration, all of them at once."""
         values = {base: self._sets_of(self._iteration.made(self._iteration.ends[i])) for i, base in self._iteration.bases.items()}
 
         def move(_: int) -> None:

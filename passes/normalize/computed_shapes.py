@@ -47,6 +47,8 @@ def _unknown(op: ir.Operation, index: int) -> ImportIRError:
 
 
 def _static(make: Callable[..., Tensor]) -> Callable[[ir.Operation], list[ir.Value]]:
+    """The pattern that makes a value from a static shape; it refuses dynamic ones."""
+
     def rewrite(op: ir.Operation) -> list[ir.Value]:
         try:
             return [make(op, wrap(op.operands[0])).value]

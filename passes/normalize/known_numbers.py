@@ -33,6 +33,7 @@ def _known(value: ir.Value, found: Found) -> np.ndarray | None:
 
 
 def _folded(value: ir.Value, found: Found) -> np.ndarray | None:
+    """The numbers of a value that depends on constants only; None for others."""
     source = passed_on(value)
     if source is not None:
         return _known(source, found)

@@ -146,6 +146,7 @@ def _is_allowed(op: ir.Operation) -> bool:
 
 
 def _check(function: ir.Operation) -> None:
+    """Raises at the first operation of a function that nabla_mlir does not know, or whose types are not static."""
     name = function.attributes["sym_name"].value
     for op in nested(function):
         if not _is_allowed(op):

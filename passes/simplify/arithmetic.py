@@ -282,6 +282,8 @@ def power_of_constant(x: Tensor, y: Tensor) -> Tensor | None:
 
 # ---------------------------------------------------------------- constant folding
 def _fold(function: Any) -> Any:
+    """The pattern that computes an operation on constants by a function of NumPy."""
+
     def fold(*xs: Tensor) -> Tensor | None:
         values = [splat_of(x) for x in xs]
         if any(v is None for v in values) or xs[0].dtype.kind not in "iuf" or xs[0].dtype.name not in np.sctypeDict:

@@ -163,7 +163,7 @@ def slice_of_part(x: Tensor, start_indices: Shape, limit_indices: Shape, strides
     low, high = params["edge_padding_low"], params["edge_padding_high"]
     if any(params["interior_padding"]) or min(*low, *high) < 0:
         return None
-    inner = box.behind(low)
+    inner = box.relative_to(low)
     positions = list(zip(inner.start, inner.limit, source.shape, strict=True))
     if any(limit <= 0 or size <= start for start, limit, size in positions):
         return sh.broadcast_in_dim(value, shape=box.shape, broadcast_dimensions=())
@@ -344,6 +344,7 @@ for _record in (ew.negate, lg.logical_not, ew.add, ew.subtract, ew.multiply, ew.
 
 
 def _sum_of_copies(x: Tensor, source: Tensor, positions: Shape, dimensions: Shape) -> Tensor | None:
+    """The sum over copies of one value, as a product with their number; None if the sum has no copies."""
     copies = [d for d in range(x.ndim) if d not in positions]
     sums = [d for d in dimensions if d in copies]
     if not sums or any(source.shape[i] != x.shape[d] for i, d in enumerate(positions)):

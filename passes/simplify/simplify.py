@@ -11,7 +11,7 @@ from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.locations import named
-from nabla_mlir.dialects.regions import aside, blocks_of, made_by, nested
+from nabla_mlir.dialects.regions import blocks_of, made_by, nested, scratch_op
 from nabla_mlir.dialects.stablehlo import constant_attribute
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.dce import erase_dead_in, is_pure, is_unused
@@ -28,14 +28,14 @@ FAMILIES = (arithmetic, contraction, masks, pieces, shape)
 def simplify_block(block: ir.Block) -> None:
     """Applies the patterns to a block and the regions in it until none applies, and merges duplicates."""
     erase_dead_in(block)
-    beside: set[ir.Value] | None = None
+    touched: set[ir.Value] | None = None
     for _ in range(thresholds.SWEEPS):
-        sweep = _Sweep(beside)
+        sweep = _Sweep(touched)
         sweep.run(block)
         merge_duplicates(block, sweep.touch_users)
         if not sweep.touched:
             break
-        beside = sweep.touched
+        touched = sweep.touched
     erase_dead_in(block)
 
 
@@ -50,8 +50,8 @@ class _Sweep:
         self.wanted = needed
         self.touched: set[ir.Value] = set()
         # Patterns emit into a separate block. Their operations move to this block only if the pattern applies.
-        self.aside = aside(detached=True)
-        self.scratch = ir.Block.create_at_start(self.aside.regions[0])
+        self.holder = scratch_op(detached=True)
+        self.scratch = ir.Block.create_at_start(self.holder.regions[0])
 
     def run(self, block: ir.Block) -> None:
         """Visits the operations in order, inner ones before the operation that contains them."""
@@ -59,6 +59,7 @@ class _Sweep:
             self._walk(block)
 
     def _walk(self, block: ir.Block) -> None:
+        """Rewrites the operations of a block and of their regions, from first to last."""
         for op in [o.operation for o in block.operations]:
             if not len(op.results) or (self.wanted is not None and op.results[0] not in self.wanted):
                 continue

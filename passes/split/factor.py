@@ -99,6 +99,7 @@ def _added(binary: OpDef) -> Callable[[ir.Operation, dict[ir.Value, Terms], Divi
     """The rule of an addition or subtraction: joins the terms of both operands."""
 
     def rule(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
+        """The terms of `left + right` or `left - right`; None if a factor cannot be written."""
         left, right = op.operands
         if left not in division.unknown or right not in division.unknown:
             return None
@@ -153,6 +154,7 @@ def _factor(factor: Tensor | None, value: ir.Value) -> Tensor:
 
 
 def _scaled(terms: Terms, by: Tensor, binary: OpDef) -> Terms | None:
+    """The terms of a sum after a product or quotient by a known factor; None if that would cost more."""
     if sum(factor is None for factor in terms.values()) > 1:
         return None  # one product of the sum is cheaper than one of each summand
     new: Terms = {}

@@ -155,6 +155,7 @@ def _divide_choice(op: ir.Operation, division: Division) -> Choice:
 
 
 def _position(ops: Iterable[ir.Operation], division: Division, around: tuple[ir.Value, ...]) -> None:
+    """Notes for each value the loops and branches around it."""
     for op in ops:
         if around:
             division.within.update((result, around) for result in op.results)
@@ -189,6 +190,7 @@ def needed_by(ops: Iterable[ir.Operation], division: Division) -> list[ir.Value]
         needed.update((v, None) for v in values if v not in division.unknown)
 
     def visit(ops: Iterable[ir.Operation]) -> None:
+        """Notes the values that these operations need, and those in their regions."""
         for op in ops:
             part = division.part(op)
             if division.is_late(op):
@@ -253,6 +255,7 @@ UNIT = 1 << 20  # of capacities, because prices may be small fractions of a byte
 
 
 def _price_of(value: ir.Value, division: Division, price: Price) -> int | None:
+    """The cost of a value in each iteration if it is recomputed; None if it must be stored."""
     op = made_by(value)
     if op is None:
         return 0 if is_counter(value, division) else None

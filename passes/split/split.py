@@ -53,7 +53,7 @@ class Split:
 def split_function(
     func: ir.Operation, known: Sequence[int], max_residual_bytes: int | None = None, collect_factors: bool = True
 ) -> Split:
-    """Divides a function of plain StableHLO into two that are put behind it in the module; it then calls them.
+    """Divides a function of plain StableHLO into two that are inserted after it in the module; it then calls them.
 
     Args:
       func: a `func.func` without calls and without operations of `ad` and `batch`.

@@ -119,7 +119,7 @@ def test_entries_that_are_too_large_to_be_true(bundle, tmp_path, monkeypatch):
 def test_files_elsewhere_are_not_read(bundle, tmp_path, name):
     path = bundle.save(f"{tmp_path}/slope/")
     artifact = Artifact(path)
-    with pytest.raises(DeployError, match="load requires files beside the manifest, got"):
+    with pytest.raises(DeployError, match="load requires files next to the manifest, got"):
         artifact.vmfb(replace(artifact.manifest.code[0], file=name))
 
 

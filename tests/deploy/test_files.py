@@ -80,7 +80,7 @@ def test_nothing_is_left_of_a_file_that_the_disk_has_no_room_for(
 ) -> None:
     path = tmp_path / name
     path.write_bytes(b"before")
-    message = r"save requires a place that can be written, got .*File too large"
+    message = r"save requires a path that can be written, got .*File too large"
     with full_disk(monkeypatch), pytest.raises(SaveError, match=message) as error:
         SAVES[name](stages, path)
     assert error.value.where is not None

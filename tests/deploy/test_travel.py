@@ -173,7 +173,7 @@ def test_bytes_and_a_folder_for_all(tmp_path: Path) -> None:
     with pytest.raises(DeployError, match="requires an archive, got"):
         nm.load(content[:100])
     (tmp_path / "file").write_text("")
-    with pytest.raises(SaveError, match="requires a place that can be written"):
+    with pytest.raises(SaveError, match="requires a path that can be written"):
         store_artifact(tmp_path / "file", content)
 
 

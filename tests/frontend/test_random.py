@@ -468,7 +468,7 @@ ERRORS = [
     (
         lambda: random.choice(KEY, 2, (3,), False),
         ShapeError,
-        "choice with replace=False requires at least as many elements as are taken, got 2 for 3",
+        "choice with replace=False requires at least as many elements as are drawn, got 2 for 3",
     ),
     (
         lambda: random.choice(KEY, 2, (3,), p=P),

@@ -229,7 +229,7 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     compiled = traced.lower().compile()
     for path in (file / "f.vmfb", file / "f.zip", file / "f" / "g"):
         for save in (compiled.save, traced.save_mlir, lambda path: nm.save_static_library(traced.lower(), path)):
-            with pytest.raises(SaveError, match=r"save requires a place that can be written, got '.*file/f") as error:
+            with pytest.raises(SaveError, match=r"save requires a path that can be written, got '.*file/f") as error:
                 save(path)
             assert isinstance(error.value, OSError)
             assert shows_the_line(error)

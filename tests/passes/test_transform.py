@@ -74,7 +74,7 @@ def _leaves(tree: Any) -> list[Any]:
         (LOSS, "wrt=2", "indices below 2 in wrt, got 2"),
         (VECTOR, "apply=grad", "one real scalar result, got tensor<2xf64>"),
         (LOSS, "apply=vmap", "the size of the mapped axis, got 0"),
-        (LOSS, "apply=vmap size=2 in-axes=0", r"a place for each of 2 arguments, got \[0\]"),
+        (LOSS, "apply=vmap size=2 in-axes=0", r"a position for each of 2 arguments, got \[0\]"),
         (LOSS, "apply=vmap size=2 in-axes=0,2", "positions from -1 to 1 for tensor<3xf64>, got 2"),
         (
             "func.func @main(%i: tensor<2xi32>) -> tensor<2xi32> { return %i : tensor<2xi32> }",

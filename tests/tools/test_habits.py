@@ -83,7 +83,7 @@ def test_what_is_compiled_and_what_the_cache_had_is_logged(caplog, tmp_path, mon
     lowered.compile()
     messages = [(record.name, record.getMessage()) for record in caplog.records]
     assert messages[0][0] == "nabla_mlir.cache"
-    assert messages[0][1].endswith("not there, it is compiled")
+    assert messages[0][1].endswith("not in the cache, it is compiled")
     assert messages[1][0] == "nabla_mlir.compile"
     assert messages[1][1].startswith("scaled for cpu: ")
     draws = "small numbers of both signs, numbers around 1, numbers of both signs, large numbers of both signs"

@@ -218,7 +218,7 @@ class TestErrors:
     @pytest.mark.parametrize("emit", ["vmfb", "stablehlo"])
     def test_files_that_cannot_be_written(self, folder: Path, capsys: pytest.CaptureFixture[str], emit: str) -> None:
         error = fails(capsys, "compile", "model.py:cube", "--spec=f32[3]", f"--emit={emit}", "-o", "model.py/cube")
-        assert "save requires a place that can be written, got 'model.py/cube'" in error
+        assert "save requires a path that can be written, got 'model.py/cube'" in error
 
     def test_the_line_of_the_user(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         error = fails(capsys, "compile", "model.py:wrong", "--spec", "f32[3]")

@@ -80,6 +80,7 @@ def _with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
 
 
 def _files(artifact: bytes) -> list[_File]:
+    """The files of an artifact, each with the offsets of its header, its bytes and its entry in the directory."""
     found = []
     with zipfile.ZipFile(io.BytesIO(artifact)) as archive:
         entry = archive.start_dir
@@ -139,7 +140,7 @@ def _move_data(code: bytearray, program: int, file: _File, size: int, by: int) -
         if start > file.start:
             _add(code, offset, by)
     if not is_known:
-        raise ValueError(f"a program that does not read {file.name} from its place")
+        raise ValueError(f"a program that does not read {file.name} at its offset")
 
 
 def _followed(code: bytearray, position: int) -> int:

@@ -1,7 +1,7 @@
-"""Corrects references that IREE's bytecode would give away before their last use (`references.py`).
+"""Corrects references that IREE's bytecode would move before their last use (`references.py`).
 
 A branch has a list of pairs of 16-bit registers: it copies the first register to the second. For a reference, one bit
-states that the first register gives the reference away. If a later block still reads the first register, this bit is
+states that the reference moves, and leaves the first register empty. If a later block still reads the first register, this bit is
 wrong. It is cleared here: both registers then hold the reference, and the buffer lives a little longer.
 """
 
@@ -15,7 +15,7 @@ from nabla_mlir.compiling.internals.register_lists import replaced
 
 
 def held(artifact: bytes, disassembly: str) -> bytes:
-    """The artifact, corrected so that no branch gives away a reference that is still read from its register.
+    """The artifact, corrected so that no branch moves a reference that is still read from its register.
 
     Args:
       artifact: IREE's bytecode, in its zip archive.
@@ -35,7 +35,7 @@ def _kept(moves: Moves, wrong: Container[int]) -> Moves:
 
 
 def _rows(blocks: Mapping[str, Block]) -> Iterator[tuple[Moves, set[int]]]:
-    """The pairs of each branch, and the indices of the pairs that give away a reference which is still read."""
+    """The pairs of each branch, and the indices of the pairs that move a reference which is still read."""
     reads = _reads(blocks)
     for block in blocks.values():
         for instruction in block:

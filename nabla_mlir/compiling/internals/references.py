@@ -1,4 +1,4 @@
-"""Detection of a fault of IREE: its bytecode may give a buffer away before the last use.
+"""Detection of a fault of IREE: its bytecode may drop a buffer before the last use.
 
 If a branch passes one reference for several arguments, the compiler of IREE 3.13 lets the last of them take the
 reference over, even if an earlier argument has the same register and is then empty:
@@ -58,6 +58,7 @@ def _lost_in(blocks: Mapping[str, Block]) -> list[str]:
 
 
 def _moved(holders: set[int], moves: Moves) -> set[int]:
+    """The registers that hold references after these moves."""
     after = set(holders)
     for source, target in moves:
         if source[1] == "i":

@@ -31,7 +31,7 @@ def _floats(values: Any) -> np.ndarray:
 
 
 def _softmax_zero(x: Tensor) -> Tensor:
-    """The softmax over the elements that are not zero; zeros stay."""
+    """The softmax over the elements that are not zero; zeros stay zero. A row of zeros becomes 0.5."""
     is_zero = nnp.abs(x) <= 1e-7
     weights = nnp.where(is_zero, 0, nnp.exp(x - nnp.max(x, -1, keepdims=True)))
     total = nnp.sum(weights, -1, keepdims=True)

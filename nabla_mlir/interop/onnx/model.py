@@ -214,6 +214,7 @@ def _dtype(declaration: Any) -> np.dtype:
 
 
 def _weight(name: str, x: Any, like: np.ndarray) -> Any:
+    """A new value for a parameter; raises if its shape or dtype differs."""
     tensor = adopted(x, like.dtype)
     if tensor.shape != like.shape or tensor.dtype != like.dtype:
         raise ShapeError(

@@ -104,5 +104,6 @@ def _qlinear_conv(
     kernel_shape: Any = None,
     **attributes: Any,
 ) -> Tensor:
+    """A convolution of quantized arrays: the exact sum of integers, rescaled to the quantized result."""
     total = convolve(_shifted(x, x_zero, 1), _shifted(w, w_zero, 0), bias, **attributes)
     return _rescaled(total, _along(x_scale * w_scale / y_scale, total, 1), y_zero)

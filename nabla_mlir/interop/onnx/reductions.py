@@ -67,6 +67,8 @@ def _extreme(f: Callable[..., Any], x: Tensor, axis: Any, keepdims: bool) -> Ten
 
 
 def _position(f: Callable[..., Any]) -> Callable[..., Any]:
+    """ONNX's ArgMax or ArgMin from NumPy's function; ONNX can also select the last of equal elements."""
+
     def run(x: Tensor, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
         positions = f(nnp.flip(x, axis) if select_last_index else x, axis=axis, keepdims=bool(keepdims)).astype(np.int64)
         return x.shape[axis] - 1 - positions if select_last_index else positions

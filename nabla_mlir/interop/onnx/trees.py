@@ -191,6 +191,7 @@ def _tree_ensemble_regressor(
     post_transform: str = "NONE",
     **attributes: Any,
 ) -> Tensor:
+    """The sums of the leaves that each row of x reaches in the trees, plus the base values."""
     weights = target_treeids, target_nodeids, target_ids, _floats(target_weights, target_weights_as_tensor)
     total = _listed(weights, n_targets, attributes).total(_rows(x), aggregate_function)
     base = _floats(base_values, base_values_as_tensor)

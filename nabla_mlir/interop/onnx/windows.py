@@ -211,6 +211,7 @@ def _average_pool(
     ceil_mode: int = 0,
     count_include_pad: int = 0,
 ) -> Tensor:
+    """The mean of each window; padding counts as elements if `count_include_pad` is set."""
     pool = _Pool(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
     total = pool.reduced(widened(x), "add")
     return (total / pool.counts(count_include_pad).astype(total.dtype)).astype(x.dtype)

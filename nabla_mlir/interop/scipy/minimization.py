@@ -23,7 +23,7 @@ from nabla_mlir.targets import Target
 
 # For each form of the Hessian, the argument of SciPy, and the method of an objective that computes it.
 _FORMS = {"products": ("hessp", "hessp"), "operator": ("hess", "operator"), "sparse": ("hess", "hess"), "dense": ("hess", "dense")}
-# Arguments of SciPy's function that ours does not have.
+# Arguments of SciPy's function that nabla_mlir's does not have.
 _OF_SCIPY = {
     "args": "further arguments of f follow x0: minimize(f, x0, a, b).",
     "jac": "nabla_mlir computes the gradient: f returns the value alone.",

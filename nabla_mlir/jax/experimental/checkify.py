@@ -172,7 +172,7 @@ def checkify(f: Callable[..., Any], errors: Errors = user_checks) -> Callable[..
       errors: `user_checks`.
 
     Raises:
-      TraceError: other kinds of checks are asked for.
+      TraceError: other kinds of checks are requested.
 
     Example:
       >>> def f(x):

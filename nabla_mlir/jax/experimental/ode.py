@@ -113,6 +113,8 @@ def _solved(f: Any, options: tuple[float, ...], y: Tensor, ts: Tensor) -> Tensor
     rtol, atol, most, longest = options
 
     def until(carry: Any, target: Tensor) -> Any:
+        """Integrates until `target`; returns the state there, and the value from the polynomial of the last step."""
+
         def goes_on(state: Any) -> Any:
             k, _, _, t, h, *_ = state
             moves = (t < target) & (h > 0.0)

@@ -18,7 +18,7 @@ from nabla_mlir.jax.primitives import primitive_transposes as primitive_transpos
 
 
 def is_undefined_primal(x: Any) -> bool:
-    """True for the place of a linear argument."""
+    """True for the position of a linear argument."""
     return isinstance(x, UndefinedPrimal)
 
 

@@ -20,7 +20,7 @@ class _Lowered:
 
 
 def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> Callable[..., Any]:
-    """The implementation by a function, for `register_lowering`."""
+    """A lowering that traces `fun`; pass it to `register_lowering`."""
     return _Lowered(fun)
 
 

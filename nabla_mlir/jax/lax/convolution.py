@@ -41,9 +41,14 @@ def _pair(name: str, lhs: Any, rhs: Any, result_dtype: Any) -> tuple[Tensor, Ten
 
 @library
 def dot_general(
-    lhs: Any, rhs: Any, dimension_numbers: Static[Any], precision: Any = None, preferred_element_type: Any = None,
-    *, out_sharding: Static[Any] = None,
-) -> Tensor:  # fmt: skip
+    lhs: Any,
+    rhs: Any,
+    dimension_numbers: Static[Any],
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    *,
+    out_sharding: Static[Any] = None,
+) -> Tensor:
     """Sums products over pairs of contracting axes. The batch axes are the first axes of the result.
 
     Args:

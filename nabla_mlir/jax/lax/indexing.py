@@ -154,6 +154,8 @@ def _fits(positions: Tensor, limits: np.ndarray) -> Tensor:
 
 # ---------------------------------------------------------------- scatter
 def _scattering(name: str, body: str, doc: str) -> Callable[..., Any]:
+    """The function of `jax.lax` with this name, which combines updates by the operation in `body`."""
+
     @described(name, doc)
     def f(
         operand: Any,
@@ -182,6 +184,7 @@ def _scattering(name: str, body: str, doc: str) -> Callable[..., Any]:
 
 
 def _positions(name: str, x: Tensor, indices: Any, new: Tensor, numbers: Any, mode: Any) -> tuple[Tensor, dict[str, Any]]:
+    """The checked indices of a scatter and its dimension numbers; with the mode CLIP the indices are clamped."""
     positions = require_integer(name, tensor(indices))
     check_scatter(name, x.shape, positions.shape, new.shape, numbers)
     dims = scatter_dims(

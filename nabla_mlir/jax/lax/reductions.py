@@ -44,6 +44,8 @@ _WORDS: dict[Any, str] = {
 
 # ---------------------------------------------------------------- reductions
 def _by_word(name: str, word: str, doc: str) -> Callable[..., Any]:
+    """A reduction of `jax.lax` along axes by the operation `word`."""
+
     @described(name, doc)
     def f(operand: Any, axes: Static[Any]) -> Tensor:
         x = tensor(operand)
@@ -176,6 +178,7 @@ def argmin(operand: Any, axis: Static[int], index_dtype: Any) -> Tensor:
 
 # ---------------------------------------------------------------- running
 def _along(name: str, doc: str) -> Callable[..., Any]:
+    """A running reduction of `jax.lax` along one axis."""
     own = getattr(running, name)
 
     @described(name, doc)

@@ -116,6 +116,7 @@ class Distribution:
         return out if valid is None else where(valid(*values[len(values) - len(self._shapes) :]), out, np.nan)
 
     def _formula(self, name: str, values: list[Any], location: Any, scale: Any) -> Any:
+        """The function `name` at these values, from the formulas of the standard distribution (location 0, scale 1)."""
         if name in ("ppf", "isf"):
             q, *shapes = values
             return self._quantile(name, q, shapes) * scale + location
@@ -167,6 +168,7 @@ class Distribution:
 
 
 def _bound(name: str, signature: inspect.Signature, args: Any, kwargs: Any) -> list[Any]:
+    """The arguments of a call in the order of the signature, with its defaults."""
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:

@@ -100,6 +100,7 @@ def _bfgs(fun: Callable[[Any], Any], x0: Any, settings: Mapping[str, Any]) -> Op
         return nnp.linalg.norm(g, ord=settings["norm"])
 
     def step(state: Any) -> Any:
+        """One iteration of BFGS: a line search along -H g, then the update of the inverse Hessian H."""
         x, f, g, inverse, k, calls, _ = state
         d = -(inverse @ g)
         first = nnp.where(k == 0, nnp.minimum(1, 1 / nnp.linalg.norm(g)), 1)

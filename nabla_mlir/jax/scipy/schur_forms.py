@@ -244,6 +244,7 @@ def _sqrtm(a: Any) -> Tensor:
 
 @custom_jvp
 def _root(a: Tensor) -> Tensor:
+    """The square root of a matrix: from its Schur form, one column of the triangular root after the other."""
     t, z = _triangular(a)
     rows, columns, unit = np.arange(t.shape[-1])[:, None], np.arange(t.shape[-1]), np.eye(t.shape[-1], dtype=_NARROW)
 

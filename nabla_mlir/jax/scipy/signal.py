@@ -65,6 +65,7 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: None = None) -> An
 
 
 def _two_axes(name: str, f: Any, in1: Any, in2: Any, mode: str, boundary: str, fillvalue: Any) -> Any:
+    """The result of f for two matrices; other boundaries than zeros are refused."""
     if np.ndim(in1) != 2 or np.ndim(in2) != 2 or boundary != "fill" or fillvalue != 0:
         raise ShapeError(
             f"{name} requires matrices and zeros around them, got {np.ndim(in1)} and {np.ndim(in2)} axes, "

@@ -23,6 +23,7 @@ def with_slopes(
 
     @functools.cache
     def with_constants(constants: tuple[int, ...]) -> Any:
+        """The function with its derivatives, where the parameters at the positions `constants` are not differentiated."""
         whole = custom_jvp(f, constants)
 
         @whole.defjvp

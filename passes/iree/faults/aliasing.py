@@ -78,6 +78,7 @@ def copy_numbers(module: ir.Operation) -> Iterator[int]:
 
 
 def _filled(scalar: ir.Value, shape: tuple[int, ...], number: int) -> ir.Value:
+    """A tensor of one scalar. A barrier hides the scalar together with `number`, so that IREE merges no two of these tensors."""
     from iree.compiler.dialects import linalg  # rarely needed, and an eighth of nabla-opt's start time
 
     mark = arith.ConstantOp(ir.IntegerType.get_signless(32), number).result

@@ -51,6 +51,7 @@ class EqualValues:
         return self._constants[value]
 
     def _operations_like(self, op: ir.Operation) -> list[ir.Operation]:
+        """The operations of the same kind in the function."""
         function = function_around(op)
         if function not in self._alike:  # computed lazily, because most functions have no update whose buffer is in doubt
             self._alike[function] = defaultdict(list)

@@ -36,6 +36,7 @@ class ReadCarriesPass(Pass):
 
 
 def _read_carries(loop: ir.Operation) -> None:
+    """Adds a barrier that reads each carry which the body does not read."""
     block = loop.regions[1].blocks[0]
     end = last_of(block)
     for i, argument in enumerate(block.arguments):

@@ -90,36 +90,31 @@ class _Kernel:
         if part is not None:
             start = w.times(part, t.part(self.inner))
             end = w.least(w.add(start, w.number(t.part(self.inner))), end)
-        zeros = w.zeros("f32", shape)
-        k, sum, result = w.fresh(), w.fresh(), w.fresh()
-        kind = type_of("f32", shape)
-        w.begin(
-            f"{result} = scf.for {k} = {start.name} to {end.name} step {step.name} "
-            f"iter_args({sum} = {zeros.name}) -> ({kind}) : i32 {{"
-        )
-        inner, mask = self._inner(Code(k, "i32", ()))
-        x = self._load(
-            arguments[0],
-            c.a,
-            at_rows,
-            {axis: _expanded(w, x, 0) for axis, x in inner.items()},
-            [row_mask, w.expand(mask, 0) if mask else None],
-            (t.rows, t.inner),
-        )
-        y = self._load(
-            arguments[1],
-            c.b,
-            at_columns,
-            {axis: _expanded(w, x, 1) for axis, x in inner.items()},
-            [column_mask, w.expand(mask, 1) if mask else None],
-            (t.inner, t.columns),
-        )
-        precision = f", inputPrecision = {t.precision}" if c.element == "f32" else ""
-        w.write(f"{w.fresh()} = tt.dot {x.name}, {y.name}, {sum}{precision} : {x.type} * {y.type} -> {kind}")
-        last = w.lines[-1].split()[0]
-        w.write(f"scf.yield {last} : {kind}")
-        w.end()
-        return Code(result, "f32", shape)
+
+        def tile(k: Code, sum: Code) -> Code:
+            """Adds the product of the tiles of a and b that begin at the inner index k."""
+            inner, mask = self._inner(k)
+            x = self._load(
+                arguments[0],
+                c.a,
+                at_rows,
+                {axis: _expanded(w, x, 0) for axis, x in inner.items()},
+                [row_mask, w.expand(mask, 0) if mask else None],
+                (t.rows, t.inner),
+            )
+            y = self._load(
+                arguments[1],
+                c.b,
+                at_columns,
+                {axis: _expanded(w, x, 1) for axis, x in inner.items()},
+                [column_mask, w.expand(mask, 1) if mask else None],
+                (t.inner, t.columns),
+            )
+            precision = f", inputPrecision = {t.precision}" if c.element == "f32" else ""
+            text = f"tt.dot {x.name}, {y.name}, {sum.name}{precision} : {x.type} * {y.type} -> {sum.type}"
+            return Code(w.result(text), "f32", shape)
+
+        return w.sum_loop(start, end, step, w.zeros("f32", shape), tile)
 
     def _inner(self, k: Code) -> tuple[dict[int, Code], Code | None]:
         """The indices along the inner axes of the tile that begins at k, and the mask of those that exist."""

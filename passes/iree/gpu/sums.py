@@ -99,26 +99,23 @@ def sums_kernel(name: str, sums: Sums) -> str:
     start = w.times(part, sums.part)
     end = w.least(w.add(start, w.number(sums.part)), w.number(inner))
     step = w.number(sums.inner)
-    k, total, result = w.fresh(), w.fresh(), w.fresh()
-    w.begin(
-        f"{result} = scf.for {k} = {start.name} to {end.name} step {step.name} "
-        f"iter_args({total} = {neutral.name}) -> ({kind}) : i32 {{"
-    )
-    index = w.add(Code(k, "i32", ()), w.range(sums.inner))
-    at_inner = {axis: w.expand(x, 0) for axis, x in split_index(w, axes.sizes, axes.inner, index).items()}
-    inner_mask = None if inner % sums.inner == 0 else w.expand(w.less(index, inner), 0)
-    masks = [w.expand(row_mask, 1) if row_mask else None, inner_mask]
-    offset, _ = offset_of(w, axes.a, at_rows | at_inner)
-    value = w.load(w.pointers(Code("%x", f"{element}*", ()), offset, shape), w.all([m for m in masks if m]), neutral)
-    following = w.op(f"{sums.fold.name} {total}, {value.name} : {kind}", element, shape)
-    w.write(f"scf.yield {following.name} : {kind}")
-    w.end()
+
+    def combine(k: Code, total: Code) -> Code:
+        index = w.add(k, w.range(sums.inner))
+        at_inner = {axis: w.expand(x, 0) for axis, x in split_index(w, axes.sizes, axes.inner, index).items()}
+        inner_mask = None if inner % sums.inner == 0 else w.expand(w.less(index, inner), 0)
+        masks = [w.expand(row_mask, 1) if row_mask else None, inner_mask]
+        offset, _ = offset_of(w, axes.a, at_rows | at_inner)
+        value = w.load(w.pointers(Code("%x", f"{element}*", ()), offset, shape), w.all([m for m in masks if m]), neutral)
+        return w.op(f"{sums.fold.name} {total.name}, {value.name} : {kind}", element, shape)
+
+    result = w.sum_loop(start, end, step, neutral, combine)
     reduced = Code(w.fresh(), element, (sums.rows,))
-    w.write(f'{reduced.name} = "tt.reduce"({result}) <{{axis = 1 : i32}}> ({{')
-    w.write(f"^bb0(%p: {element}, %q: {element}):")
-    w.write(f"  %pq = {sums.fold.name} %p, %q : {element}")
-    w.write(f"  tt.reduce.return %pq : {element}")
-    w.write(f"}}) : ({kind}) -> {reduced.type}")
+    w.line(f'{reduced.name} = "tt.reduce"({result.name}) <{{axis = 1 : i32}}> ({{')
+    w.line(f"^bb0(%p: {element}, %q: {element}):")
+    w.line(f"  %pq = {sums.fold.name} %p, %q : {element}")
+    w.line(f"  tt.reduce.return %pq : {element}")
+    w.line(f"}}) : ({kind}) -> {reduced.type}")
     target = w.add(w.times(rows, sums.splits), part) if sums.splits > 1 else rows
     w.store(w.pointers(Code("%y", f"{element}*", ()), target, (sums.rows,)), reduced, row_mask)
     return w.module(name, {"%x": element, "%y": element})

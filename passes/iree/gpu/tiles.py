@@ -90,6 +90,7 @@ def tiling_of(c: Contraction) -> Tiling | None:
 
 
 def _candidates(c: Contraction) -> Iterator[tuple[Tiling, float]]:
+    """The tilings that are worth trying, each with its predicted time."""
     inner = c.shape[3]
     least = next(splits for splits in _SPLITS if splits * _LONGEST_PART >= inner or splits == _SPLITS[-1])
     for tiling, cost in (_F32 if c.element == "f32" else _HALF).items():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
+
+from nabla_mlir.passes.iree.emitter import Emitter
 
 Shape = tuple[int, ...]
 
@@ -27,50 +30,30 @@ def type_of(element: str, shape: Shape) -> str:
     return f"tensor<{'x'.join(map(str, shape))}x{element}>" if shape else element
 
 
-class Writer:
-    """Writes one operation per line. An operation whose text was written before in the same or an outer block is not repeated.
+class Writer(Emitter):
+    """Writes operations that are reused in their block and in the blocks inside of it, but not moved out of loops.
 
     Example: `w.less(w.add(w.range(4), w.number(3)), 5)` is the mask [1, 1, 0, 0].
     """
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self._known: list[dict[str, Code]] = [{}]
-        self._count = 0
-
     def op(self, text: str, element: str, shape: Shape = ()) -> Code:
         """The result of an operation."""
-        for known in self._known:
-            if text in known:
-                return known[text]
-        code = Code(self.fresh(), element, shape)
-        self.write(f"{code.name} = {text}")
-        self._known[-1][text] = code
-        return code
+        known = next((block.known[text] for block in self.blocks if text in block.known), None)
+        return Code(known or self.pure(text, (), floor=self.level), element, shape)
 
-    def write(self, line: str) -> None:
-        """Writes a line into the current block."""
-        self.lines.append("  " * (len(self._known) + 1) + line)
+    def sum_loop(self, start: Code, end: Code, step: Code, init: Code, body: Callable[[Code, Code], Code]) -> Code:
+        """The last sum of a loop; the body gets the index and the sum so far, and returns the new sum."""
 
-    def fresh(self) -> str:
-        """A name that no other value has."""
-        self._count += 1
-        return f"%{self._count}"
+        def iterate(index: str, sums: list[str]) -> list[str]:
+            return [body(Code(index, "i32", ()), init._replace(name=sums[0])).name]
 
-    def begin(self, line: str) -> None:
-        """Begins a block."""
-        self.write(line)
-        self._known.append({})
-
-    def end(self, line: str = "}") -> None:
-        """Ends a block; its values are unknown afterwards."""
-        self._known.pop()
-        self.write(line)
+        bounds = [start.name, end.name, step.name, "i32"]
+        return init._replace(name=self.for_loop(bounds, [init.name], [init.type], iterate)[0])
 
     def module(self, name: str, arguments: dict[str, str]) -> str:
         """The whole module: a kernel with these arguments, pointers to elements of these types, and the lines written so far."""
         inputs = ", ".join(f"{x}: !tt.ptr<{element}> {{tt.divisibility = 16 : i32}}" for x, element in arguments.items())
-        body = "\n".join(self.lines)
+        body = "\n".join(f"    {line}" for line in self.blocks[0].lines)
         return f"module {{\n  tt.func public @{name}({inputs}) {{\n{body}\n    tt.return\n  }}\n}}\n"
 
     # Integers.
@@ -237,12 +220,12 @@ class Writer:
     def store(self, pointers: Code, value: Code, mask: Code | None) -> None:
         """Writes the elements for which the mask is true."""
         extra = f", {self.spread(mask, pointers.shape).name}" if mask is not None else ""
-        self.write(f"tt.store {pointers.name}, {value.name}{extra} : {pointers.type}")
+        self.line(f"tt.store {pointers.name}, {value.name}{extra} : {pointers.type}")
 
     def atomic(self, name: str, pointers: Code, value: Code, mask: Code) -> None:
         """Updates the elements for which the mask is true, one thread after another, in any order."""
         types = f"({pointers.type}, {value.type}, {mask.type}) -> {value.type}"
-        self.write(f"{self.fresh()} = tt.atomic_rmw {name}, relaxed, gpu, {pointers.name}, {value.name}, {mask.name} : {types}")
+        self.result(f"tt.atomic_rmw {name}, relaxed, gpu, {pointers.name}, {value.name}, {mask.name} : {types}")
 
     def _binary(self, name: str, x: Code, y: Code) -> Code:
         shape = _joined(x.shape, y.shape)

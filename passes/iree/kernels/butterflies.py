@@ -49,7 +49,7 @@ def _turned(t: Text, x: Complex, k: int, n: int) -> Complex:
     if k == 0:
         return x
     if 4 * k == n:
-        return Complex(x.im, t.op(f"arith.negf {x.re} : {t.form.vector}"))
+        return Complex(x.im, t.result(f"arith.negf {x.re} : {t.form.vector}"))
     cos, sin = _root(t, k, n)
     if 8 * k == n:  # cosine and sine have the same size
         return Complex(t.multiplied(t.plus(x.re, x.im), cos), t.multiplied(t.minus(x.im, x.re), cos))

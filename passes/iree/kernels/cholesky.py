@@ -30,7 +30,7 @@ def cholesky_text(name: str, batch: int, n: int, form: Form, lower: bool) -> tup
     u = Memory("%u", (batch, n, n), form.element)
     factor = Memory("%l", (batch, n, n), form.element)
     panel = Memory("%panel", (batch, n // form.width, size, form.width), form.element)
-    b = t.op(workgroup())
+    b = t.result(workgroup())
     _read_triangle(t, a, u, b, n, lower)
     with t.loop(0, n, size) as first:
         end = t.of_indices("minsi", t.add(first, size), n)
@@ -82,6 +82,7 @@ def _factor_tile(t: Text, u: Memory, panel: Memory, b: str, first: str, row: str
     rows = [t.add(row, i) for i in range(t.form.rows)]
 
     def finish(has_diagonal: bool) -> None:
+        """Solves with the triangle of the tile, row by row; a diagonal tile is factored at the same time."""
         left = [list(x) for x in tile]
         for i, at in enumerate(rows):
             if has_diagonal:  # for the scalars that are read below
@@ -95,7 +96,7 @@ def _factor_tile(t: Text, u: Memory, panel: Memory, b: str, first: str, row: str
             for j in range(i + 1, len(rows)):
                 left[j] = t.minus_product(left[j], t.load(u, b, at, rows[j]), left[i])
 
-    with t.branch(t.op(f"arith.cmpi eq, {own}, {diagonal} : index")) as otherwise:
+    with t.if_holds(t.result(f"arith.cmpi eq, {own}, {diagonal} : index")) as otherwise:
         finish(has_diagonal=True)
         otherwise()
         finish(has_diagonal=False)

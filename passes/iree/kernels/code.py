@@ -308,6 +308,7 @@ class NestWriter:
         rows = min(thresholds.SUMMED_ROWS, shape[outer[-1]]) if outer else 1
 
         def over_positions(dimensions: list[int], points: list[Point]) -> None:
+            """Writes loops over these dimensions of the result, in tiles; `points` are the elements of a tile so far."""
             if not dimensions:
                 self._sum(target, points, inner, lane, lanes)
                 return

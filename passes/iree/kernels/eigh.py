@@ -46,7 +46,7 @@ def eigh_text(name: str, batch: int, size: int, n: int, form: Form) -> tuple[str
     work, q, reflectors = (Memory(x, (batch, size, size), element) for x in ("%work", "%q", "%reflectors"))
     pair, line = Memory("%pair", (batch, 3, size), element), Memory("%line", (batch, 3, size + 1), element)
     stores = Rotations.memories("rotations", batch, n, form)
-    b = t.op(workgroup())
+    b = t.result(workgroup())
     scale = divide_by_largest(t, a, work, b)
     diagonal, off_diagonal, taus = (Numbers(t, line, (b, i)) for i in range(3))
     reflections = Reflections(t, reflectors, b, reflection_step(form))
@@ -189,9 +189,9 @@ class _Iteration:
 
         def goes_on(values: list[str]) -> str:
             is_tied = abs(self.off_diagonal[values[0]]).is_not_at_most(bound)
-            return t.op(f"arith.andi {t.compare('slt', values[0], self.n - 1)}, {is_tied} : i1")
+            return t.result(f"arith.andi {t.compare('slt', values[0], self.n - 1)}, {is_tied} : i1")
 
-        return t.repeated([first], ["index"], goes_on, lambda values: [str(t.add(values[0], 1))])[0]
+        return t.while_loop([first], ["index"], goes_on, lambda values: [str(t.add(values[0], 1))])[0]
 
     def _sweep(self, first: str, last: str, end: str) -> None:
         """Writes one QL sweep with an implicit shift over the rows `first` to `last`."""

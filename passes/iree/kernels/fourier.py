@@ -138,7 +138,7 @@ class _Writer:
         self.memory = Memory("%memory", (self.workgroups, 2, spectrum, 2, self.lanes), form.element)
         if what.in_place:
             self.source = self.target
-        self.workgroup = self.t.op(workgroup())
+        self.workgroup = self.t.result(workgroup())
 
     def write(self, name: str) -> tuple[str, list[Memory]]:
         """The text of the kernel, and the buffers of its results."""
@@ -150,7 +150,7 @@ class _Writer:
             column = t.of_indices("maxsi", t.of_indices("subi", t.mul(panel, lanes), surplus), 0)
             if what.in_place and surplus:
                 is_first = t.compare("eq", panel, 0)
-                self.count = t.op(f"arith.select {is_first}, {t.index(lanes - surplus)}, {t.index(lanes)} : index")
+                self.count = t.result(f"arith.select {is_first}, {t.index(lanes - surplus)}, {t.index(lanes)} : index")
             self._vector(group, column)
         results = [self.target, self.memory]
         operands = [*([] if what.in_place else [self.source]), *self.tables]
@@ -284,6 +284,7 @@ class _Writer:
                     t.store(t.load(self.source, t.add(start, part)), self.memory, self.workgroup, 0, i, part, lane)
 
     def _write_rows(self, group: Index, column: Index, elements: Read) -> None:
+        """Stores the elements as rows: pairs of numbers in vectors, and the remaining ones by themselves."""
         t, pairs = self.t, self.lanes // 2
         whole = self.sizes[1] // pairs * pairs
         with t.loop(0, whole, pairs) as i:

@@ -123,7 +123,11 @@ class _Value:
 
 
 def _chains(block: ir.Block) -> list[_Chain]:
-    """All chains of a block."""
+    """The chains of a block: connected elementwise operations over one shape, in an order in which each can be one dispatch.
+
+    The stage of a value is the number of chains that must run before it. For example, ``y = sin(x) + 1`` over 10 elements is a
+    chain of stage 0, and an elementwise operation over 10x5 elements that reads y is in a chain of stage 1.
+    """
     known: dict[ir.Value, _Value] = {}
     chains: dict[ir.Value, _Chain] = {}
     order: dict[ir.Value, int] = {}

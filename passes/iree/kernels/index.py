@@ -134,6 +134,7 @@ def _inside(index: Index, shape: Shape) -> Index:
 
 
 def _reshaped(node: Node, index: Index) -> Index:
+    """The index of the source of a reshape; needs memory where an axis is divided."""
     source: list[Affine] = []
     for before, after in _groups(node.operands[0].shape, node.shape):
         position = linear([index[d] for d in after], tuple(node.shape[d] for d in after))
@@ -167,6 +168,7 @@ def _groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]]:
 
 
 def _gathered(node: Node, index: Index, start: Start) -> Index:
+    """The index in the operand of a gather: the start of the window plus the index in the window."""
     operand, indices = node.operands
     windows, source = node.attributes["windows"], []
     for n, size, (along, component) in zip(operand.shape, windows.sizes, windows.sources, strict=True):
@@ -195,6 +197,7 @@ def at_lane(index: Index, lane: int) -> Index:
 
 
 def _padded(node: Node, index: Index, ranges: Mapping[str, Range]) -> tuple[Node, Index]:
+    """The element of the operand, or the padding value, that an index reads. Where ranges allow both, memory is needed."""
     operand, padding = node.operands
     if any(node.attributes["interior_padding"]):
         raise NeedsBuffer(node)
@@ -211,6 +214,7 @@ def _padded(node: Node, index: Index, ranges: Mapping[str, Range]) -> tuple[Node
 
 
 def _part(node: Node, index: Index, ranges: Mapping[str, Range]) -> tuple[Node, Index]:
+    """The operand of a concatenation that has the element, and its index; needs memory if ranges allow several."""
     axis = node.attributes["dimension"]
     low, high = index[axis].range(ranges)
     first = 0

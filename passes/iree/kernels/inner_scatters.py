@@ -19,6 +19,7 @@ def write_scatter(kernel: StepWriter, scatter: Scatter) -> None:
     kernel.run([], [kernel.slot(n, m) for n, m in zip(scatter.inits, (target, index_memory, update_memory), strict=True)])
 
     def window(at: At) -> None:
+        """Writes the updates of one window, if its start index is inside."""
         starts, tests = _starts(writer, scatter, at, index_memory)
 
         def update(at: At) -> None:

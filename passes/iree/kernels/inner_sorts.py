@@ -85,6 +85,7 @@ def _insert(kernel: StepWriter, sort: Sort, row: list[Affine], memories: list[Bu
         return symbol(x.name)
 
     def insert(i: Affine, _: list[Code]) -> list[Code]:
+        """Moves larger elements back by one, and puts element i before them."""
         new = [_element(writer, sort, row, m, i) for m in memories]
 
         def goes_on(carries: list[Code]) -> Code:
@@ -118,7 +119,8 @@ def _merge(kernel: StepWriter, sort: Sort, row: list[Affine], width: Code, olds:
     writer, count = kernel.writer, sort.inits[0].shape[sort.dimension]
     zero, one, most, end = (writer.number(i) for i in (0, 1, count - 1, count))
 
-    def place(k: Affine, carries: list[Code]) -> list[Code]:
+    def store_next(k: Affine, carries: list[Code]) -> list[Code]:
+        """Stores element k of the merged runs: the smaller one of the next elements of the two runs."""
         here, pair = Code(writer.index(k), "index"), writer.combined("addi", width, width)
         inside = writer.combined("andi", here, writer.combined("subi", pair, one))
         low = writer.combined("subi", here, inside)
@@ -135,4 +137,4 @@ def _merge(kernel: StepWriter, sort: Sort, row: list[Affine], width: Code, olds:
         moved = [writer.combined("addi", i, one) for i in (left, right)]
         return [writer.selected(takes_right, left, moved[0]), writer.selected(takes_right, moved[1], right)]
 
-    writer.loop(count, 1, [zero, zero], place)
+    writer.loop(count, 1, [zero, zero], store_next)

@@ -31,7 +31,7 @@ def lu_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int]
     u = Memory("%u", (batch, m, n), form.element)
     pivots = Memory("%pivots", (batch, last), "i32")
     panel = Memory("%panel", (batch, n // form.width, thresholds.LU_PANEL, form.width), form.element)
-    b = t.op(workgroup())
+    b = t.result(workgroup())
     with t.loop(0, m) as i, t.loop(0, n, form.lanes) as j:
         t.put(t.vector(a, b, i, j), u, b, i, j)
     with t.loop(0, last, thresholds.LU_PANEL) as first:
@@ -52,16 +52,19 @@ def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str
     best = t.carried(first, rows, [t.number(-1), first], candidate, lambda i, best: _larger(t, u, b, i, first, best))
 
     def step(c: str, best: list[str]) -> list[str]:
-        t.store(t.op(f"arith.index_cast {best[1]} : index to i32"), pivots, b, c)
+        """Exchanges the pivot row of column c, subtracts its products from the rows below, and finds the next pivot."""
+        t.store(t.result(f"arith.index_cast {best[1]} : index to i32"), pivots, b, c)
         _exchange(t, u, b, c, best[1])
         inverse = _inverse(t, t.load(u, b, c, c))
         later, lanes = t.of_indices("subi", c, first), t.form.lanes
         kind = f"vector<{lanes}xindex>"
-        lane = t.op(f"vector.step : {kind}")
+        lane = t.result(f"vector.step : {kind}")
         parts = [t.add(first, v * lanes) for v in range(thresholds.LU_PANEL // lanes)]
         pivot_row = [t.vector(u, b, c, part) for part in parts]
-        bounds = [t.op(f"vector.broadcast {t.of_indices('subi', later, v * lanes)} : index to {kind}") for v in range(len(parts))]
-        is_later = [t.op(f"arith.cmpi sgt, {lane}, {bound} : {kind}") for bound in bounds]
+        bounds = [
+            t.result(f"vector.broadcast {t.of_indices('subi', later, v * lanes)} : index to {kind}") for v in range(len(parts))
+        ]
+        is_later = [t.result(f"arith.cmpi sgt, {lane}, {bound} : {kind}") for bound in bounds]
         following = t.of_indices("minsi", t.add(c, 1), u.shape[2] - 1)
 
         def reduce_row(i: str, best: list[str]) -> list[str]:
@@ -69,7 +72,7 @@ def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str
             old = [t.vector(u, b, i, part) for part in parts]
             new = t.minus_product(old, factor, pivot_row)
             for part, keep, x, y in zip(parts, is_later, new, old, strict=True):
-                value = t.op(f"arith.select {keep}, {x}, {y} : vector<{lanes}xi1>, {t.form.vector}")
+                value = t.result(f"arith.select {keep}, {x}, {y} : vector<{lanes}xi1>, {t.form.vector}")
                 t.put(value, u, b, i, part)
             t.store(factor, u, b, i, c)
             return _larger(t, u, b, i, following, best)
@@ -82,10 +85,10 @@ def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str
 def _larger(t: Text, u: Memory, b: str, row: str, column: str, best: list[str]) -> list[str]:
     """The size and the row of an entry, if it is larger than the best so far; else the best so far."""
     size = t.scalar("math.absf", t.load(u, b, row, column))
-    more = t.op(f"arith.cmpf ogt, {size}, {best[0]} : {t.form.element}")
+    more = t.result(f"arith.cmpf ogt, {size}, {best[0]} : {t.form.element}")
     return [
-        t.op(f"arith.select {more}, {size}, {best[0]} : {t.form.element}"),
-        t.op(f"arith.select {more}, {row}, {best[1]} : index"),
+        t.result(f"arith.select {more}, {size}, {best[0]} : {t.form.element}"),
+        t.result(f"arith.select {more}, {row}, {best[1]} : index"),
     ]
 
 
@@ -100,8 +103,8 @@ def _inverse(t: Text, pivot: str) -> str:
     """The inverse of the pivot; 1 for a zero pivot, below which all entries are zero. IREE treats subnormal numbers as zero."""
     element, one = t.form.element, t.number(1)
     smallest = t.number(2.0**-126 if element == "f32" else 2.0**-1022)
-    is_zero = t.op(f"arith.cmpf olt, {t.scalar('math.absf', pivot)}, {smallest} : {element}")
-    return t.op(f"arith.select {is_zero}, {one}, {t.scalar('arith.divf', one, pivot)} : {element}")
+    is_zero = t.result(f"arith.cmpf olt, {t.scalar('math.absf', pivot)}, {smallest} : {element}")
+    return t.result(f"arith.select {is_zero}, {one}, {t.scalar('arith.divf', one, pivot)} : {element}")
 
 
 def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, position: tuple[str, str, str], terms: Index) -> Tile:

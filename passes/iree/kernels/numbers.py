@@ -60,7 +60,7 @@ class Number:
         return Number(self.t, self.t.scalar(operation, self.name, self._number(other).name))
 
     def _compared(self, relation: str, other: Number | float) -> str:
-        return self.t.op(f"arith.cmpf {relation}, {self.name}, {self._number(other).name} : {self.t.form.element}")
+        return self.t.result(f"arith.cmpf {relation}, {self.name}, {self._number(other).name} : {self.t.form.element}")
 
     def _number(self, other: Number | float) -> Number:
         return other if isinstance(other, Number) else Number(self.t, self.t.number(other))
@@ -69,7 +69,7 @@ class Number:
 def where(condition: str, x: Number, y: Number | float) -> Number:
     """`x` if the condition holds, else `y`."""
     other = y if isinstance(y, Number) else Number(x.t, x.t.number(y))
-    return Number(x.t, x.t.op(f"arith.select {condition}, {x.name}, {other.name} : {x.t.form.element}"))
+    return Number(x.t, x.t.result(f"arith.select {condition}, {x.name}, {other.name} : {x.t.form.element}"))
 
 
 def larger(x: Number, y: Number) -> Number:

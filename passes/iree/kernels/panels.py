@@ -86,7 +86,7 @@ class Panels:
         starts = range(0, panel.width, lanes)
         span = starts[-1] + lanes
         fits = t.compare("sle", t.add(factor.row_in_run(panel.first), span), factor.free_run)
-        with t.branch(fits) as otherwise:
+        with t.if_holds(fits) as otherwise:
             row = factor.of_row(panel.base, panel.first)
             with self._runs(panel, term, terms) as (run, position, low, high), t.loop(low, high) as k:
                 at = t.add(row, factor.of_term(run, t.of_indices("subi", k, position)))

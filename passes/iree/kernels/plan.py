@@ -160,6 +160,7 @@ def _iteration(domain: Shape) -> list[Index]:
 
 
 def _roots(item: Item) -> list[tuple[Node, Index]]:
+    """The elements that an item of a plan computes first, from which the planner follows the operands."""
     if isinstance(item, Store):
         starts = [(s[0], origin(s[0])) for s in item.starts if not isinstance(s, int)]
         return [*starts, *((item.source, index) for index in _iteration(item.domain))]

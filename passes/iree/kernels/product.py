@@ -165,7 +165,7 @@ class _Writer:
     def text(self) -> str:
         """The text of the executable."""
         t, form = self.t, self.form
-        group, self.batch = (t.op(workgroup(axis)) for axis in (0, 1))
+        group, self.batch = (t.result(workgroup(axis)) for axis in (0, 1))
         of_batch, batches = t.mul(*self.counts), self._product(self.sizes)
         self.group = t.add(t.mul(self.batch, of_batch), group)
         self.left_at = t.mul(self.terms, self.share[1])
@@ -227,6 +227,7 @@ class _Writer:
         return self.t.mul(self.t.of_indices("subi", j, first), self.terms)
 
     def _row_panel(self, i: str, row: str) -> Index:
+        """The offset of row i in the packed rows, which begin with `row`."""
         return self.t.add(self.t.mul(self.t.of_indices("subi", i, row), self.terms), self.left_at)
 
     # ---------------------------------------------------------------- tiles
@@ -249,11 +250,11 @@ class _Writer:
         """Writes a tile of the result, or adds it to the result of earlier terms."""
         t, form = self.t, self.form
         rows, columns = t.of_indices("subi", self.rows, i), t.of_indices("subi", self.columns, j)
-        is_whole = t.op(f"arith.andi {t.compare('sle', form.rows, rows)}, {t.compare('sle', form.width, columns)} : i1")
+        is_whole = t.result(f"arith.andi {t.compare('sle', form.rows, rows)}, {t.compare('sle', form.width, columns)} : i1")
         is_first = t.compare("eq", t.add(term, self.adds), 0)
-        with t.branch(is_whole) as otherwise:
+        with t.if_holds(is_whole) as otherwise:
             positions = [(self.batch, t.add(i, r), j) for r in range(form.rows)]
-            with t.branch(is_first) as later:
+            with t.if_holds(is_first) as later:
                 for row, position in zip(tile, positions, strict=True):
                     t.put_row(row, self.c, *position)
                 later()
@@ -271,7 +272,7 @@ class _Writer:
             mask = t.mask(t.of_indices("subi", columns, lane))
             x = t.vector(self.panels.memory, self.group, t.add(t.add(self.slack_at, t.mul(r, form.width)), lane))
             at = self.batch, t.add(i, r), t.add(j, lane)
-            with t.branch(is_first) as later:
+            with t.if_holds(is_first) as later:
                 t.masked_put(mask, x, self.c, *at)
                 later()
                 (total,) = t.sums([x], [t.masked_vector(mask, self.c, *at)])

@@ -28,7 +28,7 @@ def qr_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int]
     factors = Memory("%factors", (batch, n, m), form.element)
     taus = Memory("%taus", (batch, count), form.element)
     vectors = Memory("%vectors", (batch, count, m), form.element)
-    b = t.op(workgroup())
+    b = t.result(workgroup())
     reflections = Reflections(t, vectors, b, reflection_step(form))
     with t.loop(0, n, form.rows) as start:
         rows = [t.add(start, i) for i in range(form.rows)]
@@ -77,7 +77,7 @@ def q_text(name: str, batch: int, shape: tuple[int, int], count: int, form: Form
     taus = Memory("%taus", (batch, count), form.element, read_only=True)
     q = Memory("%q", (batch, n, m), form.element)
     vectors = Memory("%vectors", (batch, count, m), form.element)
-    b = t.op(workgroup())
+    b = t.result(workgroup())
     reflections = Reflections(t, vectors, b, reflection_step(form))
     with t.loop(0, count) as k:
         with t.loop(0, m, form.lanes) as j:

@@ -81,6 +81,7 @@ class Reader:
         return [self.node(v) for v in op.operands], results
 
     def _region(self, region: ir.Region) -> Region:
+        """A region as nodes; the nodes of its operations are numbered one after the other."""
         first = next_number()
         block = region.blocks[0]
         arguments = [Node("argument", (), *_type(a)) for a in block.arguments]
@@ -212,7 +213,7 @@ def _shape_and_word(kind: ir.Type) -> tuple[Shape, str] | None:
 
 
 def splat_of(op: ir.Operation) -> Any:
-    """The number with which a constant (also behind barriers) is filled; None for other operations."""
+    """The number with which a constant, or a constant after barriers, is filled; None for other operations."""
     while op.name in BARRIERS and len(op.operands) == 1:
         owner = made_by(op.operands[0])
         if owner is None:

@@ -36,6 +36,7 @@ def recurrence_text(name: str, recurrence: Recurrence, form: Form) -> tuple[str,
     h = Memory("%h", shape, form.element)
 
     def line(positions: Sequence[tuple[Index, Index]], is_vector: bool) -> None:
+        """Writes the loop along the axis for these positions across it, all with one index i."""
         kind = form.vector if is_vector else form.element
         load, store = (t.vector, t.put) if is_vector else (t.load, t.store)
         count = len(positions)
@@ -54,10 +55,10 @@ def recurrence_text(name: str, recurrence: Recurrence, form: Form) -> tuple[str,
             return [*new, *here] if recurrence.is_late else new
 
         def product(x: str, y: str) -> str:
-            return t.op(f"arith.mulf {x}, {y} fastmath<contract> : {kind}")
+            return t.result(f"arith.mulf {x}, {y} fastmath<contract> : {kind}")
 
         def plus(x: str, y: str) -> str:
-            return t.op(f"arith.addf {x}, {y} fastmath<contract> : {kind}")
+            return t.result(f"arith.addf {x}, {y} fastmath<contract> : {kind}")
 
         size = 2 * count if recurrence.is_late else count
         t.carried(0, recurrence.count, [zero] * size, [kind] * size, element)

@@ -100,14 +100,15 @@ class Reflections:
             t.store(t.number(0), self.vectors, self.group, k, j)
 
     def _largest(self, k: Index, first: Index) -> Number:
+        """The largest absolute value of vector k from the entry `first` on; NaN if one is NaN."""
         t, kind = self.t, self.t.form.vector
 
         def grow(j: str, best: list[str]) -> list[str]:
-            size = t.op(f"math.absf {t.vector(self.vectors, self.group, k, j)} : {kind}")
-            return [t.op(f"arith.maximumf {best[0]}, {size} : {kind}")]
+            size = t.result(f"math.absf {t.vector(self.vectors, self.group, k, j)} : {kind}")
+            return [t.result(f"arith.maximumf {best[0]}, {size} : {kind}")]
 
         (best,) = self._over(first, [t.zeros()], grow)
-        return Number(t, t.op(f"vector.reduction <maximumf>, {best} : {kind} into {t.form.element}"))
+        return Number(t, t.result(f"vector.reduction <maximumf>, {best} : {kind} into {t.form.element}"))
 
     def _squares(self, k: Index, first: Index, scale: Number) -> Number:
         """The sum of the squares of the scaled entries of vector k."""

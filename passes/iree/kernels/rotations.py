@@ -57,16 +57,16 @@ class Rotations:
     def end_sweep(self, sweep: str, first: str, last: str) -> None:
         """Stores the first and the last row of a sweep."""
         for side, row in enumerate((first, last)):
-            as_i32 = self.t.op(f"arith.index_cast {self.t.index(row)} : index to i32")
+            as_i32 = self.t.result(f"arith.index_cast {self.t.index(row)} : index to i32")
             self.t.store(as_i32, self.ends, self.group, side, sweep)
 
     def make_room(self, rows: Memory, end: str, sweeps: str, n: int) -> tuple[str, str]:
         """Applies all sweeps if there is no room for another one over n rows; returns the number of stored rotations and sweeps."""
         t, zero = self.t, self.t.index(0)
         is_full = t.compare("sgt", t.add(end, n), self.cosines.shape[1])
-        with t.branch(is_full):
+        with t.if_holds(is_full):
             self.apply(rows, sweeps)
-        end, sweeps = (t.op(f"arith.select {is_full}, {zero}, {x} : index") for x in (end, sweeps))
+        end, sweeps = (t.result(f"arith.select {is_full}, {zero}, {x} : index") for x in (end, sweeps))
         return end, sweeps
 
     def apply(self, rows: Memory, sweeps: str) -> None:
@@ -86,6 +86,7 @@ class Rotations:
         t.carried(0, sweeps, [t.index(0)], ["index"], lambda sweep, at: [self._sweep(count, sweep, at[0])])
 
     def _copy(self, rows: Memory, column: str, count: int, to_strip: bool) -> None:
+        """Copies vectors between the rows of a matrix and the strip that stays in the cache."""
         t, b = self.t, self.group
         with t.loop(0, self.strip.shape[1]) as i:
             for v in range(count):
@@ -97,7 +98,7 @@ class Rotations:
         """Rotates a strip of `count` vectors by a sweep, whose first rotation has index `at`; returns that of the next sweep."""
         t, b, rows = self.t, self.group, self.strip
         columns = [v * t.form.lanes for v in range(count)]
-        first, last = (t.op(f"arith.index_cast {t.load(self.ends, b, side, sweep)} : i32 to index") for side in (0, 1))
+        first, last = (t.result(f"arith.index_cast {t.load(self.ends, b, side, sweep)} : i32 to index") for side in (0, 1))
         length = t.of_indices("subi", last, first)
         begin, end = (first, last) if self.from_above else (last, first)
 

@@ -91,7 +91,7 @@ def running_text(name: str, running: Running, form: Form) -> tuple[str, list[Mem
 def write_lines(t: Text, lines: Lines, line: Line) -> None:
     """Writes all lines of a workgroup; as many lines are interleaved as keep a core busy."""
     rows = lines.rows
-    first = t.of_indices("muli", t.op(workgroup()), rows)
+    first = t.of_indices("muli", t.result(workgroup()), rows)
     last = t.of_indices("minsi", t.add(first, rows), lines.outer)
     if lines.inner > 1:
         with t.loop(first, last) as o:
@@ -130,7 +130,7 @@ def _line(t: Text, running: Running, x: Memory, y: Memory, positions: Sequence[t
         levels += 1
 
     def combined(values: Sequence[str], others: Sequence[str]) -> list[str]:
-        return [t.op(f"arith.{running.operation} {a}, {b} : {kind}") for a, b in zip(values, others, strict=True)]
+        return [t.result(f"arith.{running.operation} {a}, {b} : {kind}") for a, b in zip(values, others, strict=True)]
 
     def element(base: Sequence[str] | None, i: str, values: list[str]) -> list[str]:
         at = running.position(t, i)

@@ -160,6 +160,7 @@ class _Step(NamedTuple):
 
 
 def _step(op: ir.Operation) -> _Step | None:
+    """The step h[i] = a h[i - 1] + b that a sum computes; None if the sum has another form."""
     if op.name not in ("stablehlo.add", "stablehlo.subtract"):
         return None
     orders = _orders(op) if op.name == "stablehlo.add" else [tuple(reversed(op.operands))]

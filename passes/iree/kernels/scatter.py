@@ -51,13 +51,13 @@ def scatter_text(name: str, sums: RowSums, form: Form) -> tuple[str, list[Memory
     start = Memory("%start", (rows, sums.width), element, read_only=True)
     result = Memory("%result", (rows, sums.width), element)
     share = round_up(-(-sums.width // sums.groups), form.lanes)
-    first = t.of_indices("muli", t.op(workgroup()), share)
+    first = t.of_indices("muli", t.result(workgroup()), share)
     last = t.of_indices("minsi", t.add(first, share), sums.width)
     with t.loop(0, rows) as i:
         _over_columns(t, (first, last), lambda j, is_vector: _begin(t, sums, start, result, (i, j), is_vector))
     with t.loop(0, sums.count) as n:
         row, is_inside = _row(t, sums, indices, n)
-        with t.branch(is_inside):
+        with t.if_holds(is_inside):
             _over_columns(t, (first, last), lambda j, is_vector: _add(t, updates, result, (n, row, j), is_vector))
     operands = [indices, updates] if sums.is_onto_zeros else [indices, updates, start]
     return t.kernel(name, [*operands, result], (sums.groups, 1, 1)), [result]
@@ -94,9 +94,9 @@ def _row(t: Text, sums: RowSums, indices: Memory, n: Index) -> tuple[Index, str]
     row: Index = 0
     is_inside = t.constant(1, "i1")
     for k, size in enumerate(sums.positions):
-        index = t.op(f"arith.index_cast {t.load(indices, n, k)} : {sums.indices} to index")
+        index = t.result(f"arith.index_cast {t.load(indices, n, k)} : {sums.indices} to index")
         row = t.add(t.mul(row, size), index)
-        is_inside = t.op(f"arith.andi {is_inside}, {t.compare('ult', index, size)} : i1")
+        is_inside = t.result(f"arith.andi {is_inside}, {t.compare('ult', index, size)} : i1")
     return row, is_inside
 
 

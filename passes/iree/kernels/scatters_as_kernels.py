@@ -66,6 +66,7 @@ def sums_of_rows(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _call(form: NormalForm, is_onto_zeros: bool) -> Val:
+    """The result of the kernel that adds rows of updates at the indices."""
     (x,), (updates,), order = form.operands, form.updates, [form.index_map.index(d) for d in range(len(form.index_map))]
     columns = [b.slice_(form.indices, [0, k], [form.indices.shape[0], k + 1]) for k in order]
     indices, positions, count = b.concat(columns, 1), x.shape[: len(order)], form.indices.shape[0]

@@ -31,7 +31,7 @@ def sort_text(name: str, rows: int, n: int, element: str) -> tuple[str, list[Mem
     keys, positions = Memory("%keys", (rows, n), element), Memory("%positions", (rows, n), "i32")
     more_keys, more_positions = Memory("%more_keys", (groups, n), element), Memory("%more_places", (groups, n), "i32")
     counts = Memory("%counts", (groups, digits, DIGITS), "i32")
-    group = t.op(workgroup())
+    group = t.result(workgroup())
     with t.loop(group, rows, groups) as row:
         _count(t, operand, counts, (row, group), n)
         final, between = ((keys, positions), row), ((more_keys, more_positions), group)
@@ -39,7 +39,7 @@ def sort_text(name: str, rows: int, n: int, element: str) -> tuple[str, list[Mem
             target, source = (between, final) if digit % 2 == 0 else (final, between)
             with t.loop(0, n) as i:
                 if digit == 0:
-                    key, position = t.load(operand, row, i), t.op(f"arith.index_cast {i} : index to i32")
+                    key, position = t.load(operand, row, i), t.result(f"arith.index_cast {i} : index to i32")
                 else:
                     (from_keys, from_positions), line = source
                     key, position = t.load(from_keys, line, i), t.load(from_positions, line, i)
@@ -63,13 +63,13 @@ def _count(t: Text, source: Memory, counts: Memory, lines: tuple[str, str], n: i
         key = t.load(source, row, i)
         for digit in digits:
             position = group, digit, _digit(t, key, digit)
-            t.store(t.op(f"arith.addi {t.load(counts, *position)}, {one} : i32"), counts, *position)
+            t.store(t.result(f"arith.addi {t.load(counts, *position)}, {one} : i32"), counts, *position)
     for digit in digits:
 
         def add(d: str, sums: list[str], digit: int = digit) -> list[str]:
             count = t.load(counts, group, digit, d)
             t.store(sums[0], counts, group, digit, d)
-            return [t.op(f"arith.addi {sums[0]}, {count} : i32")]
+            return [t.result(f"arith.addi {sums[0]}, {count} : i32")]
 
         t.carried(0, DIGITS, [zero], ["i32"], add)
 
@@ -77,14 +77,14 @@ def _count(t: Text, source: Memory, counts: Memory, lines: tuple[str, str], n: i
 def _digit(t: Text, key: str, digit: int) -> str:
     """A digit of a key; the sign bit is flipped, because it orders in reverse."""
     element, bits = t.form.element, 8 * BYTES[t.form.element]
-    unsigned = t.op(f"arith.xori {key}, {t.constant(-(1 << bits - 1), element)} : {element}")
-    shift = t.op(f"arith.shrui {unsigned}, {t.constant(8 * digit, element)} : {element}")
-    low = t.op(f"arith.andi {shift}, {t.constant(DIGITS - 1, element)} : {element}")
-    return t.op(f"arith.index_cast {low} : {element} to index")
+    unsigned = t.result(f"arith.xori {key}, {t.constant(-(1 << bits - 1), element)} : {element}")
+    shift = t.result(f"arith.shrui {unsigned}, {t.constant(8 * digit, element)} : {element}")
+    low = t.result(f"arith.andi {shift}, {t.constant(DIGITS - 1, element)} : {element}")
+    return t.result(f"arith.index_cast {low} : {element} to index")
 
 
 def _next(t: Text, counts: Memory, position: tuple[Index, ...]) -> str:
     """The index of the next key with a digit."""
     count = t.load(counts, *position)
-    t.store(t.op(f"arith.addi {count}, {t.constant(1, 'i32')} : i32"), counts, *position)
-    return t.op(f"arith.index_cast {count} : i32 to index")
+    t.store(t.result(f"arith.addi {count}, {t.constant(1, 'i32')} : i32"), counts, *position)
+    return t.result(f"arith.index_cast {count} : i32 to index")

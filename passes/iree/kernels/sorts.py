@@ -58,6 +58,7 @@ def sort_by_a_key(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _sorted(keys: Val) -> tuple[Val, Val]:
+    """The sorted keys of each row, and their former positions, by a kernel."""
     rows, n = keys.shape
     element = f"i{8 * keys.dtype.itemsize}"
     name = f"sort_{rows}x{n}_{element}"

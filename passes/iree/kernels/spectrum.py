@@ -56,13 +56,13 @@ def divide_by_largest(t: Text, a: Memory, work: Memory, group: str) -> Number:
 
     def grow(i: str, best: list[str]) -> list[str]:
         def in_row(j: str, best: list[str]) -> list[str]:
-            size = t.op(f"math.absf {t.vector(a, group, i, j)} : {kind}")
-            return [t.op(f"arith.maximumf {best[0]}, {size} : {kind}")]
+            size = t.result(f"math.absf {t.vector(a, group, i, j)} : {kind}")
+            return [t.result(f"arith.maximumf {best[0]}, {size} : {kind}")]
 
         return t.carried(0, columns, best, [kind], in_row, t.form.lanes)
 
     (best,) = t.carried(0, rows, [t.zeros()], [kind], grow)
-    largest = Number(t, t.op(f"vector.reduction <maximumf>, {best} : {kind} into {t.form.element}"))
+    largest = Number(t, t.result(f"vector.reduction <maximumf>, {best} : {kind} into {t.form.element}"))
     one = Number(t, t.number(1))
     size = where(largest.is_at_most(0.0), one, largest)
     factor = one / size
@@ -78,9 +78,9 @@ def place_in_order(t: Text, values: Numbers, i: str, n: int, descending: bool) -
     def count(j: str, positions: list[str]) -> list[str]:
         other = values[j]
         is_before = mine.is_less(other) if descending else other.is_less(mine)
-        is_equal_before = t.op(f"arith.andi {mine.equals(other)}, {t.compare('slt', j, i)} : i1")
-        either = t.op(f"arith.ori {is_before}, {is_equal_before} : i1")
-        return [str(t.add(positions[0], t.op(f"arith.index_castui {either} : i1 to index")))]
+        is_equal_before = t.result(f"arith.andi {mine.equals(other)}, {t.compare('slt', j, i)} : i1")
+        either = t.result(f"arith.ori {is_before}, {is_equal_before} : i1")
+        return [str(t.add(positions[0], t.result(f"arith.index_castui {either} : i1 to index")))]
 
     return t.carried(0, n, [t.index(0)], ["index"], count)[0]
 
@@ -115,16 +115,17 @@ class Sweeps:
     def _find(self, step: str, state: list[str]) -> list[str]:
         t = self.t
         inits = [*state, *self.block(step)]
-        results = t.repeated(inits, ["i1", *["index"] * 5], self._goes_on, lambda values: self._next(step, values))
+        results = t.while_loop(inits, ["i1", *["index"] * 5], self._goes_on, lambda values: self._next(step, values))
         found, end, sweeps, count, first, last = results
-        return [t.op(f"arith.andi {found}, {t.compare('eq', first, last)} : i1"), end, sweeps, count]
+        return [t.result(f"arith.andi {found}, {t.compare('eq', first, last)} : i1"), end, sweeps, count]
 
     def _goes_on(self, values: list[str]) -> str:
         t, (found, _, _, count, first, last) = self.t, values
-        is_open = t.op(f"arith.andi {found}, {t.compare('ne', first, last)} : i1")
-        return t.op(f"arith.andi {is_open}, {t.compare('slt', count, MOST_SWEEPS * self.n)} : i1")
+        is_open = t.result(f"arith.andi {found}, {t.compare('ne', first, last)} : i1")
+        return t.result(f"arith.andi {is_open}, {t.compare('slt', count, MOST_SWEEPS * self.n)} : i1")
 
     def _next(self, step: str, values: list[str]) -> list[str]:
+        """Runs one sweep over the block that was found, and finds the next block."""
         t, (found, end, sweeps, count, first, last) = self.t, values
         (end, sweeps), *_ = [rotations.make_room(rows, end, sweeps, self.n) for rotations, rows in self.sides]
         self.sweep(first, last, end)
@@ -138,7 +139,7 @@ def fill_unless(t: Text, found: str, group: str, memories: Sequence[Memory]) -> 
     """Fills the results with NaN if the iteration has not converged."""
     element = t.form.element
     nan = t.constant("0x7FC00000" if element == "f32" else "0x7FF8000000000000", element)
-    with t.branch(found) as otherwise:
+    with t.if_holds(found) as otherwise:
         otherwise()
         for memory in memories:
             if len(memory.shape) == 2:

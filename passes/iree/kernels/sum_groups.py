@@ -224,6 +224,7 @@ def _with_terms(node: Node, known: dict[Node, Node]) -> Node:
 
 
 def _written(node: Node, known: dict[Node, Node]) -> Node:
+    """The node with its sums replaced by their terms."""
     if node not in known:
         operands = tuple(_written(n, known) for n in node.operands)
         if node.name == "reduce":

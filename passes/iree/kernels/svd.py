@@ -48,7 +48,7 @@ def svd_text(name: str, batch: int, size: int, n: int, form: Form) -> tuple[str,
     )
     pending, line = Memory("%pending", (batch, 6, size), element), Memory("%line", (batch, 4, size + 1), element)
     stores = [Rotations.memories(x, batch, n, form) for x in ("left_rotations", "right_rotations")]
-    b = t.op(workgroup())
+    b = t.result(workgroup())
     scale = divide_by_largest(t, a, work, b)
     diagonal, above, left_taus, right_taus = (Numbers(t, line, (b, i)) for i in range(4))
     rows, columns = (Reflections(t, m, b, reflection_step(form)) for m in (u, v))
@@ -224,9 +224,9 @@ class _Iteration:
 
         def goes_on(values: list[str]) -> str:
             is_tied = abs(self.above[values[0]]).is_not_at_most(bound)
-            return t.op(f"arith.andi {t.compare('sgt', values[0], 0)}, {is_tied} : i1")  # true also for NaN
+            return t.result(f"arith.andi {t.compare('sgt', values[0], 0)}, {is_tied} : i1")  # true also for NaN
 
-        return t.repeated([last], ["index"], goes_on, lambda values: [str(t.add(values[0], -1))])[0]
+        return t.while_loop([last], ["index"], goes_on, lambda values: [str(t.add(values[0], -1))])[0]
 
     def _shift(self, first: str, last: str, bound: Number) -> Number:
         """The value that replaces the first diagonal entry x: x - s² / x for the shift s, or x without a shift.
@@ -238,12 +238,12 @@ class _Iteration:
         def clear(i: str, flags: list[str]) -> list[str]:
             is_zero = abs(w[i]).is_at_most(bound)
             w[i] = where(is_zero, Number(t, t.number(0)), w[i])
-            return [t.op(f"arith.ori {flags[0]}, {is_zero} : i1")]
+            return [t.result(f"arith.ori {flags[0]}, {is_zero} : i1")]
 
         (has_zero,) = t.carried(first, last, [t.constant(0, "i1")], ["i1"], clear)
         one, before = Number(t, t.number(1)), t.add(last, -1)
         x, y, z, g, h = w[first], w[before], w[last], e[before], e[last]
-        is_safe = t.op(f"arith.xori {has_zero}, {t.constant(1, 'i1')} : i1")
+        is_safe = t.result(f"arith.xori {has_zero}, {t.constant(1, 'i1')} : i1")
         x1, y1 = where(is_safe, x, one), where(is_safe, y, one)
         f = ((y - z) * (y + z) + (g - h) * (g + h)) / (h * y1 * 2.0)
         root = (f * f + 1.0).sqrt()

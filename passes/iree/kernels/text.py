@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from nabla_mlir.passes.iree.emitter import Block, Emitter, load, store
 from nabla_mlir.passes.iree.internals.executables import argument, binding, executable
 from nabla_mlir.passes.iree.kernels.scalars import BYTES
 
@@ -59,34 +60,16 @@ def round_up(n: int, multiple: int) -> int:
     return -(-n // multiple) * multiple
 
 
-class Text:
-    """Writes the operations of a kernel, in the order in which they run."""
+class Text(Emitter):
+    """Writes the operations of a kernel, in the order in which they run. Constants precede them, in the outermost block."""
 
     def __init__(self, form: Form):
+        super().__init__()
         self.form = form
-        self._constants: dict[tuple[str, str], str] = {}
-        self._lines: list[str] = []
+        self.blocks.append(Block())
         self._arguments: list[str] = []
-        self._count = 0
 
     # ---------------------------------------------------------------- operations
-
-    def line(self, text: str) -> None:
-        """Writes an operation without results."""
-        self._lines.append(text)
-
-    def op(self, text: str) -> str:
-        """Writes an operation; returns the name of its result."""
-        name = self._fresh()
-        self.line(f"{name} = {text}")
-        return name
-
-    def constant(self, value: object, type: str) -> str:
-        """A constant; each is written once."""
-        key = str(value), type
-        if key not in self._constants:
-            self._constants[key] = f"%k{len(self._constants)}"
-        return self._constants[key]
 
     def index(self, x: Index) -> str:
         """An index as a value."""
@@ -107,7 +90,7 @@ class Text:
 
     def compare(self, relation: str, x: Index, y: Index) -> str:
         """An i1: a comparison of two indices by a predicate of `arith.cmpi`, such as eq or sle."""
-        return self.op(f"arith.cmpi {relation}, {self.index(x)}, {self.index(y)} : index")
+        return self.result(f"arith.cmpi {relation}, {self.index(x)}, {self.index(y)} : index")
 
     def mul(self, x: Index, y: Index) -> Index:
         """The product of two indices."""
@@ -119,15 +102,15 @@ class Text:
         """The sum of two indices."""
         if isinstance(x, int) and isinstance(y, int):
             return x + y
-        return x if y == 0 else y if x == 0 else self.op(f"arith.addi {self.index(x)}, {self.index(y)} : index")
+        return x if y == 0 else y if x == 0 else self.of_indices("addi", x, y)
 
     def of_indices(self, operation: str, x: Index, y: Index) -> str:
         """An operation of `arith` on two indices: subi, muli, divui, minsi."""
-        return self.op(f"arith.{operation} {self.index(x)}, {self.index(y)} : index")
+        return self.result(f"arith.{operation} {self.index(x)}, {self.index(y)} : index")
 
     def chosen(self, condition: str, x: Index, y: Index) -> str:
         """The index x if the condition holds, else y."""
-        return self.op(f"arith.select {condition}, {self.index(x)}, {self.index(y)} : index")
+        return self.result(f"arith.select {condition}, {self.index(x)}, {self.index(y)} : index")
 
     def multiple(self, x: Index, of: int) -> str:
         """The largest multiple of `of` that is at most x."""
@@ -135,43 +118,43 @@ class Text:
 
     def scalar(self, operation: str, *operands: str) -> str:
         """An operation on scalars of the kernel's dtype."""
-        return self.op(f"{operation} {', '.join(operands)} : {self.form.element}")
+        return self.result(f"{operation} {', '.join(operands)} : {self.form.element}")
 
     # ---------------------------------------------------------------- memory
 
     def load(self, memory: Memory, *position: Index) -> str:
         """Loads one element."""
-        return self.op(f"memref.load {memory.name}{self._at(position)} : {memory.type}")
+        return self.result(load(memory.name, memory.type, self._at(position)))
 
     def store(self, x: str, memory: Memory, *position: Index) -> None:
         """Stores one element."""
-        self.line(f"memref.store {x}, {memory.name}{self._at(position)} : {memory.type}")
+        self.line(store(x, memory.name, memory.type, self._at(position)))
 
     def vector(self, memory: Memory, *position: Index) -> str:
         """Loads a vector that begins at an index."""
-        return self.op(f"vector.load {memory.name}{self._at(position)} : {memory.type}, {self.form.vector}")
+        return self.result(load(memory.name, memory.type, self._at(position), self.form.vector))
 
     def put(self, x: str, memory: Memory, *position: Index) -> None:
         """Stores a vector."""
-        self.line(f"vector.store {x}, {memory.name}{self._at(position)} : {memory.type}, {self.form.vector}")
+        self.line(store(x, memory.name, memory.type, self._at(position), self.form.vector))
 
     def prefetch(self, memory: Memory, *position: Index) -> None:
         """Prefetches an index for writing; an index out of range is allowed."""
-        self.line(f"memref.prefetch {memory.name}{self._at(position)}, write, locality<3>, data : {memory.type}")
+        self.line(f"memref.prefetch {memory.name}[{self._at(position)}], write, locality<3>, data : {memory.type}")
 
     def mask(self, count: Index) -> str:
         """A mask of the first `count` lanes: all lanes if it is larger, none if it is negative."""
-        return self.op(f"vector.create_mask {self.index(count)} : vector<{self.form.lanes}xi1>")
+        return self.result(f"vector.create_mask {self.index(count)} : vector<{self.form.lanes}xi1>")
 
     def masked_vector(self, mask: str, memory: Memory, *position: Index) -> str:
         """Loads the lanes in the mask; other lanes are 0 and are not read."""
         types = f"{memory.type}, vector<{self.form.lanes}xi1>, {self.form.vector} into {self.form.vector}"
-        return self.op(f"vector.maskedload {memory.name}{self._at(position)}, {mask}, {self.zeros()} : {types}")
+        return self.result(f"vector.maskedload {memory.name}[{self._at(position)}], {mask}, {self.zeros()} : {types}")
 
     def masked_put(self, mask: str, x: str, memory: Memory, *position: Index) -> None:
         """Stores the lanes in the mask."""
         types = f"{memory.type}, vector<{self.form.lanes}xi1>, {self.form.vector}"
-        self.line(f"vector.maskedstore {memory.name}{self._at(position)}, {mask}, {x} : {types}")
+        self.line(f"vector.maskedstore {memory.name}[{self._at(position)}], {mask}, {x} : {types}")
 
     def row(self, memory: Memory, *position: Index) -> list[str]:
         """Loads the vectors of one row of a tile."""
@@ -185,38 +168,38 @@ class Text:
             self.put(x, memory, *before, self.add(column, v * self.form.lanes))
 
     def _at(self, position: Sequence[Index]) -> str:
-        return f"[{', '.join(map(self.index, position))}]"
+        return ", ".join(map(self.index, position))
 
     # ---------------------------------------------------------------- arithmetic of vectors
 
     def splat(self, x: str) -> str:
         """A scalar in every lane."""
-        return self.op(f"vector.broadcast {x} : {self.form.element} to {self.form.vector}")
+        return self.result(f"vector.broadcast {x} : {self.form.element} to {self.form.vector}")
 
     def lane_sum(self, x: str) -> str:
         """The sum of the lanes of a vector."""
-        return self.op(f"vector.reduction <add>, {x} : {self.form.vector} into {self.form.element}")
+        return self.result(f"vector.reduction <add>, {x} : {self.form.vector} into {self.form.element}")
 
     def multiplied(self, x: str, y: str) -> str:
         """The products of two vectors."""
-        return self.op(f"arith.mulf {x}, {y} fastmath<contract> : {self.form.vector}")
+        return self.result(f"arith.mulf {x}, {y} fastmath<contract> : {self.form.vector}")
 
     def plus(self, x: str, y: str) -> str:
         """The sum of two vectors; a product in it is not rounded separately if the CPU has fused multiply-add."""
-        return self.op(f"arith.addf {x}, {y} fastmath<contract> : {self.form.vector}")
+        return self.result(f"arith.addf {x}, {y} fastmath<contract> : {self.form.vector}")
 
     def minus(self, x: str, y: str) -> str:
         """The difference of two vectors, with the same rounding as `plus`."""
-        return self.op(f"arith.subf {x}, {y} fastmath<contract> : {self.form.vector}")
+        return self.result(f"arith.subf {x}, {y} fastmath<contract> : {self.form.vector}")
 
     def scaled(self, row: Sequence[str], factor: str) -> list[str]:
         """A row times a scalar."""
         factors = self.splat(factor)
-        return [self.op(f"arith.mulf {x}, {factors} : {self.form.vector}") for x in row]
+        return [self.result(f"arith.mulf {x}, {factors} : {self.form.vector}") for x in row]
 
     def sums(self, row: Sequence[str], other: Sequence[str]) -> list[str]:
         """The sum of two rows."""
-        return [self.op(f"arith.addf {x}, {y} : {self.form.vector}") for x, y in zip(row, other, strict=True)]
+        return [self.result(f"arith.addf {x}, {y} : {self.form.vector}") for x, y in zip(row, other, strict=True)]
 
     def minus_product(self, row: Sequence[str], factor: str, other: Sequence[str]) -> list[str]:
         """A row minus a scalar times another row, with one rounding if the CPU has fused multiply-add."""
@@ -224,16 +207,16 @@ class Text:
 
     def _with_product(self, operation: str, row: Sequence[str], factor: str, other: Sequence[str]) -> list[str]:
         factors, kind = self.splat(factor), f"fastmath<contract> : {self.form.vector}"
-        products = [self.op(f"arith.mulf {factors}, {y} {kind}") for y in other]
-        return [self.op(f"{operation} {x}, {p} {kind}") for x, p in zip(row, products, strict=True)]
+        products = [self.result(f"arith.mulf {factors}, {y} {kind}") for y in other]
+        return [self.result(f"{operation} {x}, {p} {kind}") for x, p in zip(row, products, strict=True)]
 
     def shuffled(self, x: str, y: str, lanes: Sequence[int]) -> str:
         """Some lanes of two vectors as one vector; the lanes of the second are numbered after those of the first."""
-        return self.op(f"vector.shuffle {x}, {y} {list(lanes)} : {self.form.vector}, {self.form.vector}")
+        return self.result(f"vector.shuffle {x}, {y} {list(lanes)} : {self.form.vector}, {self.form.vector}")
 
     def lane(self, x: str, lane: int) -> str:
         """The scalar in a lane of a vector."""
-        return self.op(f"vector.extract {x}[{lane}] : {self.form.element} from {self.form.vector}")
+        return self.result(f"vector.extract {x}[{lane}] : {self.form.element} from {self.form.vector}")
 
     def transposed(self, vectors: Sequence[str]) -> list[str]:
         """The transpose of as many vectors as each has lanes, by exchanges for each bit of the index."""
@@ -253,10 +236,10 @@ class Text:
     @contextmanager
     def loop(self, start: Index, stop: Index, step: Index = 1) -> Iterator[str]:
         """A loop; the code inside runs for each index."""
-        name = self._fresh()
-        self.line(f"scf.for {name} = {self.index(start)} to {self.index(stop)} step {self.index(step)} {{")
-        yield name
-        self.line("}")
+        name = self.fresh()
+        self.levels[name] = self.level + 1
+        with self.block(f"scf.for {name} = {self.index(start)} to {self.index(stop)} step {self.index(step)} {{"):
+            yield name
 
     def carried(
         self,
@@ -268,40 +251,13 @@ class Text:
         step: int = 1,
     ) -> list[str]:
         """The last values of a loop; the body computes new values from the index and the old values."""
-        result, index, arguments = self._fresh(), self._fresh(), [self._fresh() for _ in inits]
-        bounds = f"{self.index(start)} to {self.index(stop)} step {self.index(step)}"
-        pairs = ", ".join(f"{a} = {x}" for a, x in zip(arguments, inits, strict=True))
-        self.line(f"{result}:{len(inits)} = scf.for {index} = {bounds} iter_args({pairs}) -> ({', '.join(types)}) {{")
-        new = body(index, arguments)
-        self.line(f"scf.yield {', '.join(new)} : {', '.join(types)}")
-        self.line("}")
-        return [f"{result}#{i}" for i in range(len(inits))]
-
-    def repeated(
-        self,
-        inits: Sequence[str],
-        types: Sequence[str],
-        goes_on: Callable[[list[str]], str],
-        body: Callable[[list[str]], Sequence[str]],
-    ) -> list[str]:
-        """The last values of a loop that runs while a condition on them holds."""
-        result, tests, arguments = self._fresh(), [self._fresh() for _ in inits], [self._fresh() for _ in inits]
-        pairs = ", ".join(f"{a} = {x}" for a, x in zip(tests, inits, strict=True))
-        kinds = ", ".join(types)
-        self.line(f"{result}:{len(inits)} = scf.while ({pairs}) : ({kinds}) -> ({kinds}) {{")
-        self.line(f"scf.condition({goes_on(tests)}) {', '.join(tests)} : {kinds}")
-        self.line("} do {")
-        self.line(f"^bb0({', '.join(f'{a}: {type}' for a, type in zip(arguments, types, strict=True))}):")
-        self.line(f"scf.yield {', '.join(body(arguments))} : {kinds}")
-        self.line("}")
-        return [f"{result}#{i}" for i in range(len(inits))]
+        return self.for_loop([self.index(start), self.index(stop), self.index(step)], inits, types, body)
 
     @contextmanager
-    def branch(self, condition: str) -> Iterator[Callable[[], None]]:
+    def if_holds(self, condition: str) -> Iterator[Callable[[], None]]:
         """A branch: the code inside runs if the condition holds; code after a call of the yielded function runs otherwise."""
-        self.line(f"scf.if {condition} {{")
-        yield lambda: self.line("} else {")
-        self.line("}")
+        with self.block(f"scf.if {condition} {{"):
+            yield lambda: self.line("} else {")
 
     def minus_products(
         self, tile: Tile, terms: tuple[Index, Index], factor: Callable[[int, str], str], other: Callable[[str], list[str]]
@@ -345,19 +301,12 @@ class Text:
         """The text of the executable: a function of these buffers with the operations, for a fixed number of workgroups."""
         start = self.index(0)
         bindings = [binding(m.name, m.type, i, start, m.read_only) for i, m in enumerate(memories)]
-        return executable(name, [m.read_only for m in memories], [*self._beginning(), *bindings, *self._lines], counts)
+        return executable(name, [m.read_only for m in memories], self._lines(bindings), counts)
 
     def kernel_of_sizes(self, name: str, memories: Sequence[Memory]) -> str:
         """The text of the executable for buffers that are bound already; the call gives the number of workgroups in x and y."""
-        lines = [*self._beginning(), *self._lines]
-        return executable(name, [m.read_only for m in memories], lines, None, len(self._arguments))
+        return executable(name, [m.read_only for m in memories], self._lines(), None, len(self._arguments))
 
-    def _beginning(self) -> list[str]:
-        lines = [f"{k} = arith.constant {value} : {type}" for (value, type), k in self._constants.items()]
-        for i, name in enumerate(self._arguments):
-            lines += argument(name, i)
-        return lines
-
-    def _fresh(self) -> str:
-        self._count += 1
-        return f"%v{self._count}"
+    def _lines(self, bindings: Sequence[str] = ()) -> list[str]:
+        constants, body = (block.lines for block in self.blocks)
+        return [*constants, *(line for i, name in enumerate(self._arguments) for line in argument(name, i)), *bindings, *body]

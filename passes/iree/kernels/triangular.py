@@ -34,8 +34,8 @@ def triangular_text(
     x = Memory("%x", (batch, n, columns), form.element)
     whole = Memory("%whole", (batch, n, tiles * form.width), form.element)
     is_whole = columns == whole.shape[2]
-    column = t.of_indices("muli", t.op(workgroup()), form.width)
-    b = t.op(workgroup(1))
+    column = t.of_indices("muli", t.result(workgroup()), form.width)
+    b = t.result(workgroup(1))
     end = t.of_indices("minsi", t.add(column, form.width), columns)
     if not is_whole:
         _copy(t, right, whole, b, column, end)

@@ -1,14 +1,11 @@
-"""The text of a kernel: SSA values in nested blocks.
-
-Each value is written once, in the outermost block that has its operands.
-"""
+"""The writer of loop nests: typed values, and elements of buffers at affine indices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
+from nabla_mlir.passes.iree.emitter import Emitter, load, store
 from nabla_mlir.passes.iree.kernels.graph import NotSupported
 from nabla_mlir.passes.iree.kernels.index import ZERO, Affine, Range, symbol
 from nabla_mlir.passes.iree.kernels.scalars import DTYPES
@@ -48,73 +45,18 @@ At = Mapping[int, Affine]  # indices, by dimension
 Body = Callable[[Affine, list[Code]], list[Code]]
 
 
-@dataclass
-class _Block:
-    lines: list[str] = field(default_factory=list)
-    known: dict[str, str] = field(default_factory=dict)
-    memo: dict[object, Code] = field(default_factory=dict)
-
-
 def vector_type(element: str, lanes: int) -> str:
     """The type of a scalar or of a vector."""
     element = element.removeprefix("u")
     return f"vector<{lanes}x{element}>" if lanes else element
 
 
-class Writer:
-    """Writes operations. The level of a value is the nesting depth of its block."""
+class Writer(Emitter):
+    """Writes operations on `Code`, and the accesses of buffers at affine indices, which are proved to be inside."""
 
     def __init__(self) -> None:
-        self.blocks: list[_Block] = [_Block()]
-        self.levels: dict[str, int] = {}
+        super().__init__()
         self.ranges: dict[str, Range] = {}
-        self._count = 0
-        self._branch = 0  # the level of the innermost region of a branch
-
-    @property
-    def level(self) -> int:
-        """The level of the innermost block."""
-        return len(self.blocks) - 1
-
-    def fresh(self) -> str:
-        """A new name for a value of the innermost block."""
-        self._count += 1
-        name = f"%v{self._count}"
-        self.levels[name] = self.level
-        return name
-
-    def line(self, text: str) -> None:
-        """Writes an operation with effects to the innermost block."""
-        self.blocks[-1].lines.append(text)
-
-    @contextmanager
-    def separate_lines(self) -> Iterator[list[str]]:
-        """A context whose code goes to a separate list; its values are not reused afterwards."""
-        inner = _Block()
-        self.blocks.append(inner)
-        yield inner.lines
-        self.blocks.pop()
-
-    @contextmanager
-    def block(self, head: str | None) -> Iterator[None]:
-        """A context whose code is between `head` and a closing brace; without `head`, only its values are not reused afterwards."""
-        with self.separate_lines() as lines:
-            yield
-        self.blocks[-1].lines += lines if head is None else [head, *(f"  {t}" for t in lines), "}"]
-
-    def pure(self, text: str, operands: Sequence[str], floor: int = 0) -> str:
-        """Writes an operation without effects, unless the same one exists; returns the name of its result."""
-        level = max([floor, *(self.levels[o] for o in operands)])
-        block = self.blocks[level]
-        if text not in block.known and level < self._branch:  # other regions of the branch do not need it
-            level, block = self._branch, self.blocks[self._branch]
-        if text not in block.known:
-            self._count += 1
-            name = f"%v{self._count}"
-            self.levels[name] = level
-            block.known[text] = name
-            block.lines.append(f"{name} = {text}")
-        return block.known[text]
 
     def code(self, text: str, operands: Sequence[Code], dtype: str, lanes: int) -> Code:
         """The same as `pure`, for `Code` operands and results."""
@@ -122,7 +64,7 @@ class Writer:
 
     def integer(self, value: int, kind: str = "index") -> str:
         """A constant."""
-        return self.pure(f"arith.constant {value} : {kind}", ())
+        return self.constant(value, kind)
 
     def number(self, value: int) -> Code:
         """An index that is a constant."""
@@ -199,8 +141,7 @@ class Writer:
     def _load(self, buffer: Buffer, position: Affine, lanes: int) -> Code:
         stored = DTYPES[buffer.dtype]
         at = self._inside(buffer, position, lanes)
-        kind = f", {vector_type(stored, lanes)}" if lanes else ""
-        text = f"{'vector' if lanes else 'memref'}.load {buffer.name}[{at}] : {buffer.type}{kind}"
+        text = load(buffer.name, buffer.type, at, vector_type(stored, lanes) if lanes else "")
         name = self.pure(text, [buffer.name, at], buffer.floor)
         if buffer.dtype == "i1":
             to = f"{vector_type(stored, lanes)} to {vector_type(buffer.dtype, lanes)}"
@@ -249,31 +190,21 @@ class Writer:
             to = f"{x.type} to {vector_type(stored, x.lanes)}"
             name = self.pure(f"arith.extui {name} : {to}", [name])
         at = self._inside(buffer, position, x.lanes)
-        kind = f", {vector_type(stored, x.lanes)}" if x.lanes else ""
-        self.line(f"{'vector' if x.lanes else 'memref'}.store {name}, {buffer.name}[{at}] : {buffer.type}{kind}")
+        self.line(store(name, buffer.name, buffer.type, at, vector_type(stored, x.lanes) if x.lanes else ""))
 
     def loop(self, blocks: int, step: int, carried: Sequence[Code], body: Body, part: tuple[str, str] | None = None) -> list[Code]:
         """Runs `body` at 0, step, 2 step, ...; it gets the index and the carried values, and returns their new values.
 
         With `part`, only the indices from one to another.
         """
-        index, upper = self.fresh(), blocks * step
-        start, end = part or (self.integer(0), self.integer(upper))
-        bounds = [start, end, self.integer(step)]
-        arguments = [Code(self.fresh(), c.dtype, c.lanes) for c in carried]
-        self.ranges[index] = (0, upper - step)
-        for name in (index, *(a.name for a in arguments)):
-            self.levels[name] = self.level + 1
-        head, result = f"scf.for {index} = {bounds[0]} to {bounds[1]} step {bounds[2]}", self.fresh()
-        if carried:
-            inits = ", ".join(f"{a.name} = {c.name}" for a, c in zip(arguments, carried, strict=True))
-            types = ", ".join(c.type for c in carried)
-            head = f"{result}:{len(carried)} = {head} iter_args({inits}) -> ({types})"
-        with self.block(f"{head} {{"):
-            new = body(symbol(index), arguments)
-            if carried:
-                self.line(f"scf.yield {', '.join(c.name for c in new)} : {types}")
-        return [self.named(f"{result}#{i}", c.dtype, c.lanes) for i, c in enumerate(carried)]
+        upper = blocks * step
+        bounds = [*(part or (self.integer(0), self.integer(upper))), self.integer(step)]
+
+        def iterate(index: str, olds: list[str]) -> list[str]:
+            self.ranges[index] = (0, upper - step)
+            return [c.name for c in body(symbol(index), _with_types(olds, carried))]
+
+        return _with_types(self.for_loop(bounds, *_names_and_types(carried), iterate), carried)
 
     def each(self, shape: Sequence[int], dimensions: Sequence[int], body: Callable[[At], None], at: At | None = None) -> None:
         """Runs `body` for each index along some dimensions of a shape. It gets the index of each, and those in `at`."""
@@ -296,42 +227,38 @@ class Writer:
         self, inits: Sequence[Code], condition: Callable[[list[Code]], Code], body: Callable[[list[Code]], list[Code]]
     ) -> list[Code]:
         """Runs `body` on scalars as long as `condition` holds; returns their last values."""
-        tests, olds = ([self.fresh() for _ in inits] for _ in range(2))
-        result, types = self.fresh(), ", ".join(c.type for c in inits)
-        with self.separate_lines() as before:
-            test = condition([self.named(n, c.dtype) for n, c in zip(tests, inits, strict=True)])
-            self.line(f"scf.condition({test.name}) {', '.join(tests)} : {types}")
-        with self.separate_lines() as after:
-            new = body([self.named(n, c.dtype) for n, c in zip(olds, inits, strict=True)])
-            self.line(f"scf.yield {', '.join(c.name for c in new)} : {types}")
-        pairs = ", ".join(f"{n} = {c.name}" for n, c in zip(tests, inits, strict=True))
-        heads = ", ".join(f"{n}: {c.type}" for n, c in zip(olds, inits, strict=True))
-        self.line(f"{result}:{len(inits)} = scf.while ({pairs}) : ({types}) -> ({types}) {{")
-        for line in (*before, "} do {", f"^bb0({heads}):", *after, "}"):
-            self.line(line)
-        return [self.named(f"{result}#{i}", c.dtype) for i, c in enumerate(inits)]
+        new = self.while_loop(
+            *_names_and_types(inits),
+            lambda olds: condition(_with_types(olds, inits)).name,
+            lambda olds: [c.name for c in body(_with_types(olds, inits))],
+        )
+        return _with_types(new, inits)
 
     def choose(self, test: Code, yes: Callable[[], list[Code]], no: Callable[[], list[Code]]) -> list[Code]:
         """Runs `yes` if the test holds, else `no`; returns their scalars."""
-        outer, self._branch = self._branch, self.level + 1
+        outer, self.branch_level = self.branch_level, self.level + 1
         with self.separate_lines() as then:
-            values = yes()
-            self._yield(values)
+            names, types = _names_and_types(values := yes())
+            self.write_yield(names, types)
         with self.separate_lines() as otherwise:
-            self._yield(no())
-        self._branch = outer
+            self.write_yield([c.name for c in no()], types)
+        self.branch_level = outer
         result, head = self.fresh(), f"scf.if {test.name}"
         if values:
-            head = f"{result}:{len(values)} = {head} -> ({', '.join(c.type for c in values)})"
+            head = f"{result}:{len(values)} = {head} -> ({', '.join(types)})"
         for line in (f"{head} {{", *then, "} else {", *otherwise, "}"):
             self.line(line)
-        return [self.named(f"{result}#{i}", c.dtype) for i, c in enumerate(values)]
-
-    def _yield(self, values: Sequence[Code]) -> None:
-        if values:
-            self.line(f"scf.yield {', '.join(c.name for c in values)} : {', '.join(c.type for c in values)}")
+        return _with_types(self.results(result, len(values)), values)
 
     def named(self, name: str, dtype: str, lanes: int = 0) -> Code:
         """A value with this name that the innermost block has."""
         self.levels[name] = self.level
         return Code(name, dtype, lanes)
+
+
+def _names_and_types(values: Sequence[Code]) -> tuple[list[str], list[str]]:
+    return [c.name for c in values], [c.type for c in values]
+
+
+def _with_types(names: Sequence[str], like: Sequence[Code]) -> list[Code]:
+    return [Code(name, c.dtype, c.lanes) for name, c in zip(names, like, strict=True)]

@@ -150,7 +150,7 @@ def _constant_power(x: Val, n: complex) -> Val | None:
 
 
 def splat_of(value: ir.Value) -> complex | None:
-    """The number with which a value is filled: a splat constant, also behind a broadcast or a reshape; else None."""
+    """The number with which a value is filled: a splat constant, or a broadcast or reshape of one; else None."""
     while not isinstance(value.owner, ir.Block):
         op = value.owner
         if op.name == "stablehlo.constant":

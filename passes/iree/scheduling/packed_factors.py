@@ -31,6 +31,7 @@ def packed_product(op: ir.Operation, vector_bytes: int) -> PackedProduct | None:
 
 
 def _of_product(op: ir.Operation) -> PackedProduct:
+    """The factors of a product, with their axes in the order in which both lie in memory."""
     numbers = DotDims.decode(op.attributes["dot_dimension_numbers"])
     views = [MemoryView.of(x) for x in op.operands]
     batch, terms = ([numbers[f"{side}_{kind}_dimensions"] for side in ("lhs", "rhs")] for kind in ("batching", "contracting"))

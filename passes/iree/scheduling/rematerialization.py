@@ -72,6 +72,7 @@ class _Run:
     readers: dict[int, list[int]] = field(default_factory=dict)  # from each value to the steps that read it, in order
 
     def plan(self) -> Plan:
+        """Simulates the steps in order; values that the limit drops are recomputed before their next reader."""
         for number, step in enumerate(self.steps):
             for value in step.makes:
                 self.makers[value], self.readers[value] = number, []

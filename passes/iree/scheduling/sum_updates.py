@@ -74,6 +74,7 @@ def _takes_less(x: Val, updates: Val) -> bool:
 
 
 def _sums(x: Val, indices: Val, updates: Val, numbers: Iterator[int]) -> Val:
+    """x plus the updates of each row, as a masked sum over all updates."""
     rows, width, count = x.shape[0], math.prod(x.shape[1:]), math.prod(indices.shape)
     space = (count, rows, width)
     # Each scatter has its own mask, because IREE would write a shared one to memory.

@@ -152,6 +152,7 @@ def _of_reverse(op: ir.Operation, dims: Sequence[ViewAxis]) -> list[ViewAxis]:
 
 
 def _of_slice(op: ir.Operation, dims: Sequence[ViewAxis]) -> list[ViewAxis]:
+    """The axes of a view of a slice, as axes of a view of the slice's operand."""
     starts, steps = (I64Array.decode(op.attributes[name]) for name in ("start_indices", "strides"))
     return [d._replace(first=starts[d.axis] + d.first * steps[d.axis], step=d.step * steps[d.axis]) for d in dims]
 

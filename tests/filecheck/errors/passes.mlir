@@ -20,7 +20,7 @@ func.func @transform_inside(%x: tensor<2xf32>, %ts: tensor<2xf32>) -> tensor<2xf
 // -----
 
 func.func @result_varies(%x: tensor<2xf32>) -> tensor<f32> {
-  // expected-error@+2 {{batch.vmap requires a place for every axis that a result varies over, got -1 for axis 'i' of result 0, which does vary.}}
+  // expected-error@+2 {{batch.vmap requires a position for every axis that a result varies over, got -1 for axis 'i' of result 0, which does vary.}}
   // expected-note@+1 {{give this result an out axis, or reduce over the axis.}}
   %y = "batch.vmap"(%x) ({
   ^bb0(%a: tensor<f32>):

@@ -139,6 +139,8 @@ def _cg(matvec: Linear, b: Any, x: Any, limit: Any, maxiter: int, inverse: Linea
 
 
 def _bicgstab(matvec: Linear, b: Any, x: Any, limit: Any, maxiter: int, inverse: Linear) -> Any:
+    """Runs the stabilised biconjugate gradient method on vectors."""
+
     def step(state: Any) -> Any:
         x, r, p, rho, k = state
         y = inverse(p)
@@ -178,6 +180,7 @@ def _gmres(restart: int, matvec: Linear, b: Any, x: Any, limit: Any, maxiter: in
         return basis, hessenberg.at[:, j].set(column.at[j + 1].set(nnp.where(is_new, length, 0)))
 
     def cycle(state: Any) -> Any:
+        """One cycle of GMRES: a basis of the Krylov space, then the least-squares solution in it."""
         x, r, k = state
         length = nnp.linalg.norm(r)
         basis = nnp.zeros((count + 1, b.size), b.dtype).at[0].set(r / length)

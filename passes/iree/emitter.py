@@ -1,0 +1,169 @@
+"""The emitter of kernels: MLIR text with SSA values in nested blocks, and loops.
+
+Three writers extend it: `kernels/writer.py` for loop nests, `kernels/text.py` for matrices, `gpu/writer.py` for Triton's dialect.
+CONTRIBUTING has the measured reasons for text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+Names = list[str]
+
+
+@dataclass
+class Block:
+    """The lines of a block, the names of its values by the text of their operations, and other values by keys of a writer."""
+
+    lines: list[str] = field(default_factory=list)
+    known: dict[str, str] = field(default_factory=dict)
+    memo: dict[object, Any] = field(default_factory=dict)
+
+
+class Emitter:
+    """Writes operations. The level of a value is the nesting depth of its block.
+
+    An operation without effects is written once, in the outermost block that has its operands:
+
+      >>> emitter = Emitter()
+      >>> with emitter.block("scf.execute_region {"):
+      ...     x = emitter.constant("1", "index")
+      ...     y = emitter.constant("1", "index")
+      >>> x == y, emitter.blocks[0].lines
+      (True, ['%v1 = arith.constant 1 : index', 'scf.execute_region {', '}'])
+    """
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = [Block()]
+        self.levels: dict[str, int] = {}
+        self._count = 0
+        self.branch_level = 0  # of the innermost region of a branch
+
+    @property
+    def level(self) -> int:
+        """The level of the innermost block."""
+        return len(self.blocks) - 1
+
+    def fresh(self) -> str:
+        """A new name for a value of the innermost block."""
+        return self._fresh(self.level)
+
+    def _fresh(self, level: int) -> str:
+        self._count += 1
+        name = f"%v{self._count}"
+        self.levels[name] = level
+        return name
+
+    def line(self, text: str) -> None:
+        """Writes an operation with effects, or without results, to the innermost block."""
+        self.blocks[-1].lines.append(text)
+
+    def result(self, text: str) -> str:
+        """Writes an operation to the innermost block; returns the name of its result."""
+        name = self.fresh()
+        self.line(f"{name} = {text}")
+        return name
+
+    def pure(self, text: str, operands: Sequence[str], floor: int = 0) -> str:
+        """Writes an operation without effects, unless the same one exists; returns the name of its result.
+
+        It is written to the outermost block that has the operands and has at least the level `floor`.
+        """
+        level = max([floor, *(self.levels[o] for o in operands)])
+        block = self.blocks[level]
+        if text not in block.known and level < self.branch_level:  # other regions of the branch do not need it
+            level, block = self.branch_level, self.blocks[self.branch_level]
+        if text not in block.known:
+            block.known[text] = self._fresh(level)
+            block.lines.append(f"{block.known[text]} = {text}")
+        return block.known[text]
+
+    def constant(self, value: object, type: str) -> str:
+        """A constant."""
+        return self.pure(f"arith.constant {value} : {type}", ())
+
+    # ---------------------------------------------------------------- blocks
+
+    @contextmanager
+    def separate_lines(self) -> Iterator[list[str]]:
+        """A context whose code goes to a separate list; its values are not reused afterwards."""
+        inner = Block()
+        self.blocks.append(inner)
+        yield inner.lines
+        self.blocks.pop()
+
+    @contextmanager
+    def block(self, head: str | None) -> Iterator[None]:
+        """A context whose code is between `head` and a closing brace; without `head`, only its values are not reused afterwards."""
+        with self.separate_lines() as lines:
+            yield
+        self.blocks[-1].lines += lines if head is None else [head, *(f"  {t}" for t in lines), "}"]
+
+    def results(self, name: str, count: int) -> Names:
+        """The names of the results of an operation with regions, as values of the innermost block."""
+        names = [f"{name}#{i}" for i in range(count)]
+        self.levels.update(dict.fromkeys(names, self.level))
+        return names
+
+    def for_loop(
+        self, bounds: Sequence[str], inits: Sequence[str], types: Sequence[str], body: Callable[[str, Names], Sequence[str]]
+    ) -> Names:
+        """A loop from a start to an end by a step; the body computes new values from the index and the old values.
+
+        Args:
+          bounds: the start, the end, the step; a fourth text is the type of the index.
+          inits: the values before the loop.
+          types: their types.
+          body: writes an iteration.
+
+        Returns:
+          The values after the loop.
+        """
+        start, end, step, *kind = bounds
+        index, olds, result = self.fresh(), [self.fresh() for _ in inits], self.fresh()
+        self.levels.update(dict.fromkeys((index, *olds), self.level + 1))
+        head, kinds = f"scf.for {index} = {start} to {end} step {step}", ", ".join(types)
+        if inits:
+            head = f"{result}:{len(inits)} = {head} iter_args({_pairs(olds, inits)}) -> ({kinds})"
+        with self.block(f"{head}{''.join(f' : {k}' for k in kind)} {{"):
+            self.write_yield(body(index, olds), types)
+        return self.results(result, len(inits))
+
+    def while_loop(
+        self, inits: Sequence[str], types: Sequence[str], condition: Callable[[Names], str], body: Callable[[Names], Sequence[str]]
+    ) -> Names:
+        """The values after a loop that runs as long as the condition on them holds."""
+        tests, olds = ([self.fresh() for _ in inits] for _ in range(2))
+        self.levels.update(dict.fromkeys((*tests, *olds), self.level + 1))
+        result, kinds = self.fresh(), ", ".join(types)
+        with self.separate_lines() as before:
+            self.line(f"scf.condition({condition(tests)}) {', '.join(tests)} : {kinds}")
+        with self.separate_lines() as after:
+            self.write_yield(body(olds), types)
+        heads = ", ".join(f"{name}: {type}" for name, type in zip(olds, types, strict=True))
+        self.line(f"{result}:{len(inits)} = scf.while ({_pairs(tests, inits)}) : ({kinds}) -> ({kinds}) {{")
+        for line in (*before, "} do {", f"^bb0({heads}):", *after, "}"):
+            self.line(line)
+        return self.results(result, len(inits))
+
+    def write_yield(self, values: Sequence[str], types: Sequence[str]) -> None:
+        """Ends a region that has results."""
+        if values:
+            self.line(f"scf.yield {', '.join(values)} : {', '.join(types)}")
+
+
+def _pairs(names: Sequence[str], values: Sequence[str]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True))
+
+
+def load(memory: str, type: str, index: str, vector: str = "") -> str:
+    """The text that loads an element, or with the type of a vector, the vector that begins at an index."""
+    return f"vector.load {memory}[{index}] : {type}, {vector}" if vector else f"memref.load {memory}[{index}] : {type}"
+
+
+def store(x: str, memory: str, type: str, index: str, vector: str = "") -> str:
+    """The text that stores an element, or a vector that begins at an index."""
+    return f"vector.store {x}, {memory}[{index}] : {type}, {vector}" if vector else f"memref.store {x}, {memory}[{index}] : {type}"
