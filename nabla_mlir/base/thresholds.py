@@ -146,6 +146,14 @@ SEPARATE_KERNELS: Annotated[int, Chosen("operations", "2 % of the time is lost w
 STACKED: Annotated[int, Chosen("bytes", "memory: more memory costs more than the saved dispatches of the loop")] = 1 << 26
 # A product over fewer elements stays in its loop: it costs less than the row that would be written and read instead.
 HOISTED_PRODUCT: Annotated[int, Chosen("elements summed over", "half a vector register of f32")] = 8
+# Equal consecutive blocks become a loop, if there are so many, and if it has so many operations less, without views and
+# broadcasts. If values are large it must have more: a stencil on 40 kB takes 1.5 times as long in a loop, on 4 kB 0.9 times.
+# A block may read values of so many blocks before it, each of which is another carry.
+ROLLED_REPETITIONS: Annotated[int, Chosen("blocks", "networks with equal layers have fewer")] = 16
+ROLLED_OPERATIONS: Annotated[int, Chosen("operations", "they take seconds to compile, and the loop one")] = 500
+ROLLED_LARGE_FACTOR: Annotated[int, Chosen("times as many operations", "they take tens of seconds to compile")] = 4
+ROLLED_LARGE: Annotated[int, Chosen("bytes of a value", "half of a first cache")] = 1 << 14
+ROLLED_LAG: Annotated[int, Chosen("blocks", "methods of multiple steps read up to five")] = 8
 # The largest number of sweeps of simplification. Without a limit, two patterns that undo each other would run forever.
 SWEEPS: Annotated[int, Chosen("sweeps", "ordinary programs take two to four")] = 16
 
