@@ -198,7 +198,7 @@ class IreePipeline(NamedPipeline):
     triton: int = 0  # compute capability of the GPU for which Triton compiles kernels; 0: no such kernels
     steps: ClassVar[tuple[Step, ...]] = (
         Step("cse", "Equal operations are rewritten once."),
-        Step(RollLoopsPass, "Equal values are computed once, so blocks differ in nothing else; each later pass takes time for each."),
+        Step(RollLoopsPass, "Equal values are computed once, so equal blocks look equal. Later passes see one of them."),
         Step(
             LegalizeForIreePipeline,
             "Code must be right before it is made fast; the formulas that it adds are scheduled like the rest.",

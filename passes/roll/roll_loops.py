@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,6 +25,7 @@ from nabla_mlir.rules.tapes import INDEX, empty_tape, read_row, write_row
 from nabla_mlir.table.regions import captures_of, emit_while
 from nabla_mlir.table.registry import clone_op
 from nabla_mlir.table.tensor import Tensor, constant, full, wrap
+from nabla_mlir.table.traits import CONSTANT
 
 
 @register
@@ -65,6 +66,23 @@ class RollLoopsPass(Pass):
         if progress:
             erase_dead_in(block)
         return progress
+
+
+def repeated_operations(function: ir.Operation) -> int:
+    """A bound of the number of operations of a function that become iterations of loops, from their names and types alone."""
+    (block,) = function.regions[0].blocks
+    operations = [op.operation for op in block.operations]
+    if len(operations) <= thresholds.ROLLED_OPERATIONS:
+        return 0
+    end = total = 0
+    numbers: dict[Hashable, int] = {}
+    forms = [(op.name, *(r.type for r in op.results)) for op in operations if op.name != CONSTANT]
+    found = runs([numbers.setdefault(form, len(numbers)) for form in forms], thresholds.ROLLED_REPETITIONS)
+    for run in sorted(found, key=lambda run: run.start + run.length):
+        if run.start >= end and run.length - run.period >= thresholds.ROLLED_OPERATIONS:
+            end = run.start + run.length
+            total += run.length - run.period
+    return total
 
 
 class _Loop:
