@@ -146,7 +146,7 @@ SEPARATE_KERNELS: Annotated[int, Chosen("operations", "2 % of the time is lost w
 STACKED: Annotated[int, Chosen("bytes", "memory: more memory costs more than the saved dispatches of the loop")] = 1 << 26
 # A product over fewer elements stays in its loop: it costs less than the row that would be written and read instead.
 HOISTED_PRODUCT: Annotated[int, Chosen("elements summed over", "half a vector register of f32")] = 8
-# So many equal consecutive blocks become a loop if it has so many operations less, without views and broadcasts; if values are
+# So many equal consecutive blocks become a loop if it has so many operations less, no views, slices or broadcasts; if values are
 # large, more: a stencil on 40 kB takes 1.5 times as long in a loop, on 4 kB 0.9 times. A block may read so many earlier blocks.
 ROLLED_REPETITIONS: Annotated[int, Chosen("blocks", "networks with equal layers have fewer")] = 16
 ROLLED_OPERATIONS: Annotated[int, Chosen("operations", "they take seconds to compile, and the loop one")] = 500

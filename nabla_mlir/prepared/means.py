@@ -10,6 +10,8 @@ import numpy as np
 from nabla_mlir.base import pytree
 from nabla_mlir.base.exchange import readable
 from nabla_mlir.base.typing import PyTree
+from nabla_mlir.interpreter.target import Interpreter
+from nabla_mlir.staging.stages import trace
 
 _ROWS = 8  # the number of rows on which a function is computed, and those of both halves
 
@@ -51,7 +53,4 @@ def is_mean(f: Callable[..., Any], x: PyTree, data: Sequence[Any]) -> bool:
 
 
 def _value(f: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
-    from nabla_mlir.interpreter.target import Interpreter
-    from nabla_mlir.staging.stages import trace  # machines that only run artifacts have no functions, and not this module
-
     return float(np.asarray(trace(f, *arguments).compile(Interpreter())(*arguments)))

@@ -14,9 +14,8 @@ from nabla_mlir.base.errors import TraceError, check_function
 from nabla_mlir.base.exchange import readable
 from nabla_mlir.base.typing import PyTree
 from nabla_mlir.prepared.batches import Batches, Limits, LocalEngine
-from nabla_mlir.prepared.means import is_mean
 from nabla_mlir.prepared.pieces import Work
-from nabla_mlir.prepared.sources import prepared_module
+from nabla_mlir.prepared.sources import is_mean_of_rows, prepared_module
 from nabla_mlir.prepared.sums import SummedOperator
 from nabla_mlir.targets import Target
 
@@ -103,7 +102,7 @@ class SumOperator(SummedOperator):
         super().__init__(work, LocalEngine(work, readings, limits, others), x, damping)
         if reduction == "sum" and self.rows > work.length and is_function(source):
             first = readings.first()
-            if is_mean(source, x, _with_mask(source, x, first, mask) if mask else first):
+            if is_mean_of_rows(source, x, _with_mask(source, x, first, mask) if mask else first):
                 warnings.warn(
                     "nm.SumOperator adds up the values of the batches, and the function is a mean over the rows of a batch: the "
                     "result grows with the number of batches. Write reduction='mean' for the mean over all rows, or sum the rows "

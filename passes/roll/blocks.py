@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.dialects.regions import made_by, within
-from nabla_mlir.dialects.stablehlo import constant_splat
+from nabla_mlir.dialects.stablehlo import SLICES, constant_splat
 from nabla_mlir.ops.shape import slice_
 from nabla_mlir.passes.roll.items import SLICE, Items
 from nabla_mlir.passes.roll.periods import Run
@@ -94,23 +93,22 @@ class Blocks:
         return self.items.ops[self.start + k : self.start + self.length : self.period]
 
     def saves(self, operations: int) -> bool:
-        """True if a loop has so many operations less, without views and broadcasts; for large values, some times as many."""
-        work = [op for op in self.items.ops[self.start : self.start + self.period] if not is_free(op)]
+        """True if a loop has so many operations less, without views, slices and broadcasts; for large values, some times as many.
+
+        Rolling writes slices, so that blocks of slices alone would be rolled forever.
+        """
+        block = self.items.ops[self.start : self.start + self.period]
+        work = [op for op in block if not is_free(op) and op.name not in SLICES]
         is_large = any(bytes_of(r) > thresholds.ROLLED_LARGE for op in work for r in op.results)
         return (self.count - 1) * len(work) >= operations * (thresholds.ROLLED_LARGE_FACTOR if is_large else 1)
-
-    @functools.cached_property
-    def ops(self) -> set[ir.Operation]:
-        """The operations of all blocks."""
-        return set(self.items.ops[self.start : self.start + self.length])
 
     def result(self, position: Position, iteration: int) -> ir.Value:
         """A result of one block."""
         return self.items.ops[self.start + iteration * self.period + position[0]].results[position[1]]
 
-    def is_read_outside(self, value: ir.Value) -> bool:
-        """True if an operation outside of the blocks reads a value of theirs."""
-        return any(reader not in self.ops for reader in readers_of(value))
+    def readers_outside(self, value: ir.Value) -> list[ir.Operation]:
+        """The operations outside of the blocks that read a value of theirs, themselves or in their regions."""
+        return [op for op in readers_of(value) if not len(op.results) or self._block_of(op.results[0]) is None]
 
     def read(self) -> bool:
         """Finds all sources; False if the blocks cannot be iterations of one loop."""
@@ -179,7 +177,7 @@ class Blocks:
         for k in range(self.period):
             for iteration, op in enumerate(self.iterations(k)):
                 for j, result in enumerate(op.results):
-                    if self.is_read_outside(result):
+                    if self.readers_outside(result):
                         rows[k, j].append(iteration)
         for position, iterations in rows.items():
             ages = {len(c.first) for c in self.carried if c.position == position}

@@ -186,9 +186,9 @@ def _start(starts: Sequence[int], counter: Tensor) -> Tensor:
 def _read_rows(tape: Tensor, results: dict[int, ir.Value], blocks: Blocks) -> None:
     """Replaces results of blocks by the rows of an array, each read directly before its first reader."""
     parts: dict[ir.Value, int] = {}
-    joins: dict[ir.Operation, None] = {}
+    joins: dict[ir.Value, ir.Operation] = {}  # by result: the hash of an operation changes with its operands
     for i, result in results.items():
-        readers = [reader for reader in readers_of(result) if reader not in blocks.ops]
+        readers = blocks.readers_outside(result)
         first = functools.reduce(lambda a, b: b if b.is_before_in_block(a) else a, readers)
         with ir.InsertionPoint(first), first.location:
             part = sliced(tape, 0, i, i + 1)
@@ -198,8 +198,8 @@ def _read_rows(tape: Tensor, results: dict[int, ir.Value], blocks: Blocks) -> No
         for reader in readers:
             if reader.name == "stablehlo.reshape" and wrap(reader.results[0]).shape == part.shape:
                 reader.results[0].replace_all_uses_with(part.value)
-                joins |= {r: None for r in readers_of(part.value) if r.name == "stablehlo.concatenate"}
-    for join in joins:
+                joins |= {r.results[0]: r for r in readers_of(part.value) if r.name == "stablehlo.concatenate"}
+    for join in joins.values():
         _join_rows(tape, join, parts)
 
 
