@@ -74,7 +74,7 @@ READ_OPERATION: Annotated[float, Chosen("µs", "20 to 45")] = 30.0
 INTERPRETED_ELEMENT: Annotated[float, Chosen("ns", "0.2 to 3")] = 1.0
 INTERPRETED_FUNCTION: Annotated[float, Chosen("ns", "exp and log 0.5 to 1, sin 0.6 and 8.4, logistic 2 and 14")] = 5.0
 INTERPRETED_SPECIAL: Annotated[float, Chosen("ns", "SciPy's erf 3.5, digamma 9, lgamma 13, erfinv 17")] = 15.0
-DRAWN_ELEMENT: Annotated[float, Chosen("ns of an argument for a check, drawn, copied and given to the code", "20 to 30")] = 25.0
+DRAWN_ELEMENT: Annotated[float, Chosen("ns of an argument for a check, drawn, copied and given to the code", "15 to 20")] = 18.0
 INTERPRETED_PICKED: Annotated[float, Chosen("ns of a gathered element", "x[i] of 10⁵ takes 17")] = 20.0
 INTERPRETED_ONE_BY_ONE: Annotated[float, Chosen("ns", "scatters 35, sorts 80")] = 60.0
 INTERPRETED_FLOP: Annotated[float, Chosen("ns", "0.02 in f32, 0.05 in f64, on one core")] = 0.05
@@ -146,6 +146,13 @@ SEPARATE_KERNELS: Annotated[int, Chosen("operations", "2 % of the time is lost w
 STACKED: Annotated[int, Chosen("bytes", "memory: more memory costs more than the saved dispatches of the loop")] = 1 << 26
 # A product over fewer elements stays in its loop: it costs less than the row that would be written and read instead.
 HOISTED_PRODUCT: Annotated[int, Chosen("elements summed over", "half a vector register of f32")] = 8
+# So many equal consecutive blocks become a loop if it has so many operations less, no views, slices or broadcasts; if values are
+# large, more: a stencil on 40 kB takes 1.5 times as long in a loop, on 4 kB 0.9 times. A block may read so many earlier blocks.
+ROLLED_REPETITIONS: Annotated[int, Chosen("blocks", "networks with equal layers have fewer")] = 16
+ROLLED_OPERATIONS: Annotated[int, Chosen("operations", "they take seconds to compile, and the loop one")] = 500
+ROLLED_LARGE_FACTOR: Annotated[int, Chosen("times as many operations", "they take tens of seconds to compile")] = 4
+ROLLED_LARGE: Annotated[int, Chosen("bytes of a value", "half of a first cache")] = 1 << 14
+ROLLED_LAG: Annotated[int, Chosen("blocks", "methods of multiple steps read up to five")] = 8
 # The largest number of sweeps of simplification. Without a limit, two patterns that undo each other would run forever.
 SWEEPS: Annotated[int, Chosen("sweeps", "ordinary programs take two to four")] = 16
 

@@ -143,6 +143,7 @@ class _Comparison:
         self.executable = Executable.load(vmfb, target.drivers[0])
         self._start, self._strategy = self.executable, strategy
         self._interrupts = Interrupts("the code is wrong.")
+        self._is_bounded: dict[str, bool] = {}  # by entry point: True if its loops end by themselves
 
     def checks(self, examples: Examples, draw: str, budget: Budget | None) -> Checks:
         """Compares the results of all entry points on one set of arguments.
@@ -194,7 +195,9 @@ class _Comparison:
         """The results of the compiled code, which may take much longer than the interpreter's seconds only where it is wrong."""
         arguments = [Array.from_numpy(x, self.executable.device) for x in self.runs.inputs(name)]
         function = self.executable.function(name)
-        if estimate(self.runs.entries[name]).is_bounded:
+        if name not in self._is_bounded:
+            self._is_bounded[name] = estimate(self.runs.entries[name]).is_bounded
+        if self._is_bounded[name]:
             return [np.asarray(y) for y in function(arguments)]
         rerun(0)  # ends, unless rounding makes the program run forever
         with time_limit(_SECONDS + _TIMES * seconds):

@@ -130,6 +130,8 @@ class ReferenceRuns:
         Raises:
           OutOfStepsError: the budget is used up.
         """
+        if self.budget.steps < 0:  # large arguments are not even drawn
+            raise OutOfStepsError
         self._inputs[name] = self.inputs(name)
         try:
             return self._call(name, _PLAIN, self._inputs[name], self.budget)

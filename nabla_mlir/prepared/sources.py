@@ -39,3 +39,10 @@ def prepared_module(
     from nabla_mlir.prepared import instant  # machines that only run artifacts do not have this module
 
     return (instant.load_compiled if at_once else instant.load_prepared)(source, maker, point, target, **options)
+
+
+def is_mean_of_rows(f: Callable[..., Any], x: Any, data: tuple[Any, ...]) -> bool:
+    """True if a function of x and a batch is a mean over the rows of the batch (`nabla_mlir.prepared.means.is_mean`)."""
+    from nabla_mlir.prepared import means  # machines that only run artifacts have no functions, and not this module
+
+    return means.is_mean(f, x, data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,7 +15,7 @@ from nabla_mlir.base.exchange import readable
 from nabla_mlir.base.typing import PyTree
 from nabla_mlir.prepared.batches import Batches, Limits, LocalEngine
 from nabla_mlir.prepared.pieces import Work
-from nabla_mlir.prepared.sources import prepared_module
+from nabla_mlir.prepared.sources import is_mean_of_rows, prepared_module
 from nabla_mlir.prepared.sums import SummedOperator
 from nabla_mlir.targets import Target
 
@@ -34,7 +35,8 @@ class SumOperator(SummedOperator):
       x: the first point, a pytree.
       batches: a sequence of tuples of arrays, the data arguments of the function; or any other iterable that can be read again,
         such as a PyTorch DataLoader; or a function that returns an iterator. Views of memory-mapped arrays are read when needed.
-      reduction: "sum"; or "mean" if f is the mean of its rows. The operator is then ``Σ nᵢ f(x, *batchᵢ) / Σ nᵢ``.
+      reduction: "sum"; or "mean" if f is the mean of its rows. The operator is then ``Σ nᵢ f(x, *batchᵢ) / Σ nᵢ``. A sum of means
+        gets a warning.
       mask: the name of an argument of f with weights of rows, of shape (rows,). Batches are passed without it, and rows that fill
         up a short batch have weight zero.
       short: the treatment of a batch with fewer rows than the first. "pad" runs the same code on it (see `prepared/pieces.py`;
@@ -98,6 +100,16 @@ class SumOperator(SummedOperator):
                 raise TraceError(f"short='compile' requires a function as the source, got a {type(source).__name__}.")
             others = _Works(make)
         super().__init__(work, LocalEngine(work, readings, limits, others), x, damping)
+        if reduction == "sum" and self.rows > work.length and is_function(source):
+            first = readings.first()
+            if is_mean_of_rows(source, x, _with_mask(source, x, first, mask) if mask else first):
+                warnings.warn(
+                    "nm.SumOperator adds up the values of the batches, and the function is a mean over the rows of a batch: the "
+                    "result grows with the number of batches. Write reduction='mean' for the mean over all rows, or sum the rows "
+                    "in the function.",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
 
 
 class _Works:

@@ -172,8 +172,8 @@ def counted_traces() -> Iterator[None]:
 class LongTrace:
     """Counts the operations of a trace. It warns while the trace goes on, if a loop of Python makes thousands of them.
 
-    Compilation takes longer than proportionally to the number of operations. A function that is still running after half of them
-    has the loop. If that is a function of the library, such as `random.beta`, there is no loop of the user.
+    Each operation is traced, lowered and checked, even if nabla-roll-loops compiles a loop. A function that is still running after
+    half of them has the loop. If that is a function of the library, such as `random.beta`, there is no loop of the user.
     """
 
     def __init__(self) -> None:
@@ -190,8 +190,8 @@ class LongTrace:
             self.end()
             if running is not None and not is_internal(running.f_code.co_filename):
                 _warn(
-                    f"a loop of Python around this line has made {self._limit} operations in one trace, and each takes time to "
-                    "compile: nm.fori_loop and nm.scan compile one iteration.",
+                    f"a loop of Python around this line has made {self._limit} operations in one trace, and each takes time: "
+                    "nm.fori_loop and nm.scan trace, differentiate and compile one iteration.",
                     SourceRange(running.f_code.co_filename, running.f_lineno),
                 )
 

@@ -65,6 +65,7 @@ from nabla_mlir.passes.iree.scheduling.split_dilated_convolutions import SplitDi
 from nabla_mlir.passes.iree.scheduling.split_sums import SplitSumsPass
 from nabla_mlir.passes.iree.scheduling.stacks_as_choices import StacksAsChoicesPass
 from nabla_mlir.passes.iree.scheduling.sum_updates import SumUpdatesPass
+from nabla_mlir.passes.roll.roll_loops import RollLoopsPass
 
 
 @register_pipeline
@@ -197,6 +198,7 @@ class IreePipeline(NamedPipeline):
     triton: int = 0  # compute capability of the GPU for which Triton compiles kernels; 0: no such kernels
     steps: ClassVar[tuple[Step, ...]] = (
         Step("cse", "Equal operations are rewritten once."),
+        Step(RollLoopsPass, "Equal values are computed once, so equal blocks look equal. Later passes see one of them."),
         Step(
             LegalizeForIreePipeline,
             "Code must be right before it is made fast; the formulas that it adds are scheduled like the rest.",

@@ -19,6 +19,7 @@ from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.interpreter.rounding import Perturbation
+from nabla_mlir.runtime.drawn import DRAWS, drawn
 
 X = np.linspace(0.1, 1.1, 12).reshape(3, 4)
 # IREE 3.13 makes another number of the third result with this flag (passes/iree/faults/table.py).
@@ -197,6 +198,19 @@ def test_it_can_be_switched_off_and_on():
 def test_what_takes_too_long_is_not_checked():
     stage = lowered(lambda x: nm.fori_loop(0, 100_000, lambda i, c: nnp.sin(c) + 0.1 * i, x), X)
     assert str(stage.compile().checks["main"]) == "not checked: the interpreter would take too long"
+
+
+def test_large_arguments_are_not_drawn_for_nothing(monkeypatch):
+    monkeypatch.setattr(reference_runs, "drawn", lambda *_: pytest.fail("was called"))
+    rows = nm.trace(lambda x: nnp.sum(x * x), nm.spec(10**8)).lower()
+    (check,) = rows.compile(nm.CPU(checking="cheap")).checks.values()
+    assert str(check) == "not checked: the interpreter would take too long"
+
+
+def test_parts_of_arguments_have_the_numbers_of_the_whole():
+    (x,) = drawn([((7, 30_000), np.dtype(np.float32))], "f", DRAWS[2])
+    whole = np.random.RandomState([*b"f"]).uniform(-2.5, 2.5, (7, 30_000))
+    assert np.array_equal(x, whole.astype(np.float32))
 
 
 def test_a_state_is_checked_in_order():

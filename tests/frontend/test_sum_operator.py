@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,7 @@ from nabla_mlir.base.errors import (
     TraceError,
     TreeError,
 )
+from nabla_mlir.prepared.means import is_mean
 from nabla_mlir.prepared.pieces import digest_of
 from nabla_mlir.prepared.sums import PairwiseSum, tree_sum
 
@@ -122,6 +124,31 @@ def test_compiled_in_threads_as_in_one_to_the_bit() -> None:
 def test_a_mean_weighs_rows() -> None:
     check(nm.SumOperator(mean, W, BATCHES, reduction="mean", target=TINY), 1 / ROWS, 0.1)
     check(nm.SumOperator(mean, W, BATCHES, reduction="mean", short="compile", target=TINY), 1 / ROWS, 0.1)
+
+
+@pytest.mark.parametrize("mask", ["", "weights"])
+def test_a_sum_of_means_is_noticed(mask: str) -> None:
+    def weighted_mean(w: Any, weights: Any, rows: Any, labels: Any) -> Any:
+        return (weights * losses(w, rows, labels)).sum() / weights.sum()
+
+    f = weighted_mean if mask else mean
+    batches = BATCHES[:2]
+    with pytest.warns(RuntimeWarning, match="Write reduction='mean'"):
+        nm.SumOperator(f, W, batches, mask=mask, target=nm.Interpreter())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nm.SumOperator(f, W, batches[:1], mask=mask, target=nm.Interpreter())  # of one batch both are the same
+        nm.SumOperator(f, W, batches, mask=mask, reduction="mean", target=nm.Interpreter())
+        nm.SumOperator(weighted if mask else total, W, batches, mask=mask, target=nm.Interpreter())
+
+
+def test_a_function_of_whole_batches_is_no_mean() -> None:
+    def of_sixteen(w: Any, rows: Any) -> Any:
+        assert rows.shape[0] == 16
+        return (rows @ w).mean()
+
+    assert not is_mean(of_sixteen, W, (X[:16],))
+    assert is_mean(lambda w, rows: (rows @ w).mean(), W, (X[:16],))
 
 
 def test_the_short_batch_runs_the_same_code() -> None:
