@@ -18,7 +18,8 @@ _PEERS = ("jax", "torch.compile", "torch", "casadi")
 
 def table(results: list[Mapping[str, Any]]) -> str:
     """The table of times in microseconds of Hessian-vector products and gradients, nabla_mlir first, with compile times."""
-    head = "| workload | of | ours, µs | jax.jit | torch.compile | torch.func | CasADi | compiled in, s | JAX |\n"
+    head = "| workload | function | ours, µs | jax.jit | torch.compile | torch.func | CasADi | "
+    head += "our compile time, s | JAX's compile time, s |\n"
     lines = [head, "|---|---|---|---|---|---|---|---|---|\n"]
     for result in results:
         for name, words in (("hvp", "H v"), ("gradient", "∇f"), ("value", "f")):

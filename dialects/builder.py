@@ -147,7 +147,7 @@ def slice_(x: Val, start: Sequence[int], limit: Sequence[int], strides: Sequence
 
 
 def cut(x: Val, dim: int, start: int, limit: int, stride: int = 1) -> Val:
-    """The slice start:limit:stride along one dimension, all of the others. Negative `dim` counts from the end."""
+    """The slice start:limit:stride of one dimension; the other dimensions are complete. A negative `dim` counts from the end."""
     dim %= x.rank
     starts, limits, strides = [0] * x.rank, list(x.shape), [1] * x.rank
     starts[dim], limits[dim], strides[dim] = start, limit, stride

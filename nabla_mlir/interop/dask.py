@@ -90,7 +90,7 @@ class DaskEngine:
         self._sources: list[Any] = []  # for each shard: the future of its stored residuals, or the recipe to compute them
         self._recipes: list[Any] = []  # for each shard: the recipe to compute its residuals
         self._digests: tuple[str, ...] = ()
-        self._former: list[Any] = []  # the futures of the last product
+        self._last_product: list[Any] = []  # the futures of the last product
         self._name, self._is_quick = "", False  # the name of the pieces at this point; True if the last product was quick
 
     def update(self, x: np.ndarray, check: bool) -> Part:
@@ -136,7 +136,7 @@ class DaskEngine:
     def finish(self, product: list[Any]) -> np.ndarray:
         """The sum of the shards' products with the matrix."""
         result: np.ndarray = self._result("product", product)
-        self._former = product
+        self._last_product = product
         return result
 
     def _sent(self, array: np.ndarray) -> Any:
@@ -147,13 +147,13 @@ class DaskEngine:
         return array.nbytes * len(self._groups) <= _SMALL
 
     def _submitted(self, function: Any, sources: list[Any], *columns: Any) -> list[Any]:
-        """Up to eight futures, each of the sum of one or several groups."""
+        """At most `_GROUP` futures, whose results add up to the sum over all sources; `columns` has one argument for each group."""
         digests = self._digests
         rows = [([sources[i] for i in group], [digests[i] for i in group if digests], *columns) for group in self._groups]
         parts = _mapped(self.client, function, rows)
         while len(parts) > _GROUP:
             parts = _mapped(self.client, tree_sum, [(parts[i : i + _GROUP],) for i in range(0, len(parts), _GROUP)])
-        self._former = []  # freed only now: after the result, the message to free it would delay the next one by 10 ms
+        self._last_product = []  # freed only now: after the result, the message to free it would delay the next one by 10 ms
         return parts
 
     def _result(self, title: str, parts: list[Any], pieces: Mapping[int, Any] = MappingProxyType({})) -> Any:

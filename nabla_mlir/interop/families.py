@@ -124,7 +124,7 @@ class Family:
         return self._derived(("pushed", wrt), self.count + len(wrt), lambda: lambda *args: self._push(wrt, args))
 
     def mapped(self, axes: Axes) -> Family:
-        """The function over axes of its arguments; all results have the axis in front.
+        """`vmap` of the function over axes of its arguments; the new axis of each result is axis 0.
 
         Args:
           axes: the mapped axis of each argument; None for an argument that is not mapped.

@@ -298,7 +298,10 @@ def _jvp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call
 
 
 def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: Sequence[int] = ()) -> Call:
-    """The description of a call of `jax.custom_vjp`; the arguments at `inert` have no tangents."""
+    """The `ad.custom_vjp` for a call of `jax.custom_vjp`: its function, its forward rule and its backward rule.
+
+    The arguments at `inert` have no tangents. Constants come first among the arguments; the backward rule has none.
+    """
     from jax.extend.core.primitives import custom_vjp_call_p
 
     root, inner = _root(params["fwd_jaxpr_thunk"])
@@ -313,7 +316,7 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: 
         flags = [i - consts in wrt for i in range(len(avals))]
         outs = fwd.call_wrapped(*(x for pair in zip(values, flags, strict=True) for x in pair))
         _, tree, sources = bound["out_trees"]()
-        own = tree.num_leaves - sum(f is not None for f in sources)
+        own = tree.num_leaves - sum(f is not None for f in sources)  # a source is the argument that is the residual itself
         rest = iter(outs[:own])
         return [*outs[own:], *(next(rest) if f is None else values[f] for f in sources)]
 

@@ -12,12 +12,12 @@ from nabla_mlir.base.progress import running
 
 @contextlib.contextmanager
 def bar(title: str, total: int | None, is_wanted: bool) -> Iterator[Callable[[int], None]]:
-    """A function that shows the number of finished parts on standard error; it does nothing if that is not a terminal.
+    """Yields a function that shows the number of finished parts on standard error, and does nothing without a terminal.
 
     Args:
       title: the name of the work.
       total: the number of parts, if it is known.
-      is_wanted: True shows a bar; False shows a line if it takes more than a second.
+      is_wanted: True shows a bar; False shows one line, if the work takes more than a second.
 
     Raises:
       DeployError: rich is not installed.

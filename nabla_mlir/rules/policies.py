@@ -62,7 +62,7 @@ def attributes_of(op: ir.Operation, **changes: ir.Attribute) -> dict[str, ir.Att
 
 
 def exposed(op: ir.Operation) -> ir.Operation:
-    """Emits a copy of a checkpoint in front of it that also returns the values that its policy saves; returns the copy."""
+    """Inserts before a checkpoint a copy that also returns the values that its policy saves; returns the copy."""
     if SAVED in op.attributes:  # it returns them already
         with ir.InsertionPoint(op):
             return op.clone().operation

@@ -219,9 +219,9 @@ _remains: list[tuple[Device, Callable[..., object]]] = []  # objects that would 
 
 
 def _lose_threads() -> None:
-    """Runs in a forked process: functions on a thread pool lose their threads.
+    """Runs in a forked child: functions on a thread pool can no longer be called, because the child has none of its threads.
 
-    All functions do if another thread was in a call of IREE, which may hold locks that they need.
+    If another thread was in a call of IREE at the fork, no function can: that thread may hold a lock of IREE forever.
     """
     functions = list(_functions)
     is_called = any(function.is_called for function in functions)

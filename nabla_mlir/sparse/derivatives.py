@@ -261,11 +261,11 @@ def check_pattern(f: Callable[..., Any], pattern: Any, *args: Any, argnums: Argn
     scale = np.abs(truth).max(initial=0.0) + np.abs(ours).max(initial=0.0)
     wrong = np.nonzero(np.abs(ours - truth) > 1e3 * np.finfo(truth.dtype).eps * scale)[0]
     if wrong.size:
-        _name_entry(f, where, args, argnums, int(wrong[0]))
+        _raise_missing_entry(f, where, args, argnums, int(wrong[0]))
 
 
-def _name_entry(f: Callable[..., Any], pattern: Pattern, args: Sequence[Any], argnums: Argnums, row: int) -> None:
-    """Raises PatternError with an entry of the Jacobian, in this row, that the pattern does not have."""
+def _raise_missing_entry(f: Callable[..., Any], pattern: Pattern, args: Sequence[Any], argnums: Argnums, row: int) -> None:
+    """Raises PatternError with an entry of a row of the Jacobian that the pattern lacks, or with the first one if it lacks none."""
 
     def row_of(*args: Any) -> Tensor:
         call = FlatCall("check_pattern", f, argnums, args, {})
@@ -273,9 +273,9 @@ def _name_entry(f: Callable[..., Any], pattern: Pattern, args: Sequence[Any], ar
         return call.flat(list(pull(_one_hot(np.arange(out.size) - row, 1, out.dtype)[0])))
 
     derivative = np.asarray(staged(row_of)(*args))
-    here = pattern.indices[pattern.indptr[row] : pattern.indptr[row + 1]]
-    lacking = np.setdiff1d(np.nonzero(derivative)[0], here)
-    entry = (row, int(lacking[0])) if lacking.size else (row, int(here[0]) if here.size else 0)
+    columns = pattern.indices[pattern.indptr[row] : pattern.indptr[row + 1]]
+    lacking = np.setdiff1d(np.nonzero(derivative)[0], columns)
+    entry = (row, int(lacking[0])) if lacking.size else (row, int(columns[0]) if columns.size else 0)
     raise PatternError(
         f"check_pattern requires a pattern with every entry of the Jacobian, got none at {entry}, which is "
         f"{derivative[entry[1]]:.6g}.",

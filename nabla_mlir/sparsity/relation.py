@@ -272,7 +272,7 @@ class Relation:
         shape = [n + a + b for n, a, b in zip(spread, low, high, strict=True)]
         axes = [axis for axis in range(len(shape)) if low[axis] or high[axis] or interior[axis]]
 
-        def position(box: Box) -> Box | None:
+        def padded_box(box: Box) -> Box | None:
             found: Box | None = box
             for axis in axes:
                 if found is not None and interior[axis]:
@@ -282,13 +282,13 @@ class Relation:
                     found = found.shifted(axis, low[axis])
             return found
 
-        def numbers(x: np.ndarray) -> np.ndarray:
-            wide = np.full(spread, -1)
+        def padded_numbers(x: np.ndarray) -> np.ndarray:
+            wide = np.full(spread, -1)  # no element of the input
             wide[tuple(slice(None, None, i + 1) for i in interior)] = x
             cut = wide[tuple(map(slice, starts, limits))]
             return np.pad(cut, [(max(0, a), max(0, b)) for a, b in zip(low, high, strict=True)], constant_values=-1)
 
-        return self.moved(shape, position, numbers)
+        return self.moved(shape, padded_box, padded_numbers)
 
     def placed(self, axis: int, at: int, shape: Sequence[int]) -> Relation:
         """The relation of a larger array, which has this one at offset `at` along an axis and no other dependences."""

@@ -22,8 +22,10 @@ def met(groups: Iterable[Sequence[str]]) -> Names:
 
 
 def orders_of_results(block: ir.Block, arguments: Sequence[Sequence[str]]) -> list[Names]:
-    """For each value that a block returns, the named axes on which it depends, in order; `arguments` gives those of the
-    arguments.
+    """The named axes on which each value that a block returns depends, in the order in which operations read them.
+
+    Args:
+      arguments: the named axes of each argument of the block.
     """
     orders = {argument: list(names) for argument, names in zip(block.arguments, arguments, strict=True)}
     return _through(block, orders)

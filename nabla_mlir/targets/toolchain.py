@@ -111,8 +111,8 @@ def run_compiler(arguments: list[str], stdin: bytes, *, timeout: float | None = 
 def run_process(command: list[str], stdin: bytes, *, timeout: float | None = None) -> Finished:
     """Runs a program to its end; its failure does not affect this process.
 
-    The process has its own session, so that a timeout or an interrupt also ends a linker that it has started. It ends
-    when the waiting thread ends, also if this process is killed.
+    The child process has its own session, so that a timeout or an interrupt also ends a linker that it has started. The child
+    ends when the calling thread ends, even if the parent process is killed.
     """
     process = subprocess.Popen(
         [*_bound_to_parent(), *command],

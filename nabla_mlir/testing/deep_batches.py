@@ -187,7 +187,7 @@ def _calls(stages: dict[Deep, Lowered], is_separate: bool) -> list[Call]:
     each = [Call(p.name, tuple(p.arguments), (0,) if p.is_donating else ()) for p in stages]
     if is_separate:
         return each
-    donated = [2 * i for i, call in enumerate(each) if call.donated]
+    donated = [2 * i for i, call in enumerate(each) if call.donated]  # the first of the two arguments of a program
     return [Call(_ALL, tuple(x for call in each for x in call.arguments), tuple(donated))]
 
 

@@ -173,7 +173,10 @@ def _given(x: np.ndarray, kind: np.dtype) -> np.ndarray:
 
 
 def measure(name: str, source: str, target: str) -> dict[str, str]:
-    """For each dtype of an operation "yes", or the reason why it does not compile, run or give the correct result on a target."""
+    """For each dtype of an operation: "yes", or the reason why the operation fails on a target.
+
+    All dtypes are compiled as one module first; if that fails, each dtype is compiled alone.
+    """
     by_dtype: dict[str, list[Program]] = {}
     for dtype in _MEASURED[TITLES[target]][1] or DTYPES:
         try:

@@ -62,7 +62,7 @@ def self_test() -> str:
 
 
 def checking() -> tuple[str, str]:
-    """The setting of checks, and the comparison of a tiny compiled program with the interpreter."""
+    """The mode of checked compilation, and the outcome of the check of a tiny program, as text."""
     try:
         import nabla_mlir as nm
         from nabla_mlir.compiling.checking import Checking

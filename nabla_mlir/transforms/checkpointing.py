@@ -96,8 +96,8 @@ def checkpoint(
       fun: any function of pytrees of arrays.
       prevent_cse: True keeps the second computation separate from the first. Otherwise a compiler that merges duplicates
         may undo the recomputation.
-      policy: one of `nm.checkpoint_policies`, which says which values may be stored; by default none. Or a function of an
-        operation of the IR that is true if its results may be stored.
+      policy: one of `nm.checkpoint_policies`, which says which values may be stored (none by default), or a function of an
+        operation of the IR that returns True if its results may be stored.
       static_argnums: positions of arguments that are not arrays.
 
     Example:

@@ -280,7 +280,7 @@ def entrywise(
 
 
 def summed_entries(tree: Any) -> Any:
-    """The sums over all entries, as plain tensors."""
+    """The tree in which each vectorised tensor is summed over its named axes; other leaves stay as they are."""
     leaves, spec = leaves_of(tree)
     sums = [reduce_sum(whole(x), tuple(range(len(x.axes)))) if axes_of(x) else x for x in leaves]
     return pytree.unflatten(spec, sums)

@@ -206,17 +206,17 @@ def _refusing(op: ir.Operation) -> Iterator[None]:
 
 
 def _normalize_block(block: ir.Block) -> None:
-    """Rewrites or refuses the operations of a block, and resolves their shapes."""
+    """Writes the operations of a block as supported ones with static types; raises ImportIRError for the others."""
     for item in list(block.operations):
         op = item.operation
         if op.name == "stablehlo.while":
             for values in (op.results, *(region.blocks[0].arguments for region in op.regions)):
-                _settle(values, op.operands)
+                _set_types(values, op.operands)
         for region in op.regions:
             for inner in region.blocks:
                 _normalize_block(inner)
         if is_choice(op):
-            _settle(op.results, last_of(op.regions[0].blocks[0]).operands)
+            _set_types(op.results, last_of(op.regions[0].blocks[0]).operands)
         if is_choice(op) or op.name == "stablehlo.while":
             _check_branches(op)
         if op.name not in _SHAPED and any(is_dynamic(r.type) for r in op.results):
@@ -236,7 +236,7 @@ def _check_branches(op: ir.Operation) -> None:
                 )
 
 
-def _settle(values: Iterable[ir.Value], likes: Iterable[ir.Value]) -> None:
+def _set_types(values: Iterable[ir.Value], likes: Iterable[ir.Value]) -> None:
     """Sets the types of results of control flow, which only its values determine."""
     for value, like in zip(values, likes, strict=True):
         if is_dynamic(value.type):

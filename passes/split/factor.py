@@ -99,7 +99,7 @@ def _added(binary: OpDef) -> Callable[[ir.Operation, dict[ir.Value, Terms], Divi
     """The rule of an addition or subtraction: joins the terms of both operands."""
 
     def rule(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
-        """The terms of `left + right` or `left - right`; None if a factor cannot be written."""
+        """The terms of `left + right` or `left - right`; None if a joint factor has no supported form."""
         left, right = op.operands
         if left not in division.unknown or right not in division.unknown:
             return None

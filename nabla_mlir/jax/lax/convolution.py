@@ -176,8 +176,8 @@ def conv_general_dilated(
       rhs: the kernel; its axes are output features, input features and the spatial axes.
       window_strides: the step of the window along each spatial axis.
       padding: "SAME", "SAME_LOWER", "VALID", or (low, high) for each spatial axis.
-      lhs_dilation: the distance of the elements of the input; the elements between them are zeros.
-      rhs_dilation: the distance of the elements of the kernel.
+      lhs_dilation: the dilation factor of the input: the distance of its elements, between which are zeros.
+      rhs_dilation: the dilation factor of the kernel.
       dimension_numbers: three words such as ``("NHWC", "HWIO", "NHWC")``, or a result of `conv_dimension_numbers`.
       feature_group_count: the number of groups of features; each group reads its part of the input features.
       batch_group_count: the number of groups of the batch.

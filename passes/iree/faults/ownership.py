@@ -13,7 +13,7 @@ from nabla_mlir.table.traits import is_view
 
 
 def root_of(value: ir.Value) -> ir.Value:
-    """The value of which a value is a view, or itself."""
+    """The value that owns the memory of `value`: follows views to their source; a value that is not a view owns its memory."""
     maker = made_by(value)
     while maker is not None and _is_view(maker):
         value = maker.operands[list(maker.results).index(value)]

@@ -45,7 +45,7 @@ class GpuSumsAsKernelsPass(PatternPass):
 
 @PATTERNS.of("stablehlo.reduce")
 def sums(op: ir.Operation, target: Target) -> Replacement:
-    """IREE gives each result one thread."""
+    """A slow reduction as a call of a kernel of ours, because IREE gives each result one thread."""
     values = operands(op)
     if len(values) != 2 or not values[0].static or (name := single_operation(op.regions[0])) is None:
         return None

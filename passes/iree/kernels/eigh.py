@@ -93,7 +93,7 @@ class _Reduction:
             tau, beta = self.reflections.make(k, (self.work, k), t.add(k, 1))
             off_diagonal[k], taus[k] = beta, tau
             self._change_and_multiply(k)
-            self._next_pair(k, tau)
+            self._store_pair(k, tau)
         for i in (n - 2, n - 1):
             self._change_row(i)
             diagonal[i] = Number(t, t.load(self.work, b, i, i))
@@ -140,8 +140,8 @@ class _Reduction:
             for i, x in zip(positions, sums, strict=True):
                 t.store(t.lane_sum(x), self.pair, b, 2, i)
 
-    def _next_pair(self, k: str, tau: Number) -> None:
-        """Computes v, and w = tau y - (tau² y v / 2) v for the product y of the matrix with v."""
+    def _store_pair(self, k: str, tau: Number) -> None:
+        """Stores v, and w = tau y - (tau² (y · v) / 2) v for the product y of the matrix with v, as rows 0 and 1 of the pair."""
         t, b = self.t, self.reflections.group
         first = t.add(k, 1)
         (product,) = self.reflections.products(k, first, self.pair, [2])

@@ -69,7 +69,7 @@ def _remainder(x: Node, y: Node) -> Node:
 
 
 def _divisor(y: Node) -> Node:
-    """The divisor, or 1 in place of 0 and -1: a processor stops the program at x / 0, and at the least integer / -1."""
+    """The divisor, or 1 for 0 and -1, for which the callers select the result: a processor ends a program at x / 0 and min / -1."""
     if _is_safe(y):
         return y
     for value in (0, -1) if y.dtype[0] == "i" else (0,):

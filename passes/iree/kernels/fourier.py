@@ -313,7 +313,7 @@ class _Writer:
         return Complex(*(t.splat(t.load(table, row, part)) for part in (0, 1)))
 
     def _column_roots(self, i: Index, column: Index) -> list[Complex]:
-        """The two factors of the roots of element i of a vector of columns."""
+        """Two factors whose product is the root of unity of element i, for a vector of columns."""
         t, step = self.t, share(self.what.n)
         rows = t.of_indices("remui", i, step), t.add(t.of_indices("divui", i, step), step)
         return [Complex(*(t.vector(self.tables[-1], row, part, column) for part in (0, 1))) for row in rows]

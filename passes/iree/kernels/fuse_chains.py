@@ -188,6 +188,7 @@ class _Parts:
 
     @staticmethod
     def of(steps: Sequence[_Step]) -> _Parts:
+        """Makes each step a part of its only reader, if that is allowed, from the last step to the first."""
         users: list[set[int]] = [set() for _ in steps]
         for position, step in enumerate(steps):
             for value in step.reads:
@@ -195,7 +196,7 @@ class _Parts:
                     users[value].add(position)
         parts = _Parts(steps, users, list(range(len(steps))), [set(step.reads) for step in steps], [1] * len(steps))
         for position in reversed(range(len(steps))):
-            parts._give(position)
+            parts._join_reader(position)
         return parts
 
     def copies(self) -> int:
@@ -215,7 +216,7 @@ class _Parts:
         """The number of values that are not part of another step and that only the chain reads."""
         return sum(1 for position in self._homes() if self.users[position] and self._is_inner(position))
 
-    def _give(self, position: int) -> None:
+    def _join_reader(self, position: int) -> None:
         """Makes a step a part of its only reader, if that is allowed."""
         homes = {self.home[user] for user in self.users[position]}
         if len(homes) != 1 or not self._is_inner(position):

@@ -125,13 +125,13 @@ class View:
 
     def __init__(self, text: Text, name: str, kind: Kind, batches: int, rows: str):
         self.t, self.rows, self.unit = text, rows, kind.unit
-        number = lambda what: text.number_argument(f"{name}_{what}")  # noqa: E731
-        elements, self.start = number("elements"), number("start")
-        self._batch = [number(f"batch{n}") for n in range(batches)]
-        self._free_sizes = [number(f"free_size{n}") for n in range(1, kind.free)]
-        self._term_sizes = [number(f"term_size{n}") for n in range(1, kind.terms)]
-        free = [number(f"free_stride{n}") for n in range(kind.free)]
-        terms = [number(f"term_stride{n}") for n in range(kind.terms)]
+        argument = lambda what: text.number_argument(f"{name}_{what}")  # noqa: E731
+        elements, self.start = argument("elements"), argument("start")
+        self._batch = [argument(f"batch{n}") for n in range(batches)]
+        self._free_sizes = [argument(f"free_size{n}") for n in range(1, kind.free)]
+        self._term_sizes = [argument(f"term_size{n}") for n in range(1, kind.terms)]
+        free = [argument(f"free_stride{n}") for n in range(kind.free)]
+        terms = [argument(f"term_stride{n}") for n in range(kind.terms)]
         # A stride of 1 is written into the kernel, which then loads vectors.
         self._free: list[Index] = [*free[:-1], 1 if self.unit == "f" else free[-1]]
         self._terms: list[Index] = [*terms[:-1], 1 if self.unit == "k" else terms[-1]]

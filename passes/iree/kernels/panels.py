@@ -56,9 +56,9 @@ class Panels:
                 self._elements(panel, term, terms, to)
 
     def _transposed(self, panel: Panel, term: str, terms: str, to: Index) -> None:
-        """Copies terms: vectors of terms are transposed to vectors of rows."""
+        """Copies `terms` terms from `term` on to the offset `to`, as blocks: reads vectors of terms, and writes vectors of rows."""
         lanes, width = self.form.lanes, panel.width
-        if width % lanes:  # the last vector reaches into the next term, which is written later
+        if width % lanes:  # the last vector also writes to the start of the next term, which is written correctly after it
             groups = [(start, min(lanes, width - start)) for start in range(0, width, lanes)]
             self._transposed_groups(panel, groups, (term, terms), to)
             return
@@ -110,7 +110,10 @@ class Panels:
 
     @contextmanager
     def _runs(self, panel: Panel, term: str, terms: str) -> Iterator[tuple[Index, Index, Index, Index]]:
-        """A loop over runs of terms; it yields the offset of the run, its first term, and the range of terms to copy."""
+        """A loop over the runs, which are terms at equal distances, that have terms to copy.
+
+        It yields the offset of the run, its first term, and the first and the end of the terms to copy.
+        """
         t, factor, end = self.t, panel.factor, self.t.add(term, terms)
         last = t.of_indices("divui", t.add(end, -1), factor.run)
         with t.loop(t.of_indices("divui", term, factor.run), t.add(last, 1)) as n:

@@ -119,9 +119,10 @@ class MatrixVector:
         return self.axis == 1 and rows * _work_behind(product.op.results[0]) > thresholds.OWN_DISPATCH
 
     def _tiles(self, others: int, length: int, lanes: int) -> Tiles:
+        """The tiles of a product with `others` rows or columns and sums of `length` terms."""
         if self.axis == 0:
             return columns_times_vector(others, length, lanes)
-        # The remaining columns are fewer than four vectors, and form one step.
+        # Sums of fewer than four vectors of terms are one step.
         return rows_times_vector(others, length, lanes) or Tiles((others, 0), (1, 0), (0, length))
 
 

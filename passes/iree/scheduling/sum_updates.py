@@ -74,12 +74,12 @@ def _takes_less(x: Val, updates: Val) -> bool:
 
 
 def _sums(x: Val, indices: Val, updates: Val, numbers: Iterator[int]) -> Val:
-    """x plus the updates of each row, as a masked sum over all updates."""
+    """x plus the updates of each row, as a masked sum over all updates; `numbers` tells IREE the values of two scatters apart."""
     rows, width, count = x.shape[0], math.prod(x.shape[1:]), math.prod(indices.shape)
     space = (count, rows, width)
-    # Each scatter has its own mask, because IREE would write a shared one to memory.
-    asked = Val(computed(b.reshape(indices, (count,)).value, next(numbers)))
-    own = Val(computed(b.iota((rows,), 0, asked.dtype).value, next(numbers)))
-    terms = b.broadcast(b.convert(b.reshape(updates, (count, width)), sum_dtype(x.dtype)), space, [0, 2])
-    rest = b.select(b.eq(b.broadcast(asked, space, [0]), b.broadcast(own, space, [1])), terms, 0)
-    return b.convert(b.convert(x, sum_dtype(x.dtype)) + b.reshape(b.reduce_sum(rest, [0]), x.shape), x.dtype)
+    # Each scatter has its all_rows mask, because IREE would write a shared one to memory.
+    updated_rows = Val(computed(b.reshape(indices, (count,)).value, next(numbers)))
+    all_rows = Val(computed(b.iota((rows,), 0, updated_rows.dtype).value, next(numbers)))
+    update_rows = b.broadcast(b.convert(b.reshape(updates, (count, width)), sum_dtype(x.dtype)), space, [0, 2])
+    masked = b.select(b.eq(b.broadcast(updated_rows, space, [0]), b.broadcast(all_rows, space, [1])), update_rows, 0)
+    return b.convert(b.convert(x, sum_dtype(x.dtype)) + b.reshape(b.reduce_sum(masked, [0]), x.shape), x.dtype)
