@@ -31,7 +31,7 @@ from nabla_mlir.targets.toolchain import Finished, compiler_version, disassemble
 BeforeCode = Callable[[bytes, bool], tuple[bytes, bool]]
 
 _LOG = logger("cache")
-_KEY_VERSION = 1  # the version of the form of key and entry
+_KEY_VERSION = 2  # of the form of key and entry, and of the corrections of artifacts: a new one leaves old entries unread
 _MEMORY_ENTRIES = 64
 _TO_END = ("-", "-o", "-")
 _memory: OrderedDict[str, bytes] = OrderedDict()
