@@ -105,7 +105,7 @@ class _Custom:
         raise NotImplementedError
 
     def _emit(self, fixed: list[Any], call_all: Callable[..., Any], values: tuple[Any, ...]) -> Any:
-        """The result of an emitted call with its rules; `call_all` inserts the not differentiated arguments `fixed` among `values`."""
+        """The result of a call, emitted with its rules; `call_all` adds the arguments `fixed`, which are not differentiated."""
         leaves, spec = pytree.flatten(tuple(values))
         tensors = [as_tensor(leaf) for leaf in leaves]
         trace = current_trace()
