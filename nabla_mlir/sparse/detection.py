@@ -141,7 +141,7 @@ def _analyse(holder: ir.Operation, count: int, trace: Trace) -> tuple[Relation, 
 
 
 def _to_pattern(relation: Relation, reasons: list[str], specs: Sequence[Spec], symmetric: bool) -> Pattern:
-    """The relation of a derivative as a pattern; `specs` are the types of the arguments, `reasons` the operations that made it dense."""
+    """The relation of a derivative as a pattern; `specs` are the types of the arguments, `reasons` the causes of dense rows."""
     grids = [relation.layout] if math.prod(relation.shape) == relation.columns else []
     grids += [specs[0].shape] if len(specs) == 1 else []
     try:
