@@ -46,6 +46,7 @@ def _without_sign_of_nan(x: Tensor) -> Tensor:
 
 @_without_sign_of_nan.defjvp
 def _without_sign_of_nan_jvp(primals: Any, tangents: Any) -> Any:
+    """The derivative is that of the identity."""
     return _without_sign_of_nan(*primals), tangents[0]
 
 

@@ -85,6 +85,7 @@ def sine_over(w: Tensor) -> Tensor:
 
 
 def _parts(x: Tensor) -> tuple[Tensor, ...]:
+    """The real and the imaginary part; a real number is its only part."""
     return (ew.real(x), ew.imag(x)) if is_complex(x.dtype) else (x,)
 
 
@@ -169,6 +170,7 @@ def complex_expm1(z: Tensor) -> Tensor:
 
 @complex_expm1.defjvp
 def _complex_expm1_jvp(primals: Any, tangents: Any) -> Any:
+    """The derivative is exp(z)."""
     (z,), (t,) = primals, tangents
     return complex_expm1(z), t * ew.exponential(z)
 

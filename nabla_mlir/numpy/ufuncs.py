@@ -27,6 +27,8 @@ Function = Callable[..., Any]
 
 # ---------------------------------------------------------------- families of functions of one operation
 def _inexact_unary(name: str, record: Any, doc: str) -> Function:
+    """Makes a function of one array in floating point from the record function of an operation."""
+
     @described(name, f"{doc} Integers are converted to the default float dtype.")
     def f(x: ArrayLike) -> Tensor:
         return record(inexact(x))
@@ -35,7 +37,7 @@ def _inexact_unary(name: str, record: Any, doc: str) -> Function:
 
 
 def _numeric_binary(name: str, record: Any, doc: str, *, bools: bool = True) -> Function:
-    """A function of two arrays by an operation's record, after promotion to one dtype."""
+    """Makes a function of two arrays of one dtype from the record function of an operation; `bools` allows truth values."""
 
     @described(name, doc)
     def f(x: Any, y: Any) -> Tensor:
@@ -80,6 +82,8 @@ exp2: Function = _inexact_unary(
 
 
 def _logarithm(base: int) -> Function:
+    """Makes the logarithm to an integer base."""
+
     def f(x: Any) -> Tensor:
         y, c = ew.log(inexact(x)), 1 / math.log(base)
         # Each part of a complex number is scaled separately: an infinite part times the 0 of a complex factor is NaN.
@@ -193,7 +197,10 @@ pow = power
 
 
 def _constant_power(x: Tensor, n: Any) -> Tensor | None:
-    """A power with a known exponent; None if the general formula must be used."""
+    """A power with a known exponent by the fewest operations; None if the general formula must be used.
+
+    Raises DtypeError for a negative power of an integer.
+    """
     if isinstance(n, bool) or x.dtype.kind == "b":
         return None
     if n == 0.5 and is_inexact(x.dtype):
@@ -220,6 +227,7 @@ def _constant_power(x: Tensor, n: Any) -> Tensor | None:
 
 
 def _by_squaring(x: Tensor, n: int) -> Tensor:
+    """The power n >= 1 by repeated squaring: the product of the squares that the bits of n select."""
     result: Tensor | None = None
     while n:
         if n & 1:
@@ -237,6 +245,8 @@ def float_power(x: ArrayLike, y: ArrayLike) -> Tensor:
 
 
 def _other_number(name: str, record: Any, direction: str) -> Function:
+    """Makes `fmax` or `fmin`, which ignore NaN; `direction` is the comparison under which x is the result."""
+
     @described(name, f"The {'larger' if name == 'fmax' else 'smaller'} of x and y; if one of them is NaN, the other one.")
     def f(x: Any, y: Any) -> Tensor:
         x, y = meet(name, x, y)
@@ -322,11 +332,14 @@ def heaviside(x: ArrayLike, y: ArrayLike) -> Tensor:
 
 
 def _less(x: Tensor, y: Tensor) -> Tensor:
+    """The mask x < y."""
     return lg.compare(x, y, comparison_direction="LT")
 
 
 # ---------------------------------------------------------------- rounding
 def _rounding(name: str, record: Any, doc: str) -> Function:
+    """Makes a function that rounds real numbers, from the record function of an operation."""
+
     @described(name, f"{doc} Integers are returned unchanged.")
     def f(x: Any) -> Tensor:
         x = require_real(name, tensor(x))

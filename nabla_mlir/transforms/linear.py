@@ -239,7 +239,7 @@ class _Body:
     def value(self) -> Any:
         """The result of the function: a copy of the block, inlined. Duplicates are merged by nabla-simplify.
 
-        If the function has custom rules, this is the value that the rules return, as in JAX, and later derivatives follow the rules.
+        If the function has custom rules, this is the value that the rules return, as in JAX, and later derivatives follow them.
         """
         block = self.clone()
         is_ruled = any(inner.name in CUSTOM for inner in nested(block.owner.operation))
