@@ -58,8 +58,10 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
     return init
 
 
-def _scaled(draw: Callable[..., Any], scale: Any, own: Any) -> Initializer:
-    def init(key: Any, shape: Any, dtype: Any = own) -> Any:
+def _scaled(draw: Callable[..., Any], scale: Any, default_dtype: Any) -> Initializer:
+    """The initializer that multiplies numbers by a scale; `draw` makes them from a key, a shape and a dtype."""
+
+    def init(key: Any, shape: Any, dtype: Any = default_dtype) -> Any:
         x = draw(key, shape, dtype)
         return x * np.asarray(scale, x.dtype)
 
@@ -173,7 +175,10 @@ def _in_disk(key: Any, shape: tuple[int, ...], dtype: np.dtype, distribution: st
 
 
 def _fan(shape: tuple[int, ...], mode: str, in_axis: Any, out_axis: Any, batch_axis: Any) -> float:
-    """The number of inputs or outputs of a layer, or a mean of both, as the mode says."""
+    """The number of inputs or outputs of a layer, or a mean of both, as the mode says.
+
+    Axes that are neither inputs, outputs nor batches are those of a window, whose elements count for both.
+    """
     if len(shape) < 2 and in_axis == -2:
         raise ShapeError(
             f"variance_scaling requires two axes, or others than the default ones, got shape {shape}.", where=user_frame()
@@ -185,6 +190,7 @@ def _fan(shape: tuple[int, ...], mode: str, in_axis: Any, out_axis: Any, batch_a
 
 
 def _count(shape: tuple[int, ...], axis: Any) -> int:
+    """The number of elements along one or several axes."""
     return math.prod(shape[d] for d in axes_of("variance_scaling", axis if isinstance(axis, int) else tuple(axis), len(shape)))
 
 

@@ -43,6 +43,7 @@ def _is_label(name: str, labels: Tensor, classes: int, axis: int) -> Tensor:
 
 
 def _same_shapes(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """Promotes two arrays to one floating-point dtype. Raises ShapeError if their shapes differ."""
     shapes = tensor(a).shape, tensor(b).shape
     if shapes[0] != shapes[1]:
         # Broadcasting here is nearly always a mistake, (n, 1) against (n,), and silently wrong.

@@ -65,7 +65,7 @@ def _positions(x: np.ndarray) -> Array:
 
 
 def _fills(name: str, fill_value: Any, rank: int) -> tuple[int, ...]:
-    """The index along each axis that fills the result after the last element found. `fill_value` is one index, or one for each axis."""
+    """The index along each axis that fills the result after the last element found; `fill_value` is one, or one for each axis."""
     fills = np.ravel(np.asarray(0 if fill_value is None else fill_value)).tolist()
     if len(fills) not in (1, rank):
         raise ShapeError(f"{name} requires one index or {rank} as fill_value, got {fill_value}.", where=user_frame())

@@ -82,8 +82,6 @@ exp2: Function = _inexact_unary(
 
 
 def _logarithm(base: int) -> Function:
-    """Makes the logarithm to an integer base."""
-
     def f(x: Any) -> Tensor:
         y, c = ew.log(inexact(x)), 1 / math.log(base)
         # Each part of a complex number is scaled separately: an infinite part times the 0 of a complex factor is NaN.
@@ -197,10 +195,7 @@ pow = power
 
 
 def _constant_power(x: Tensor, n: Any) -> Tensor | None:
-    """A power with a known exponent by the fewest operations; None if the general formula must be used.
-
-    Raises DtypeError for a negative power of an integer.
-    """
+    """A power with a known exponent by the fewest operations; None if the general formula must be used."""
     if isinstance(n, bool) or x.dtype.kind == "b":
         return None
     if n == 0.5 and is_inexact(x.dtype):
@@ -306,7 +301,7 @@ def sinc(x: ArrayLike) -> Tensor:
     """sin(pi x) / (pi x), and 1 at 0; derivatives exist at 0."""
     x = inexact(x)
     size = ew.absolute(x)
-    near = _less(size, full_like(size, 0.15))  # a series is used here, because its derivatives exist at 0
+    near = compared(size, full_like(size, 0.15), "LT")  # a series is used here, because its derivatives exist at 0
     small, large = lg.select(near, x * math.pi, full_like(x, 0)), lg.select(near, full_like(x, 1), x)
     return lg.select(near, sine_over(small), _sine_of_half_circles(large) / large)
 
@@ -327,19 +322,12 @@ def heaviside(x: ArrayLike, y: ArrayLike) -> Tensor:
     x, y = inexacts("heaviside", x, y)
     require_real("heaviside", x)
     zero = full_like(x, 0)
-    step = lg.select(_less(zero, x), full_like(x, 1), lg.select(is_nan(x), x, zero))
+    step = lg.select(compared(zero, x, "LT"), full_like(x, 1), lg.select(is_nan(x), x, zero))
     return lg.select(lg.compare(x, zero, comparison_direction="EQ"), y, step)
-
-
-def _less(x: Tensor, y: Tensor) -> Tensor:
-    """The mask x < y."""
-    return lg.compare(x, y, comparison_direction="LT")
 
 
 # ---------------------------------------------------------------- rounding
 def _rounding(name: str, record: Any, doc: str) -> Function:
-    """Makes a function that rounds real numbers, from the record function of an operation."""
-
     @described(name, f"{doc} Integers are returned unchanged.")
     def f(x: Any) -> Tensor:
         x = require_real(name, tensor(x))
@@ -351,7 +339,7 @@ def _rounding(name: str, record: Any, doc: str) -> Function:
 floor: Function = _rounding("floor", ew.floor, "The largest integer not above x.")
 ceil: Function = _rounding("ceil", ew.ceil, "The smallest integer not below x.")
 trunc: Function = _rounding(
-    "trunc", lambda x: lg.select(_less(x, full_like(x, 0)), ew.ceil(x), ew.floor(x)), "The integer part of x."
+    "trunc", lambda x: lg.select(compared(x, full_like(x, 0), "LT"), ew.ceil(x), ew.floor(x)), "The integer part of x."
 )
 fix = trunc
 
@@ -368,13 +356,11 @@ def round(a: ArrayLike, decimals: Static[int] = 0) -> Tensor:
     x = tensor(a)
     if is_complex(x.dtype):
         return ew.make_complex(round(ew.real(x), decimals), round(ew.imag(x), decimals))
-    if not is_float(x.dtype):
-        if decimals < 0:
-            raise DtypeError(f"round requires floating point for decimals below 0, got {x.dtype}.", where=user_frame())
-        return x
-    if not decimals:
-        return ew.round_nearest_even(x)
-    return ew.round_nearest_even(x * 10.0**decimals) / 10.0**decimals
+    if is_float(x.dtype):
+        return ew.round_nearest_even(x * 10.0**decimals) / 10.0**decimals if decimals else ew.round_nearest_even(x)
+    if decimals < 0:
+        raise DtypeError(f"round requires floating point for decimals below 0, got {x.dtype}.", where=user_frame())
+    return x
 
 
 around = round

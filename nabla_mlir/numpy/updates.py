@@ -374,10 +374,7 @@ def _get_moded(x: Any, index: Any, shape: Static[Any], mode: str, fill_value: An
 
 @library
 def _put_index(x: Any, index: Any, value: Any, combiner: str, shape: Static[Any], mode: str | None, wraps: bool) -> Tensor:
-    """x with an indexed part replaced by, or combined with, `value`.
-
-    `mode` treats indices outside. `shape` is the shape of x in which each mask has one axis.
-    """
+    """x with `value` combined into an indexed part; `mode` treats indices outside, and `shape` has one axis for each mask."""
     x = as_tensor(x)
     shaped = reshaped(x, shape)
     if mode is None:
