@@ -266,7 +266,7 @@ def shifted_by_largest(name: str, x: ArrayLike, axis: Axis) -> tuple[Tensor, tup
 
 @library
 def softmax(x: ArrayLike, axis: Static[Axis] = -1, where: Any = None) -> Tensor:
-    """exp(x) / sum(exp(x)) over `axis`, without overflow; where `where` does not hold 0, and left out of the sum."""
+    """exp(x) / sum(exp(x)) over `axis`, without overflow; elements where `where` is False are 0 and left out of the sum."""
     mask = _mask(x, where)
     low, axes = shifted_by_largest("softmax", _value_unless(mask, x, -math.inf), axis)
     powers = widened(ew.exponential(_value_unless(mask, low, -math.inf)))
@@ -292,7 +292,7 @@ def _value_unless(mask: Tensor | None, x: Any, value: float) -> Any:
 
 @library
 def log_softmax(x: ArrayLike, axis: Static[Axis] = -1, where: Any = None) -> Tensor:
-    """x - logsumexp(x) over `axis`, without overflow; where `where` does not hold -inf, and left out of the sum."""
+    """x - logsumexp(x) over `axis`, without overflow; elements where `where` is False are -inf and left out of the sum."""
     mask = _mask(x, where)
     low, axes = shifted_by_largest("log_softmax", _value_unless(mask, x, -math.inf), axis)
     total = ew.log(_unless_empty(mask, axes, fold(widened(ew.exponential(low)), axes, "add")))

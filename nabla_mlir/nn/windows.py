@@ -76,7 +76,7 @@ def conv(
 
 @library
 def max_pool(x: ArrayLike, window: Lengths, strides: Lengths | None = None, padding: Padding = "VALID") -> Tensor:
-    """The largest element of each window; padding never wins. Of ties the first gets the derivative, as in JAX.
+    """The largest element of each window; padding is never the result. The first of equal elements gets the derivative, as in JAX.
 
     Args:
       x: (batch, *spatial, channels), real.

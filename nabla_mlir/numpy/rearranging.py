@@ -288,9 +288,9 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
     Raises:
       CopyError: `inplace` is True for an array of NumPy or another system.
     """
-    x, holds, values = asarray(arr), ravel(mask), ravel(vals)
-    count = holds.astype(Defaults.int).cumsum() - 1
-    result = where(holds, take(values, count % values.size, mode="promise_in_bounds").astype(x.dtype), ravel(x))
+    x, is_chosen, values = asarray(arr), ravel(mask), ravel(vals)
+    count = is_chosen.astype(Defaults.int).cumsum() - 1
+    result = where(is_chosen, take(values, count % values.size, mode="promise_in_bounds").astype(x.dtype), ravel(x))
     return _put("place", arr, reshape(result, x.shape), inplace)
 
 
@@ -313,8 +313,8 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None, inplac
         out = put_along_axis(ravel(x), ravel(indices), values, 0, inplace=False)
         return _put("put_along_axis", arr, reshape(out, x.shape), inplace)
     at = axis_of("put_along_axis", axis, x.ndim)
-    own = asarray(indices)
-    grid = [own if d == at else reshape(arange(n), tuple(n if i == d else 1 for i in range(x.ndim))) for d, n in enumerate(x.shape)]
+    grid = [reshape(arange(n), tuple(n if i == d else 1 for i in range(x.ndim))) for d, n in enumerate(x.shape)]
+    grid[at] = asarray(indices)
     return _put("put_along_axis", arr, x.at[tuple(grid)].set(values), inplace)
 
 

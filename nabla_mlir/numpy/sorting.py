@@ -87,10 +87,10 @@ def argsort(
 
 def require_index_dtype(name: str, dtype: DTypeLike) -> np.dtype:
     """The dtype of indices. Raises DtypeError if it is not an integer dtype."""
-    own = as_dtype(dtype)
-    if own.kind not in "iu":
-        raise DtypeError(f"{name} requires an integer dtype of indices, got {own}.", where=user_frame())
-    return own
+    index_dtype = as_dtype(dtype)
+    if index_dtype.kind not in "iu":
+        raise DtypeError(f"{name} requires an integer dtype of indices, got {index_dtype}.", where=user_frame())
+    return index_dtype
 
 
 def _order(x: Tensor, axis: int, descending: bool) -> Tensor:

@@ -265,13 +265,13 @@ def histogramdd(
     if points.ndim != 2:
         raise ShapeError(f"histogramdd requires a matrix with a point in each row, got shape {points.shape}.", where=user_frame())
     n, axes = points.shape
-    each = list(bins) if isinstance(bins, (list, tuple)) else [bins] * axes
-    if len(each) != axes or (range is not None and len(range) != axes):
-        raise ShapeError(f"histogramdd requires bins and range for {axes} axes, got {len(each)} bins.", where=user_frame())
+    bins_of_axes = list(bins) if isinstance(bins, (list, tuple)) else [bins] * axes
+    if len(bins_of_axes) != axes or (range is not None and len(range) != axes):
+        raise ShapeError(f"histogramdd requires bins and range for {axes} axes, got {len(bins_of_axes)} bins.", where=user_frame())
     edges, position, inside = [], full((n,), 0, Defaults.int), full((n,), True, np.dtype(bool))
-    for d, own in enumerate(each):
+    for d, axis_bins in enumerate(bins_of_axes):
         column = points[:, d]
-        lines = histogram_bin_edges(column, own, None if range is None else range[d])
+        lines = histogram_bin_edges(column, axis_bins, None if range is None else range[d])
         k = lines.shape[0] - 1
         at = searchsorted(lines, column, "right") - 1
         at = where(column == lines[-1], k - 1, at)

@@ -166,9 +166,9 @@ def binomial(key: Key, n: Any, p: Any, shape: ShapeLike | None = None, dtype: DT
       (4,)
     """
     dtype = float_dtype("binomial", dtype)
-    own = inexact_dtype(common_dtype([p]))
-    n, p = parameters("binomial", own, n, p)
-    return _binomial(key_of("binomial", key), n, p, shape_for("binomial", shape, n, p), own, dtype)
+    working_dtype = inexact_dtype(common_dtype([p]))
+    n, p = parameters("binomial", working_dtype, n, p)
+    return _binomial(key_of("binomial", key), n, p, shape_for("binomial", shape, n, p), working_dtype, dtype)
 
 
 @library
@@ -278,14 +278,14 @@ def multinomial(
       >>> float(multinomial(nm.random.key(0), 10, np.array([0.2, 0.3, 0.5])).sum())
       10.0
     """
-    own = inexact_dtype(common_dtype([n, p]))
-    n, p = parameters("multinomial", own, n, p)
+    working_dtype = inexact_dtype(common_dtype([n, p]))
+    n, p = parameters("multinomial", working_dtype, n, p)
     whole = shape_for("multinomial", tuple(p.shape) if shape is None else shape, p)
     if not p.ndim or not whole:
         raise ShapeError("multinomial requires probabilities in an axis, got a scalar.", where=user_frame())
     shape_for("multinomial", whole[:-1], n)
     dtype = Defaults.float if dtype is None else as_dtype(dtype)
-    return _multinomial(key_of("multinomial", key), n, p, whole, own, dtype, unroll)
+    return _multinomial(key_of("multinomial", key), n, p, whole, working_dtype, dtype, unroll)
 
 
 @library
@@ -327,9 +327,9 @@ def geometric(key: Key, p: Any, shape: ShapeLike | None = None, dtype: DTypeLike
       (4,)
     """
     dtype = integer_dtype("geometric", dtype)
-    own = inexact_dtype(common_dtype([p]))
-    (p,) = parameters("geometric", own, p)
-    return _geometric(key_of("geometric", key), p, shape_for("geometric", shape, p), own, dtype)
+    working_dtype = inexact_dtype(common_dtype([p]))
+    (p,) = parameters("geometric", working_dtype, p)
+    return _geometric(key_of("geometric", key), p, shape_for("geometric", shape, p), working_dtype, dtype)
 
 
 @library

@@ -142,7 +142,7 @@ def _gumbel(key: Any, shape: Static[Any], dtype: np.dtype, mode: str) -> Tensor:
 
 
 def gumbels(keys: KeyArray, shape: Any, dtype: np.dtype, mode: str) -> Tensor:
-    """The numbers of `gumbel` for a single key."""
+    """The numbers of `gumbel` for a single key; `mode` is the precision of the uniform numbers from which they are computed."""
     tiny = float(finfo(dtype).tiny)
     if mode == "low":
         return -ew.log(-ew.log(between(keys, shape, tiny, 1.0, dtype)))

@@ -197,7 +197,10 @@ def _bernoulli(key: Any, p: Any, shape: Static[Any], mode: str) -> Tensor:
 
 
 def chances(keys: Any, p: Tensor, shape: Any, mode: str = "low") -> Tensor:
-    """Truth values for each key, which are True with probability `p`."""
+    """Truth values for each key, which are True with probability `p`.
+
+    Mode "low" compares `p` with one random fraction; "high" uses the digits of a second one too.
+    """
     dtype, p = p.dtype, broadcast_to(p, (*keys.shape, *shape))
     if mode == "low":
         return lg.compare(fractions(keys, shape, dtype), p, comparison_direction="LT")
@@ -230,7 +233,7 @@ def _rademacher(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
 
 
 def signs(keys: Any, shape: Any, dtype: np.dtype) -> Tensor:
-    """-1 or 1 for each key."""
+    """-1 or 1 for each key and each index of a shape; in an unsigned dtype, the largest integer stands for -1."""
     one = full((*keys.shape, *shape), 1, dtype)
     is_one = chances(keys, full((), 0.5, Defaults.float), shape)
     return lg.select(is_one, one, full_like(one, np.iinfo(dtype).max if dtype.kind == "u" else -1))
