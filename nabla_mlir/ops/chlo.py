@@ -107,8 +107,8 @@ def i0e(x: Tensor) -> Tensor:
     size = absolute(x)
     near, far = _i0e_series()
     small = compare(size, full_like(size, 8), comparison_direction="LE")
-    one = full_like(size, 8)
-    inner, outer = select(small, size, one), select(small, one, size)
+    eight = full_like(size, 8)
+    inner, outer = select(small, size, eight), select(small, eight, size)
     return select(small, _chebyshev(inner * 0.25 - 1.0, near), _chebyshev(16.0 / outer - 1.0, far) * rsqrt(outer))
 
 
