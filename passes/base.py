@@ -47,7 +47,7 @@ def register(cls: P) -> P:
 
 
 def require_target(item: Pass | NamedPipeline, target: str) -> None:
-    """Raises PassError unless a target has this name."""
+    """Raises PassError unless `target` is the name of a target."""
     if target not in TARGETS:
         raise PassError(f"{item.name} requires a target of {', '.join(TARGETS)}, got {target!r}.")
 

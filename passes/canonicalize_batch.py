@@ -1,4 +1,8 @@
-"""The canonical form of maps, before they are expanded."""
+"""The canonical form of maps (`batch.vmap`), before they are expanded.
+
+Positions are the axes of a value that are mapped, one for each axis of the map; NOT_CARRIED for an axis that the value does
+not carry.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,7 @@ Positions = tuple[int, ...]
 
 
 def _rebuild(view: VmapOp, operands: list[ir.Value], in_axes: list[Positions], out_axes: list[Positions]) -> VmapOp:
+    """A map with the body of `view`, and with other operands and positions of the mapped axes."""
     with view.op.location, ir.InsertionPoint(view.op):
         return VmapOp.build(operands, view.block, view.axes, view.sizes, in_axes, out_axes)
 
@@ -57,7 +62,7 @@ def _share_broadcast(op: ir.Operation) -> ir.Operation:
             continue
         rest = [d for d in range(len(shape_and_dtype(operand.type)[0])) if d not in spread]
         with op.location, ir.InsertionPoint(op):
-            operands[i] = _restricted(operand, rest)
+            operands[i] = _without_copies(operand, rest)
         in_axes[i] = tuple(NOT_CARRIED if p in spread else p if p == NOT_CARRIED else rest.index(p) for p in positions)
     if operands == list(op.operands):
         return op
@@ -76,12 +81,13 @@ def _broadcast_of(value: ir.Value) -> ir.Operation | None:
 
 
 def _is_repeated(value: ir.Value, dimension: int) -> bool:
+    """True if a value is a broadcast that copies along a dimension, and has no other use."""
     op = _broadcast_of(value)
     return op is not None and dimension not in tuple(op.attributes["broadcast_dimensions"])
 
 
-def _restricted(value: ir.Value, rest: list[int]) -> ir.Value:
-    """The broadcast `value` again, with only its dimensions `rest`."""
+def _without_copies(value: ir.Value, rest: list[int]) -> ir.Value:
+    """The broadcast `value` with only its dimensions `rest`; its operand if that leaves no copies."""
     op = _broadcast_of(value)
     assert op is not None
     x, shape = wrap(op.operands[0]), shape_and_dtype(value.type)[0]
@@ -116,10 +122,10 @@ def _merge_inner(op: ir.Operation) -> None:
     for value, positions in zip(inner_operands, inner_axes, strict=True):
         i = arguments.index(value) if value in arguments else None
         operands.append(value if i is None else op.operands[i])
-        in_axes.append(_joined((NOT_CARRIED,) * len(view.axes) if i is None else view.in_axes[i], positions))
-    out_axes = [_joined(view.out_axes[order.index(j)], inner.out_axes[j]) for j in range(len(results))]
+        in_axes.append(_compose_positions((NOT_CARRIED,) * len(view.axes) if i is None else view.in_axes[i], positions))
+    out_axes = [_compose_positions(view.out_axes[order.index(j)], inner.out_axes[j]) for j in range(len(results))]
     with op.location, ir.InsertionPoint(op):
-        axis_names = _renamed(inner, set(view.axes))
+        axis_names = _unique_names(inner, set(view.axes))
         rename_axes(inner.op, axis_names)
         names = (*view.axes, *axis_names.values())
         whole = VmapOp.build(operands, inner.block, names, (*view.sizes, *inner.sizes), in_axes, out_axes)
@@ -128,15 +134,18 @@ def _merge_inner(op: ir.Operation) -> None:
     op.erase()
 
 
-def _joined(outer: Positions, inner: Positions) -> Positions:
-    """Positions of outer and inner axes in the type outside both maps: inserting the outer axes shifts the inner ones."""
+def _compose_positions(outer: Positions, inner: Positions) -> Positions:
+    """The positions of outer and inner axes in the type outside both maps.
+
+    An outer axis shifts the inner axes behind it: the outer positions (0,) and the inner positions (0, 2) give (0, 1, 3).
+    """
     shifted = list(inner)
     for position in sorted(p for p in outer if p != NOT_CARRIED):
         shifted = [p + 1 if p != NOT_CARRIED and p >= position else p for p in shifted]
     return (*outer, *shifted)
 
 
-def _renamed(view: VmapOp, names_outside: set[str]) -> dict[str, str]:
+def _unique_names(view: VmapOp, names_outside: set[str]) -> dict[str, str]:
     """A unique name for each axis of a map: it differs from the names in use outside and inside the map."""
     names_in_use, names = names_outside | set(view.axes) | bound_axes(view.op), {}
     for axis in view.axes:
@@ -156,24 +165,25 @@ def _lead_with_prefix(op: ir.Operation) -> None:
     if canonical and len(live) == len(in_axes):
         return
     with op.location, ir.InsertionPoint(op):
-        operands = [_moved(op.operands[i], in_axes[i], _leading(in_axes[i])) for i in live]
+        operands = [_move_axes(op.operands[i], in_axes[i], _leading(in_axes[i])) for i in live]
     for i in reversed(range(len(in_axes))):
         if i not in live:
             view.block.erase_argument(i)
     new = _rebuild(view, operands, [_leading(in_axes[i]) for i in live], [_leading(p) for p in out_axes])
     with op.location, ir.InsertionPoint.after(new.op):
         for old, result, positions in zip(op.results, new.op.results, out_axes, strict=True):
-            value = _moved(result, _leading(positions), positions)
+            value = _move_axes(result, _leading(positions), positions)
             old.replace_all_uses_with(value)
     op.erase()
 
 
 def _leading(positions: Positions) -> Positions:
+    """The positions 0, 1, 2, ... for the axes that a value carries, in their order."""
     numbers = iter(range(len(positions)))
     return tuple(next(numbers) if p != NOT_CARRIED else NOT_CARRIED for p in positions)
 
 
-def _moved(value: ir.Value, source: Positions, target: Positions) -> ir.Value:
+def _move_axes(value: ir.Value, source: Positions, target: Positions) -> ir.Value:
     """The value with its mapped axes moved from the positions `source` to the positions `target`."""
     if source == target:
         return value
@@ -225,5 +235,5 @@ class CanonicalizeBatchPass(Pass):
             hoist_invariant(op)
             _merge_inner(op)
         for op in _maps(module):
-            hoist_invariant(op)  # the transposes of invariant values, which an inner map has just added
+            hoist_invariant(op)  # an inner map has just added transposes of invariant values
             _lead_with_prefix(op)

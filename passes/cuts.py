@@ -1,4 +1,7 @@
-"""Minimum cuts: of a directed graph with capacities (Dinic's algorithm), and the cheapest values to compute others from."""
+"""Minimum cuts of a directed graph with capacities (Dinic's algorithm).
+
+With a minimum cut, `cheapest_cut` finds the cheapest values to store, from which other values can be computed.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,16 @@ class Network:
 
     def __init__(self) -> None:
         self._edges: list[list[int]] = [[], []]  # by node; edge e has the reverse edge e ^ 1
-        self._head: list[int] = []
-        self._room: list[int] = []
+        self._head: list[int] = []  # by edge: the node that it leads to
+        self._room: list[int] = []  # by edge: the flow that it can still take
 
     def node(self) -> int:
-        """A new node."""
+        """Adds a node; returns its number."""
         self._edges.append([])
         return len(self._edges) - 1
 
     def edge(self, tail: int, head: int, capacity: int) -> None:
-        """An edge that costs `capacity` to cut."""
+        """Adds an edge that costs `capacity` to cut."""
         for a, b, room in ((tail, head, capacity), (head, tail, 0)):
             self._edges[a].append(len(self._head))
             self._head.append(b)
@@ -46,7 +49,10 @@ class Network:
         return side
 
     def _augment(self) -> bool:
-        """Sends flow along all shortest paths of one length; False if no path exists."""
+        """Sends flow along all shortest paths from the source to the sink; False if no path is left.
+
+        One step of Dinic's algorithm: a breadth-first search numbers the levels, then a depth-first search follows them.
+        """
         level = {self.SOURCE: 0}
         queue = deque([self.SOURCE])
         while queue:

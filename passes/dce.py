@@ -1,4 +1,4 @@
-"""Dead code."""
+"""The removal of dead code."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def is_pure(op: ir.Operation) -> bool:
 
 
 def _has_no_effect(op: ir.Operation) -> bool:
+    """True for an operation without side effects, apart from the operations in its regions."""
     name = op.name
     if name == "stablehlo.custom_call":
         attributes = op.attributes

@@ -1,4 +1,4 @@
-"""All transforms, innermost first."""
+"""The expansion of all transforms, innermost first."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ class ExpandPass(Pass):
             self._expand_in(block)
 
     def _expand_in(self, block: ir.Block) -> None:
+        """Expands the transforms in a block, and erases dead code."""
         for op in [o.operation for o in block.operations]:
             self.expand(op)
         erase_dead_in(block)

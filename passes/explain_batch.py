@@ -17,7 +17,14 @@ Carried = dict[ir.Value, tuple[str, ...]]
 
 
 def _explain(block: ir.Block, carried: Carried, axes: tuple[str, ...], regional: tuple[str, ...]) -> None:
-    """Annotates the operations of a block inside maps over `axes`, whose region as a whole carries `regional`."""
+    """Annotates the operations of a block with the mapped axes of their results.
+
+    Args:
+      block: the block.
+      carried: the axes of each value; the function adds the values of the block.
+      axes: the axes of all maps around the block.
+      regional: the axes that the operation around the block carries, for example by its other operands.
+    """
     for op in (o.operation for o in block.operations):
         own = {axis for v in op.operands for axis in carried.get(v, ())} | set(regional)
         if op.name == VmapOp.name:
@@ -52,10 +59,12 @@ def _explain_map(op: ir.Operation, carried: Carried, axes: tuple[str, ...], own:
 
 
 def _ordered(names: set[str], axes: tuple[str, ...]) -> tuple[str, ...]:
+    """The names in the order of `axes`."""
     return tuple(axis for axis in axes if axis in names)
 
 
 def _lists(values: list[tuple[str, ...]]) -> ir.Attribute:
+    """An attribute with a list of strings for each value."""
     lists = [ir.ArrayAttr.get([ir.StringAttr.get(n, context()) for n in names], context()) for names in values]
     return ir.ArrayAttr.get(lists, context())
 

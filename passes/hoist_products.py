@@ -1,4 +1,7 @@
-"""Products of rows and an invariant matrix inside a loop: they become one product before the loop."""
+"""Products of rows and an invariant matrix inside a loop: they become one product before the loop.
+
+A row is the element `i` of an array along its first axis, which iteration `i` reads.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class _Rows:
 
 
 def hoist_products(op: ir.Operation) -> bool:
-    """Computes ``rows[i] @ w`` for all i before the loop; the loop then reads a row of this product.
+    """Computes ``rows[i] @ w`` for all i before the loop, which then reads a row of this product; True if it did.
 
     The operations from the row to the product are mapped over all rows. The loop does not change if it has fewer
     iterations than rows, if its memory is limited, or if the stacked values would be large.
@@ -52,7 +55,7 @@ def hoist_products(op: ir.Operation) -> bool:
 
 
 def _rows_of(op: ir.Operation) -> list[_Rows]:
-    """The operations of the body that depend on rows at one index, and on nothing else that varies."""
+    """One group for each index: the operations of the body that depend on rows at this index, and on nothing else that varies."""
     arguments, ops, _ = body_of(op.regions[1])
     varying = set(arguments)
     groups: dict[tuple[ir.Value, int], _Rows] = {}
@@ -90,7 +93,7 @@ def _contracted(product: ir.Operation) -> int:
 
 
 def _needed(rows: _Rows, products: list[ir.Operation]) -> list[ir.Operation]:
-    """The operations from the rows to the products, in order."""
+    """The operations of a group on which the products depend, in order, including the products."""
     ops: list[ir.Operation] = []
     needed = {v for p in products for v in p.results}
     for inner in reversed(rows.ops):
@@ -119,7 +122,7 @@ def _hoist(op: ir.Operation, rows: _Rows, products: list[ir.Operation], parts: l
 
 
 def _with_constants(ops: list[ir.Operation], inside: dict[ir.Value, ir.Operation], batch: Batch) -> list[ir.Operation]:
-    """`ops`, after the operations of the body that they use and that are the same in every iteration."""
+    """`ops`, preceded by the operations of the body that compute their invariant operands."""
     in_order: dict[ir.Value, ir.Operation] = {}
 
     def add(inner: ir.Operation) -> None:

@@ -17,17 +17,19 @@ TRANSFORMS: dict[str, type[RegionOp]] = {"ad.jvp": JvpOp, "ad.vjp": VjpOp, "batc
 
 
 def inline_region(view: RegionOp, operands: Sequence[ir.Value], results: Sequence[ir.Value]) -> None:
-    """Moves the body before the operation, with `operands` for its arguments, and erases the operation.
+    """Replaces a region operation by the operations of its body.
 
     Args:
-      results: a replacement for each result of the operation: values of the body or from outside.
+      view: the operation.
+      operands: the values that replace the arguments of the body.
+      results: the values that replace the results of the operation; they are from the body or from outside.
     """
     op, block = view.op, view.block
     body = view.body
     # A returned argument is replaced with the others, so results are looked up after that.
-    stand_in = dict(zip(block.arguments, operands, strict=True))
-    results = [stand_in.get(v, v) for v in results]
-    for argument, operand in stand_in.items():
+    operand_of = dict(zip(block.arguments, operands, strict=True))
+    results = [operand_of.get(v, v) for v in results]
+    for argument, operand in operand_of.items():
         argument.replace_all_uses_with(operand)
     for inner in body:
         inner.move_before(op)

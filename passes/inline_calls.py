@@ -56,7 +56,14 @@ def applied_functions(module: ir.Operation) -> set[str]:
 
 
 def _inline_into(name: str, functions: dict[str, ir.Operation], complete: set[str], callers: tuple[str, ...]) -> None:
-    """Inlines the calls inside the function `name`, those of the called functions first."""
+    """Inlines the calls in the function `name`, after those in the functions that it calls.
+
+    Args:
+      name: the function.
+      functions: all functions of the module.
+      complete: the functions without calls; the function `name` is added.
+      callers: the functions whose calls led to this one; a function among them is recursive.
+    """
     if name in callers:
         raise ImportIRError(f"importing requires functions that do not call themselves, got @{name}.")
     if name in complete:
@@ -79,7 +86,7 @@ def _inline_into(name: str, functions: dict[str, ir.Operation], complete: set[st
 
 
 def remade(op: ir.Operation, name: str, attributes: dict[str, ir.Attribute]) -> None:
-    """The operation with another name, on the same operands and with the same results."""
+    """Replaces an operation by one with another name, on the same operands and with the same result types."""
     with op.location, ir.InsertionPoint(op):
         copy = ir.Operation.create(name, results=[r.type for r in op.results], operands=list(op.operands), attributes=attributes)
     for old, new in zip(op.results, copy.results, strict=True):

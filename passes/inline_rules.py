@@ -17,7 +17,7 @@ from nabla_mlir.rules.custom_regions import emit_rule
 from nabla_mlir.table.regions import replace
 from nabla_mlir.table.tensor import Tensor, wrap
 
-# The region that computes the value of the operation.
+# By operation: the index of the region that computes its value.
 VALUE = {**dict.fromkeys(CUSTOM, 0), LinearSolveOp.name: LinearSolveOp.region_names.index("solve")}
 ENDED = {*VALUE, *GUARDS, "ad.name", CheckpointOp.name}
 
@@ -50,6 +50,6 @@ class InlineRulesPass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         while ops := [op for op in nested(module) if op.name in ENDED]:
-            op = ops[-1]  # the last one is an outer one, because an operation comes after those inside it
+            op = ops[-1]  # the last one is not inside another: `nested` lists an operation after those in its regions
             with ir.InsertionPoint(op), op.location:
                 replace(op, _value(op))

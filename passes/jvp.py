@@ -1,4 +1,4 @@
-"""Forward mode."""
+"""The expansion of forward mode (`ad.jvp`)."""
 
 from __future__ import annotations
 

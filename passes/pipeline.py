@@ -113,7 +113,7 @@ class Pipeline:
             if not inner.endswith(")"):
                 raise PassError(f"a pipeline requires balanced parentheses, got {text!r}.")
             inner = inner[len("builtin.module(") : -1]
-        return Pipeline(tuple(p for item in _split(inner, text) if item for p in _parse_item(item)))
+        return Pipeline(tuple(p for item in _split_items(inner, text) if item for p in _parse_item(item)))
 
     def __str__(self) -> str:
         return f"builtin.module({','.join(_print_pass(p) for p in self.passes)})"
@@ -185,6 +185,8 @@ after_fork(_collector.forget_threads)
 
 
 def _callable(item: Pass) -> Callable[..., None]:
+    """The pass as MLIR's pass manager calls it."""
+
     def run(op: Any, _: Any) -> None:
         with context(), ir.Location.unknown():
             item.run(op.operation)
@@ -193,14 +195,15 @@ def _callable(item: Pass) -> Callable[..., None]:
 
 
 def pass_error(error: ir.MLIRError, what: str) -> PassError:
-    """An MLIR error as a `PassError`, with its diagnostics."""
+    """An MLIR error as a `PassError`, with its diagnostics; `what` is the subject of the message."""
     diagnostics = error.error_diagnostics
     text = "; ".join(d.message for d in diagnostics) or str(error)
     where = source_of(diagnostics[0].location) if diagnostics else None
     return PassError(f"{what} requires valid IR, got an error: {text}", where=where)
 
 
-def _split(text: str, whole: str) -> list[str]:
+def _split_items(text: str, whole: str) -> list[str]:
+    """The items of a list that commas separate, except commas inside braces or parentheses; `whole` is for the message."""
     items, depth, start = [], 0, 0
     for i, c in enumerate(text):
         depth += (c in "{(" and 1) or (c in "})" and -1) or 0
@@ -229,6 +232,7 @@ def _parse_item(text: str) -> tuple[Pass | str, ...]:
 
 
 def _check_foreign(text: str) -> None:
+    """Raises PassError unless MLIR knows the pass that the text names."""
     with context():
         try:
             passmanager.PassManager.parse(f"builtin.module({text})")
@@ -237,6 +241,7 @@ def _check_foreign(text: str) -> None:
 
 
 def _parse_option(cls: type[Pass | NamedPipeline], text: str) -> tuple[str, Any]:
+    """The field and the value of an option, from text such as `innermost-only=true`."""
     key, separator, value = text.partition("=")
     fields = {f.name.replace("_", "-"): f for f in dataclasses.fields(cls)}
     if key not in fields or not separator:
@@ -266,6 +271,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
 
 
 def _print_pass(item: Pass | str) -> str:
+    """The text of a pass, with the options that differ from their defaults."""
     if isinstance(item, str):
         return item
     options = [

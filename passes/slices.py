@@ -63,4 +63,5 @@ class Slice:
 
 
 def _end(start: Sequence[int], shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """The index after the last selected element, along each axis."""
     return tuple(s + (n - 1) * k + 1 if n else s for s, n, k in zip(start, shape, strides, strict=True))

@@ -40,6 +40,7 @@ class SparsityPass(Pass):
                 self._annotate(function, module)
 
     def _annotate(self, function: ir.Operation, module: ir.Operation) -> None:
+        """Writes the patterns of one function as attributes."""
         types = [a.type for a in function.regions[0].blocks[0].arguments]
         smooth = [i for i, t in enumerate(types) if is_differentiable(shape_and_dtype(t)[1])]
         if not set(self.arguments) <= set(smooth):

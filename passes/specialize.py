@@ -1,4 +1,4 @@
-"""Functions with dynamic shapes get the shapes of their arguments."""
+"""Functions with dynamic shapes are specialised to the static shapes of their arguments."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SpecializePass(Pass):
             raise PassError(f"{self.name} requires {len(block.arguments)} inputs, got {self.inputs!r}.")
         with ir.InsertionPoint.at_block_begin(block):
             for argument, item in zip(block.arguments, items, strict=True):
-                self._specialize(argument, *_parsed(self.name, item))
+                self._specialize(argument, *_parse_input(self.name, item))
         old = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
         new = ir.FunctionType.get([a.type for a in block.arguments], old.results)
         function.attributes["function_type"] = ir.TypeAttr.get(new)
@@ -61,7 +61,7 @@ class SpecializePass(Pass):
             converted.operands[0] = argument
 
 
-def _parsed(name: str, item: str) -> tuple[ir.Type, int | None]:
+def _parse_input(name: str, item: str) -> tuple[ir.Type, int | None]:
     """The type and the number of an input such as ``3x4xf32`` or ``i64=3``."""
     text, separator, number = item.partition("=")
     try:
@@ -70,10 +70,10 @@ def _parsed(name: str, item: str) -> tuple[ir.Type, int | None]:
         raise PassError(f"{name} requires inputs such as 3x4xf32 or i64=3, got {item!r}.") from None
 
 
-def _fits(type: ir.Type, former: ir.Type) -> bool:
-    """True for a static type with the rank, the elements and the known sizes of the former one."""
-    if not isinstance(former, ir.RankedTensorType) or not type.has_static_shape:
+def _fits(type: ir.Type, dynamic: ir.Type) -> bool:
+    """True for a static type with the rank, the element type and the known sizes of the type `dynamic`."""
+    if not isinstance(dynamic, ir.RankedTensorType) or not type.has_static_shape:
         return False
-    if type.rank != former.rank or type.element_type != former.element_type:
+    if type.rank != dynamic.rank or type.element_type != dynamic.element_type:
         return False
-    return all(former.is_dynamic_dim(i) or former.get_dim_size(i) == n for i, n in enumerate(type.shape))
+    return all(dynamic.is_dynamic_dim(i) or dynamic.get_dim_size(i) == n for i, n in enumerate(type.shape))

@@ -1,4 +1,7 @@
-"""Products that a loop sums: they become one product after the loop."""
+"""Products that a loop sums: they become one product after the loop.
+
+A tape is an array of which each iteration writes or reads one row.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from nabla_mlir.table.tensor import Tensor, wrap
 
 
 def stack_products(op: ir.Operation) -> bool:
-    """Sums products after the loop: ``total += a_i b_i`` becomes one product over all rows of a and b.
+    """Sums products after the loop: ``total += a_i b_i`` becomes one product over all rows of a and b; True if it did.
 
     A factor that is read from a tape is already in memory; the other factor is written to a tape. The loop does not
     change if no factor is on a tape, if its memory is limited, or if the tapes would be large.
@@ -40,7 +43,7 @@ def stack_products(op: ir.Operation) -> bool:
         if terms.count(argument) != 1 or not has_one_use(wrap(argument)):
             continue
         made_by = [owner(wrap(t)) for t in terms if has_one_use(wrap(t))]
-        products = [o for o in made_by if o is not None and _stackable(o, op, counter)]
+        products = [o for o in made_by if o is not None and _is_stackable(o, op, counter)]
         if products:
             totals[i] = products
     if not totals:
@@ -57,7 +60,7 @@ def _terms(total: ir.Value) -> list[ir.Value]:
     return [term for part in made_by.operands for term in _terms(part)]
 
 
-def _stackable(product: ir.Operation, op: ir.Operation, counter: Counter) -> bool:
+def _is_stackable(product: ir.Operation, op: ir.Operation, counter: Counter) -> bool:
     """True if the product of an iteration can follow the loop, as one product over all iterations."""
     if product.name != "stablehlo.dot_general":
         return False
@@ -71,7 +74,13 @@ def _stackable(product: ir.Operation, op: ir.Operation, counter: Counter) -> boo
 
 
 def _stack(op: ir.Operation, counter: Counter, totals: dict[int, list[ir.Operation]]) -> None:
-    """Replaces the loop by one that writes the operands of the products to tapes, followed by the products."""
+    """Replaces the loop by one that writes factors to tapes, followed by the products of the tapes.
+
+    Args:
+      op: the loop.
+      counter: its counter.
+      totals: by index of the carried sum, the products to take out of this sum.
+    """
     arguments, _, outputs = body_of(op.regions[1])
     operands = [v for group in totals.values() for product in group for v in product.operands]
     operand_rows = list(dict.fromkeys(v for v in operands if tape_read(v, op, counter) is None))
@@ -101,7 +110,7 @@ def _stack(op: ir.Operation, counter: Counter, totals: dict[int, list[ir.Operati
         for i, group in totals.items():
             total = wrap(new.results[i])
             for product in group:
-                total = add(total, _whole(product, op, counter, tapes))
+                total = add(total, _product_of_tapes(product, op, counter, tapes))
             sums[i] = total.value
     for region, target in zip(op.regions, new.regions, strict=True):
         region.blocks[0].append_to(target)
@@ -111,14 +120,22 @@ def _stack(op: ir.Operation, counter: Counter, totals: dict[int, list[ir.Operati
 
 
 def _sum(values: list[ir.Value]) -> ir.Value:
+    """The sum of some values."""
     total = wrap(values[0])
     for value in values[1:]:
         total = add(total, wrap(value))
     return total.value
 
 
-def _whole(product: ir.Operation, op: ir.Operation, counter: Counter, tapes: dict[ir.Value, ir.Value]) -> Tensor:
-    """One product over the rows of all iterations: the row becomes one more contracted dimension."""
+def _product_of_tapes(product: ir.Operation, op: ir.Operation, counter: Counter, tapes: dict[ir.Value, ir.Value]) -> Tensor:
+    """The product over all iterations, in which the rows are one more contracted dimension.
+
+    Args:
+      product: the product of one iteration.
+      op: the loop.
+      counter: its counter.
+      tapes: the tapes that the loop writes, by the value in their rows. Other factors are read from tapes that exist.
+    """
     params = REGISTRY[product.name].read(product)
     dims = params["dot_dimension_numbers"]
     sides = []

@@ -1,7 +1,7 @@
 """Transforms of an entry point: the function becomes the body of `ad` and `batch` operations.
 
 nabla_mlir/transforms/jacobians.py computes the same Jacobians from Python functions by tracing. This module works on
-blocks and types, that one on trees and named axes; one implementation for both would be longer than two.
+blocks and types, jacobians.py on trees and named axes; one implementation for both would be longer than two.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class TransformPass(Pass):
         """Replaces the entry function by one whose body is the transform."""
         if self.apply not in _TRANSFORMS:
             raise PassError(f"{self.name} requires one of {', '.join(_TRANSFORMS)}, got {self.apply!r}.")
-        function = self._entry(module)
+        function = self._entry_function(module)
         with function.location, ir.InsertionPoint(function):
-            holder, body = _copied(function.regions[0].blocks[0])
+            holder, body = _copy_body(function.regions[0].blocks[0])
             types, make = _TRANSFORMS[self.apply](self, body)
             attributes = {k: function.attributes[k] for k in ("sym_name", "sym_visibility") if k in function.attributes}
             attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([], []))
@@ -69,7 +69,7 @@ class TransformPass(Pass):
         holder.erase()
         function.erase()
 
-    def _entry(self, module: ir.Operation) -> ir.Operation:
+    def _entry_function(self, module: ir.Operation) -> ir.Operation:
         """The function that a transform is applied to; raises if the module has several."""
         functions = functions_of(module)
         candidates = [f for name, f in functions.items() if (name == self.entry if self.entry else not is_private(f))]
@@ -89,8 +89,11 @@ class TransformPass(Pass):
 # ---------------------------------------------------------------- bodies: blocks that end in stablehlo.return
 
 
-def _copied(block: ir.Block) -> tuple[ir.Operation, ir.Block]:
-    """A copy of a function's block, or of a body, as the body of a region operation, with the holder that owns it."""
+def _copy_body(block: ir.Block) -> tuple[ir.Operation, ir.Block]:
+    """A copy of a block as the body of a region operation.
+
+    Returns the operation that holds the copy, and the copy.
+    """
 
     def make(arguments: Values) -> Values:
         mapping: dict[ir.Value, ir.Value] = dict(zip(block.arguments, arguments, strict=True))
@@ -99,10 +102,14 @@ def _copied(block: ir.Block) -> tuple[ir.Operation, ir.Block]:
             clone_op(op, mapping)
         return [mapping.get(v, v) for v in last.operands]
 
-    return _body([a.type for a in block.arguments], make)
+    return _make_body([a.type for a in block.arguments], make)
 
 
-def _body(types: Sequence[ir.Type], make: Callable[[Values], Values]) -> tuple[ir.Operation, ir.Block]:
+def _make_body(types: Sequence[ir.Type], make: Callable[[Values], Values]) -> tuple[ir.Operation, ir.Block]:
+    """A block with arguments of some types that returns the values of `make`, as the body of a region operation.
+
+    Returns the operation that holds the block, and the block.
+    """
     block = scratch_block(types)
     with ir.InsertionPoint(block):
         stablehlo.emit("stablehlo.return", make(list(block.arguments)), results=[])
@@ -114,7 +121,7 @@ def _types(body: ir.Block) -> tuple[list[ir.Type], list[ir.Type]]:
     return [a.type for a in body.arguments], [v.type for v in body.operations[len(body.operations) - 1].operands]
 
 
-def _differentiated(item: TransformPass, body: ir.Block) -> tuple[list[ir.Type], list[ir.Type], list[int]]:
+def _check_wrt(item: TransformPass, body: ir.Block) -> tuple[list[ir.Type], list[ir.Type], list[int]]:
     """Checks `wrt`; returns the types of arguments and results, and the results that can be differentiated."""
     arguments, results = _types(body)
     for i in item.wrt:
@@ -123,13 +130,15 @@ def _differentiated(item: TransformPass, body: ir.Block) -> tuple[list[ir.Type],
     return arguments, results, [i for i, t in enumerate(results) if is_differentiable_type(t)]
 
 
-# ---------------------------------------------------------------- transforms: the argument types, and what makes the results
+# ---------------------------------------------------------------- transforms
+
+# The argument types of the transformed function, and a function from its arguments to its results, which emits the code.
 Transformed = tuple[list[ir.Type], Callable[[Values], Values]]
 
 
 def _jvp(item: TransformPass, body: ir.Block, keep_results: bool = True) -> Transformed:
-    """The types of the arguments and their tangents, and the code that builds the jvp."""
-    arguments, results, of = _differentiated(item, body)
+    """The transform `jvp`; `keep_results` is False if only tangents are returned."""
+    arguments, results, of = _check_wrt(item, body)
 
     def make(values: Values) -> Values:
         n = len(arguments)
@@ -140,7 +149,8 @@ def _jvp(item: TransformPass, body: ir.Block, keep_results: bool = True) -> Tran
 
 
 def _vjp(item: TransformPass, body: ir.Block) -> Transformed:
-    arguments, results, of = _differentiated(item, body)
+    """The transform `vjp`."""
+    arguments, results, of = _check_wrt(item, body)
 
     def make(values: Values) -> Values:
         n = len(arguments)
@@ -150,8 +160,8 @@ def _vjp(item: TransformPass, body: ir.Block) -> Transformed:
 
 
 def _grad(item: TransformPass, body: ir.Block, with_value: bool = False) -> Transformed:
-    """The types of a gradient, and the code that builds it: a vjp with the cotangent 1."""
-    arguments, results, of = _differentiated(item, body)
+    """The transform `grad`, a vjp with the cotangent 1; `with_value` if the value is returned too."""
+    arguments, results, of = _check_wrt(item, body)
     shape, dtype = shape_and_dtype(results[0])
     item.require(
         len(results) == len(of) == 1 and shape == () and dtype.kind != "c",
@@ -167,13 +177,15 @@ def _grad(item: TransformPass, body: ir.Block, with_value: bool = False) -> Tran
 
 
 def _hvp(item: TransformPass, body: ir.Block) -> Transformed:
-    holder, gradient = _body(*_grad(item, body))
+    """The transform `hvp`: the jvp of the gradient."""
+    holder, gradient = _make_body(*_grad(item, body))
     types, make = _jvp(item, gradient, keep_results=False)
     return types, _then_erase(make, holder)
 
 
 def _hessian(item: TransformPass, body: ir.Block) -> Transformed:
-    holder, gradient = _body(*_grad(item, body))
+    """The transform `hessian`: the forward-mode Jacobian of the gradient."""
+    holder, gradient = _make_body(*_grad(item, body))
     types, make = _jacfwd(item, gradient)
     return types, _then_erase(make, holder)
 
@@ -190,27 +202,31 @@ def _then_erase(make: Callable[[Values], Values], holder: ir.Operation) -> Calla
 
 
 def _over_basis(type: ir.Type, out_positions: Sequence[int], make: Callable[[ir.Value], Values]) -> Values:
-    """A map of `make` over the unit vectors of a type; each result carries the mapped axis at its position in `out_positions`."""
+    """The results of a map of `make` over the unit vectors of a tensor type.
+
+    `out_positions` has the axis at which each result carries the mapped axis.
+    """
     basis = unit_vectors(*shape_and_dtype(type))
-    holder, block = _body([type], lambda values: make(values[0]))
+    holder, block = _make_body([type], lambda values: make(values[0]))
     op = VmapOp.build([basis.value], block, ["basis"], [basis.shape[0]], [[0]], [[p] for p in out_positions]).op
     holder.erase()
     return list(op.results)
 
 
-def _block_shaped(value: ir.Value, result: ir.Type, argument: ir.Type) -> ir.Value:
+def _reshape_to_block(value: ir.Value, result: ir.Type, argument: ir.Type) -> ir.Value:
+    """A block of a Jacobian in its final shape: the axes of the result, then those of the argument."""
     shape = (*shape_and_dtype(result)[0], *shape_and_dtype(argument)[0])
     return builder.reshape(builder.Val(value), shape).value
 
 
 def _jacfwd(item: TransformPass, body: ir.Block) -> Transformed:
-    """Jacobians by forward mode: a map of `ad.jvp` over unit tangents for each argument of `wrt`."""
-    arguments, results, of = _differentiated(item, body)
+    """The transform `jacfwd`: a map of `ad.jvp` over unit tangents for each argument of `wrt`."""
+    arguments, results, of = _check_wrt(item, body)
 
     def make(values: Values) -> Values:
         columns = []
         for i in item.wrt:
-            holder, copy = _copied(body)
+            holder, copy = _copy_body(body)
             ranks = [len(shape_and_dtype(results[o])[0]) for o in of]
 
             def push(t: ir.Value, copy: ir.Block = copy, i: int = i) -> Values:
@@ -219,7 +235,7 @@ def _jacfwd(item: TransformPass, body: ir.Block) -> Transformed:
             columns.append(_over_basis(arguments[i], ranks, push))
             holder.erase()
         return [
-            _block_shaped(column[k], results[o], arguments[i])
+            _reshape_to_block(column[k], results[o], arguments[i])
             for k, o in enumerate(of)
             for i, column in zip(item.wrt, columns, strict=True)
         ]
@@ -228,27 +244,27 @@ def _jacfwd(item: TransformPass, body: ir.Block) -> Transformed:
 
 
 def _jacrev(item: TransformPass, body: ir.Block) -> Transformed:
-    """Jacobians by reverse mode: a map of `ad.vjp` over unit cotangents for each result."""
-    arguments, results, of = _differentiated(item, body)
+    """The transform `jacrev`: a map of `ad.vjp` over unit cotangents for each result."""
+    arguments, results, of = _check_wrt(item, body)
 
     def make(values: Values) -> Values:
         blocks: Values = []
         for o in of:
-            holder, copy = _copied(body)
+            holder, copy = _copy_body(body)
 
             def pull(ct: ir.Value, copy: ir.Block = copy, o: int = o) -> Values:
                 return list(VjpOp.build(values, [ct], copy, item.wrt, [o]).op.results)[len(results) :]
 
             rows = _over_basis(results[o], [0] * len(item.wrt), pull)
             holder.erase()
-            blocks += [_block_shaped(row, results[o], arguments[i]) for row, i in zip(rows, item.wrt, strict=True)]
+            blocks += [_reshape_to_block(row, results[o], arguments[i]) for row, i in zip(rows, item.wrt, strict=True)]
         return blocks
 
     return arguments, make
 
 
 def _vmap(item: TransformPass, body: ir.Block) -> Transformed:
-    """A map of the body over a leading axis, or over the axes `in_axes`."""
+    """The transform `vmap`: a map of the body over a leading axis, or over the axes `in_axes`."""
     arguments, results = _types(body)
     positions = item.in_axes or (0,) * len(arguments)
     item.require(item.size > 0, f"the size of the mapped axis, got {item.size}")

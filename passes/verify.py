@@ -51,6 +51,7 @@ def verify_op(op: ir.Operation) -> None:
 
 
 def _verify_guard(op: ir.Operation) -> None:
+    """Checks a guarded product, quotient or root."""
     types = [str(v.type) for v in [*op.operands, *op.results]]
     count = GUARDS[op.name]
     if len(set(types)) != 1 or len(op.operands) != count or len(op.results) != 1 or not is_static_tensor(op.results[0].type):

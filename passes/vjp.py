@@ -1,4 +1,4 @@
-"""Reverse mode."""
+"""The expansion of reverse mode (`ad.vjp`)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def expand_vjp(op: ir.Operation) -> None:
             accumulate(cotangents, outs[i], wrap(seed), active)
         pull_back(body, active, cotangents, are_constant=True)
         results = [materialize(cotangents.get(root, ZERO), wrap(root)).value for root in roots]
-    # Read a second time: a rule may have replaced a primal by one that it computes together with its derivative.
+    # The terminator is read after the rules: a rule may replace a primal by one computed together with its derivative.
     inline_region(view, view.primals, [*view.terminator.operands, *results])
 
 

@@ -1,4 +1,4 @@
-"""Vectorisation."""
+"""The expansion of maps (`batch.vmap`)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def expand_vmap(op: ir.Operation) -> None:
 
 
 def _nest(view: VmapOp) -> VmapOp:
-    """A map over several axes, as a map over the first axis of a map over the others."""
+    """Replaces a map over several axes by a map over the first axis, whose body is a map over the others."""
     outer_in, outer_out = ([a[0] for a in axes] for axes in (view.in_axes, view.out_axes))
     inner_in, inner_out = ([_without_first(a) for a in axes] for axes in (view.in_axes, view.out_axes))
     types = [_drop_axis(v.type, p) for v, p in zip(view.op.operands, outer_in, strict=True)]
@@ -59,17 +59,19 @@ def _nest(view: VmapOp) -> VmapOp:
 
 
 def _without_first(positions: tuple[int, ...]) -> tuple[int, ...]:
+    """The positions of the axes after the first, in a type without the first axis."""
     first, rest = positions[0], positions[1:]
     return tuple(p - 1 if first != NOT_CARRIED and p > first else p for p in rest)
 
 
 def _drop_axis(type: ir.Type, position: int) -> ir.Type:
+    """The tensor type without the axis at `position`; the type itself for NOT_CARRIED."""
     shape, dtype = shape_and_dtype(type)
     return type if position == NOT_CARRIED else tensor_type(shape[:position] + shape[position + 1 :], dtype)
 
 
 def _expand_axis(view: VmapOp) -> None:
-    """Expands a map over one axis."""
+    """Replaces a map over one axis by its body on values with a leading batch axis."""
     op, size = view.op, view.sizes[0]
     if debug.wanted("batch"):
         debug.say(
@@ -96,7 +98,7 @@ def _expand_axis(view: VmapOp) -> None:
     batch_ops(body, batch)
     with op.location:
         outs = [
-            _result(view, i, batch[v], v in batch, position, size).value
+            _place_axis(view, i, batch[v], v in batch, position, size).value
             for i, (v, (position,)) in enumerate(zip(view.terminator.operands, view.out_axes, strict=True))
         ]
     for result, value in zip(op.results, outs, strict=True):
@@ -114,15 +116,24 @@ def _drop_empty(op: ir.Operation) -> None:
 
 
 def _entry_numbers(view: VmapOp) -> list[ir.Value]:
-    """Moves the entry indices that the body reads to its start, and returns them; they are mapped, as the arguments are."""
+    """The results of the operations that read the index of the entry; these operations move to the start of the body."""
     indices = [o for o in collectives(view.op, view.axes[0]) if o.name == AXIS_INDEX]
     for op in indices:
         op.move_before(view.block.operations[0])
     return [op.results[0] for op in indices]
 
 
-def _result(view: VmapOp, i: int, x: Tensor, is_mapped: bool, position: int, size: int) -> Tensor:
-    """Result `i` outside the map, with its axis at `position`; `x` has the axis in front if `is_mapped`."""
+def _place_axis(view: VmapOp, i: int, x: Tensor, is_mapped: bool, position: int, size: int) -> Tensor:
+    """The value of result `i` outside the map.
+
+    Args:
+      view: the map.
+      i: the index of the result, for an error.
+      x: the value inside; the mapped axis leads if `is_mapped`.
+      is_mapped: True if the value varies over the axis.
+      position: where the result carries the axis, or NOT_CARRIED.
+      size: the size of the axis.
+    """
     if position == NOT_CARRIED:
         if is_mapped:
             raise PassError(

@@ -48,6 +48,7 @@ def relu6(x: ArrayLike) -> Tensor:
 
 
 def _clamped(x: Tensor, low: float, high: float) -> Tensor:
+    """`x` limited to [low, high]."""
     return lg.clamp(full((), low, x.dtype), x, full((), high, x.dtype))
 
 
@@ -195,6 +196,7 @@ def soft_sign(x: ArrayLike) -> Tensor:
 
 @custom_jvp
 def _soft_sign(x: Tensor) -> Tensor:
+    """x / (1 + abs(x)) of a floating-point tensor."""
     return x / (ew.absolute(x) + 1.0)
 
 
@@ -264,10 +266,10 @@ def shifted_by_largest(name: str, x: ArrayLike, axis: Axis) -> tuple[Tensor, tup
 
 @library
 def softmax(x: ArrayLike, axis: Static[Axis] = -1, where: Any = None) -> Tensor:
-    """exp(x) / sum(exp(x)) over `axis`, without overflow; where `where` does not hold 0, and left out of the sum."""
+    """exp(x) / sum(exp(x)) over `axis`, without overflow; elements where `where` is False are 0 and left out of the sum."""
     mask = _mask(x, where)
-    low, axes = shifted_by_largest("softmax", _unless(mask, x, -math.inf), axis)
-    powers = widened(ew.exponential(_unless(mask, low, -math.inf)))
+    low, axes = shifted_by_largest("softmax", _value_unless(mask, x, -math.inf), axis)
+    powers = widened(ew.exponential(_value_unless(mask, low, -math.inf)))
     total = _unless_empty(mask, axes, fold(powers, axes, "add"))
     return convert(powers / spread(total, powers.shape, axes), low.dtype)
 
@@ -278,18 +280,20 @@ def _unless_empty(mask: Tensor | None, axes: tuple[int, ...], total: Tensor) -> 
 
 
 def _mask(x: Any, where: Any) -> Tensor | None:
+    """The argument `where` as truth values of the shape of `x`, or None."""
     return None if where is None else broadcast_to(convert(tensor(where), bool), tensor(x).shape)
 
 
-def _unless(mask: Tensor | None, x: Any, value: float) -> Any:
+def _value_unless(mask: Tensor | None, x: Any, value: float) -> Any:
+    """`x` in floating point, where the mask is true, and `value` elsewhere; without a mask, all of `x`."""
     x = inexact(x)
     return x if mask is None else lg.select(mask, x, full_like(x, value))
 
 
 @library
 def log_softmax(x: ArrayLike, axis: Static[Axis] = -1, where: Any = None) -> Tensor:
-    """x - logsumexp(x) over `axis`, without overflow; where `where` does not hold -inf, and left out of the sum."""
+    """x - logsumexp(x) over `axis`, without overflow; elements where `where` is False are -inf and left out of the sum."""
     mask = _mask(x, where)
-    low, axes = shifted_by_largest("log_softmax", _unless(mask, x, -math.inf), axis)
+    low, axes = shifted_by_largest("log_softmax", _value_unless(mask, x, -math.inf), axis)
     total = ew.log(_unless_empty(mask, axes, fold(widened(ew.exponential(low)), axes, "add")))
     return low - spread(convert(total, low.dtype), low.shape, axes)

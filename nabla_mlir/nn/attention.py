@@ -77,8 +77,8 @@ def dot_product_attention(
     k, v = (repeat(x, heads // groups, 2) for x in (k, v))
     logits = einsum("btnh,bsnh->bnts", q, k) * (1.0 / math.sqrt(width) if scale is None else scale)
     logits = logits if bias is None else logits + tensor(bias)
-    seen = _seen(t, s, is_causal, local_window_size)
-    visible = None if seen is None else tensor(seen)
+    pairs = _visible(t, s, is_causal, local_window_size)
+    visible = None if pairs is None else tensor(pairs)
     for part in (mask, _within(key_value_seq_lengths, s, (batch, 1, 1, s)), _within(query_seq_lengths, t, (batch, 1, t, 1))):
         if part is not None:
             visible = tensor(part) if visible is None else visible & tensor(part)
@@ -96,20 +96,26 @@ def dot_product_attention(
 _LOWEST = -0.7  # of the largest number: logits that are left out, so that a row without any other has equal weights, as in JAX
 
 
-def _seen(t: int, s: int, is_causal: bool, window: Any) -> np.ndarray | None:
-    """True for each pair of a query and a key that it may see, from their positions."""
+def _visible(t: int, s: int, is_causal: bool, window: Any) -> np.ndarray | None:
+    """True for each pair of one of `t` queries and `s` keys where the query sees the key; None if it is true for all.
+
+    `window` is the number of keys that a query sees on each side of its position, or a pair: before and after it.
+    """
     rows, columns = np.arange(t)[:, None], np.arange(s)
-    seen = np.ones((t, s), bool)
+    visible = np.ones((t, s), bool)
     if is_causal:
-        seen &= rows >= columns
+        visible &= rows >= columns
     if window is not None:
         left, right = window if isinstance(window, (tuple, list)) else (window, window)
-        seen &= (columns >= rows - left) & (columns <= rows + right)
-    return None if seen.all() else seen
+        visible &= (columns >= rows - left) & (columns <= rows + right)
+    return None if visible.all() else visible
 
 
 def _within(lengths: Any, n: int, shape: tuple[int, ...]) -> Tensor | None:
-    """True for each of n positions below a length, for each element of the batch."""
+    """True for each of n positions that is below the length of its batch element; None without lengths.
+
+    `shape` is that of the result with any batch size: n along one axis, and 1 along the others.
+    """
     if lengths is None:
         return None
     positions = np.arange(n).reshape((1, *shape[1:]))

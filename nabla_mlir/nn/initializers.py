@@ -50,16 +50,20 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
       >>> constant(0.5)(None, (2,)).tolist()
       [0.5, 0.5]
     """
-    own = dtype
+    default_dtype = dtype
 
-    def init(key: Any, shape: Any, dtype: Any = own) -> Any:
+    def init(key: Any, shape: Any, dtype: Any = default_dtype) -> Any:
+        """An array filled with the value."""
         return creation.full(shape, value, float_dtype("constant", dtype, complex=True))
 
     return init
 
 
-def _scaled(draw: Callable[..., Any], scale: Any, own: Any) -> Initializer:
-    def init(key: Any, shape: Any, dtype: Any = own) -> Any:
+def _scaled(draw: Callable[..., Any], scale: Any, default_dtype: Any) -> Initializer:
+    """The initializer that multiplies numbers by a scale; `draw` makes them from a key, a shape and a dtype."""
+
+    def init(key: Any, shape: Any, dtype: Any = default_dtype) -> Any:
+        """Random weights, multiplied by the scale."""
         x = draw(key, shape, dtype)
         return x * np.asarray(scale, x.dtype)
 
@@ -138,9 +142,9 @@ def variance_scaling(
     for what, value, values in (("mode", mode, _MODES), ("distribution", distribution, _DISTRIBUTIONS)):
         if value not in values:
             raise TraceError(f"variance_scaling requires a {what} among {', '.join(values)}, got {value!r}.", where=user_frame())
-    own = dtype
+    default_dtype = dtype
 
-    def init(key: Any, shape: Any, dtype: Any = own) -> Any:
+    def init(key: Any, shape: Any, dtype: Any = default_dtype) -> Any:
         """Random weights with the variance scale / n."""
         shape, dtype = shape_of("variance_scaling", shape), float_dtype("variance_scaling", dtype, complex=True)
         if not math.prod(shape):
@@ -173,7 +177,10 @@ def _in_disk(key: Any, shape: tuple[int, ...], dtype: np.dtype, distribution: st
 
 
 def _fan(shape: tuple[int, ...], mode: str, in_axis: Any, out_axis: Any, batch_axis: Any) -> float:
-    """The number of inputs or outputs of a layer, or a mean of both, as the mode says."""
+    """The number of inputs or outputs of a layer, or a mean of both, as the mode says.
+
+    Axes that are neither inputs, outputs nor batches are those of a window, whose elements count for both.
+    """
     if len(shape) < 2 and in_axis == -2:
         raise ShapeError(
             f"variance_scaling requires two axes, or others than the default ones, got shape {shape}.", where=user_frame()
@@ -185,6 +192,7 @@ def _fan(shape: tuple[int, ...], mode: str, in_axis: Any, out_axis: Any, batch_a
 
 
 def _count(shape: tuple[int, ...], axis: Any) -> int:
+    """The number of elements along one or several axes."""
     return math.prod(shape[d] for d in axes_of("variance_scaling", axis if isinstance(axis, int) else tuple(axis), len(shape)))
 
 
@@ -239,9 +247,10 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
       >>> orthogonal()(nm.random.key(0), (4, 3)).shape
       (4, 3)
     """
-    own = dtype
+    default_dtype = dtype
 
-    def init(key: Any, shape: Any, dtype: Any = own) -> Any:
+    def init(key: Any, shape: Any, dtype: Any = default_dtype) -> Any:
+        """A random orthogonal matrix, multiplied by the scale, whose rows are reshaped to all axes except `column_axis`."""
         shape, dtype = shape_of("orthogonal", shape), float_dtype("orthogonal", dtype, complex=True)
         if len(shape) < 2:
             raise ShapeError(f"orthogonal requires a shape of at least two axes, got {shape}.", where=user_frame())
@@ -271,9 +280,10 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
       >>> delta_orthogonal()(nm.random.key(0), (3, 2, 2)).shape
       (3, 2, 2)
     """
-    own = dtype
+    default_dtype = dtype
 
-    def init(key: Any, shape: Any, dtype: Any = own) -> Any:
+    def init(key: Any, shape: Any, dtype: Any = default_dtype) -> Any:
+        """Zeros with an orthogonal matrix at the middle of the window."""
         shape, dtype = shape_of("delta_orthogonal", shape), float_dtype("delta_orthogonal", dtype, complex=True)
         if len(shape) not in (3, 4, 5) or shape[-1] < shape[-2]:
             raise ShapeError(

@@ -23,7 +23,7 @@ from nabla_mlir.table.tensor import Tensor, full_like
 
 @library
 def one_hot(x: ArrayLike, num_classes: Static[int], dtype: Any = None, axis: Static[int] = -1) -> Tensor:
-    """A new axis of length `num_classes`, with 1 at the label and 0 elsewhere (everywhere for a label outside).
+    """A new axis of length `num_classes`, with 1 at the label and 0 elsewhere; all are 0 for a label out of range.
 
     Raises:
       DtypeError: the labels are not integers.
@@ -43,6 +43,7 @@ def _is_label(name: str, labels: Tensor, classes: int, axis: int) -> Tensor:
 
 
 def _same_shapes(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """Promotes two arrays to one floating-point dtype. Raises ShapeError if their shapes differ."""
     shapes = tensor(a).shape, tensor(b).shape
     if shapes[0] != shapes[1]:
         # Broadcasting here is nearly always a mistake, (n, 1) against (n,), and silently wrong.
@@ -106,9 +107,9 @@ def softmax_cross_entropy_with_integer_labels(logits: ArrayLike, labels: ArrayLi
         )
     # The label's logit by comparison: its derivative is a mask, where that of a gather would be a scatter.
     shifted, axes = shifted_by_largest(name, logits, axis)
-    mine = lg.select(_is_label(name, labels, logits.shape[axis], axis), shifted, full_like(shifted, 0))
+    label_logits = lg.select(_is_label(name, labels, logits.shape[axis], axis), shifted, full_like(shifted, 0))
     total = ew.log(fold(widened(ew.exponential(shifted)), axes, "add"))
-    return convert(total, shifted.dtype) - fold(mine, axes, "add")
+    return convert(total, shifted.dtype) - fold(label_logits, axes, "add")
 
 
 @library

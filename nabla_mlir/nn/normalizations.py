@@ -71,5 +71,6 @@ def rms_norm(x: ArrayLike, scale: ArrayLike | None = None, axis: Static[Axis] = 
 
 
 def _affine(x: Tensor, scale: Any, bias: Any) -> Tensor:
+    """`x` times `scale` plus `bias`, each of which may be None."""
     x = x if scale is None else x * tensor(scale)
     return x if bias is None else x + tensor(bias)

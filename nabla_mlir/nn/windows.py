@@ -76,7 +76,7 @@ def conv(
 
 @library
 def max_pool(x: ArrayLike, window: Lengths, strides: Lengths | None = None, padding: Padding = "VALID") -> Tensor:
-    """The largest element of each window; padding never wins. Of ties the first gets the derivative, as in JAX.
+    """The largest element of each window; padding is never the result. The first of equal elements gets the derivative, as in JAX.
 
     Args:
       x: (batch, *spatial, channels), real.
@@ -118,7 +118,16 @@ def avg_pool(
 
 
 def _reduced(name: str, x: Tensor, body: str, window: Lengths, strides: Lengths | None, padding: Padding) -> Tensor:
-    """The reduction of the windows along all axes but the first and the last."""
+    """The reduction of the windows along all axes but the first and the last.
+
+    Args:
+      name: the called function, for errors.
+      x: the array.
+      body: the reduction, such as "max".
+      window: the lengths of the window.
+      strides: the steps between windows; None means the lengths of the window.
+      padding: the padding, as in `max_pool`.
+    """
     rank = _spatial_rank(name, x)
     window = _lengths(name, "window", window, rank)
     strides = window if strides is None else _lengths(name, "strides", strides, rank)
@@ -133,6 +142,7 @@ def _reduced(name: str, x: Tensor, body: str, window: Lengths, strides: Lengths 
 
 
 def _spatial_rank(name: str, x: Tensor) -> int:
+    """The number of spatial axes. Raises ShapeError unless it is 1, 2 or 3."""
     if not 3 <= x.ndim <= 5:
         raise ShapeError(
             f"{name} requires x of shape (batch, *spatial, channels) with one to three spatial axes, got shape {x.shape}.",
@@ -142,6 +152,7 @@ def _spatial_rank(name: str, x: Tensor) -> int:
 
 
 def _lengths(name: str, what: str, value: Lengths, rank: int) -> tuple[int, ...]:
+    """A positive length for each spatial axis, from one number or all. Raises ShapeError for others; `what` names the argument."""
     lengths = (value,) * rank if isinstance(value, int) else tuple(value)
     if len(lengths) != rank or min(lengths) < 1:
         raise ShapeError(

@@ -26,6 +26,7 @@ def axis_of(name: str, axis: Any, ndim: int) -> int:
 
 
 def _axis_help(axis: Any) -> str:
+    """The advice for an axis that is not an integer; an array there is likely the second of several arrays."""
     is_array = hasattr(axis, "shape")
     return (
         "several arrays are one list, the first argument: concatenate([x, y])."
@@ -35,6 +36,7 @@ def _axis_help(axis: Any) -> str:
 
 
 def _shape_help(shape: Any) -> str:
+    """The advice for a shape that is not made of integers."""
     parts = shape if isinstance(shape, (tuple, list)) else (shape,)
     if any(isinstance(part, Tensor) for part in parts):
         return "a shape is part of the program: pass the number as a static argument (jit(f, static_argnums=...))."

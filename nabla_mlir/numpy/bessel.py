@@ -109,7 +109,7 @@ def _power_series(order: int, x: Tensor) -> Tensor:
 
 
 def _beyond(coefficients: Sequence[float], x: Tensor) -> Tensor:
-    """exp(-x) I(x) at x >= 8."""
+    """exp(-x) I(x) at x >= 8, from the Chebyshev coefficients for this range."""
     return _series(coefficients, 16.0 / x - 1.0) * ew.rsqrt(x)
 
 
@@ -136,22 +136,26 @@ def _split(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _i0e(x: Tensor) -> Tensor:
+    """exp(-abs(x)) I0(x), from the power series near 0 and the Chebyshev series elsewhere."""
     is_near, near, far = _split(x)
     return lg.select(is_near, _near_i0e(near), _beyond(_I0_HIGH, far))
 
 
 def _i1e(x: Tensor) -> Tensor:
+    """exp(-abs(x)) I1(x), from the power series near 0 and the Chebyshev series elsewhere."""
     is_near, near, far = _split(x)
     return lg.select(is_near, _near_i1e(near), _beyond(_I1_HIGH, far) * ew.sign(x))
 
 
 @custom_jvp
 def _near_i0e(x: Tensor) -> Tensor:
+    """exp(-abs(x)) I0(x) at abs(x) <= 8."""
     return _power_series(0, ew.absolute(x))
 
 
 @_near_i0e.defjvp
 def _near_i0e_jvp(primals: Any, tangents: Any) -> Any:
+    """The derivative of I0 is I1."""
     (x,), (t,) = primals, tangents
     y = _near_i0e(x)
     return y, t * (_near_i1e(x) - _kink(x) * y)
@@ -159,11 +163,13 @@ def _near_i0e_jvp(primals: Any, tangents: Any) -> Any:
 
 @custom_jvp
 def _near_i1e_over_x(x: Tensor) -> Tensor:
+    """exp(-abs(x)) I1(x) / x at abs(x) <= 8."""
     return _power_series(1, ew.absolute(x))
 
 
 @_near_i1e_over_x.defjvp
 def _near_i1e_over_x_jvp(primals: Any, tangents: Any) -> Any:
+    """The derivative of I1(x) / x is I2(x) / x."""
     (x,), (t,) = primals, tangents
     y = _near_i1e_over_x(x)
     second = ew.exponential(-ew.absolute(x)) * x * _reduced(full((), 2, x.dtype), x)  # exp(-abs(x)) I2(x) / x
@@ -172,11 +178,13 @@ def _near_i1e_over_x_jvp(primals: Any, tangents: Any) -> Any:
 
 @custom_jvp
 def _near_i1e(x: Tensor) -> Tensor:
+    """exp(-abs(x)) I1(x) at abs(x) <= 8."""
     return _power_series(1, ew.absolute(x)) * x
 
 
 @_near_i1e.defjvp
 def _near_i1e_jvp(primals: Any, tangents: Any) -> Any:
+    """The derivative of I1(x) is I0(x) - I1(x) / x."""
     (x,), (t,) = primals, tangents
     y = _near_i1e(x)
     return y, t * (_near_i0e(x) - _near_i1e_over_x(x) - _kink(x) * y)
@@ -209,28 +217,33 @@ def _reduced(order: Tensor, x: Tensor) -> Tensor:
 
 @_reduced.defjvp
 def _reduced_jvp(primals: Any, tangents: Any) -> Any:
+    """The derivative in the direction of x; the order is constant."""
     order, x = primals
     return _reduced(order, x), tangents[1] * (x * _reduced(order + 1.0, x))
 
 
 @custom_jvp
 def _i0(x: Tensor) -> Tensor:
+    """I0(x), with derivatives that are not differences of large terms."""
     return _i0e(x) * ew.exponential(ew.absolute(x))
 
 
 @_i0.defjvp
 def _i0_jvp(primals: Any, tangents: Any) -> Any:
+    """The derivative of I0 is I1."""
     (x,), (t,) = primals, tangents
     return _i0(x), t * _i1(x)
 
 
 @custom_jvp
 def _i1(x: Tensor) -> Tensor:
+    """I1(x), with derivatives that are not differences of large terms."""
     return _i1e(x) * ew.exponential(ew.absolute(x))
 
 
 @_i1.defjvp
 def _i1_jvp(primals: Any, tangents: Any) -> Any:
+    """The derivative of I1 is I1(x) / x + I2(x), written with `_reduced`, which is finite at 0."""
     (x,), (t,) = primals, tangents
     one = full((), 1, x.dtype)
     return _i1(x), t * (_reduced(one, x) + x * x * _reduced(one * 2.0, x))

@@ -16,7 +16,7 @@ ENDS = {"max": complex(-np.inf, -np.inf), "min": complex(np.inf, np.inf)}  # the
 
 
 def parts(z: Tensor) -> list[Tensor]:
-    """The sort keys of numbers, most significant first."""
+    """The real and the imaginary parts: the sort keys of complex numbers without NaN, most significant first."""
     return [ew.real(z), ew.imag(z)]
 
 

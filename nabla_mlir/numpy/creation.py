@@ -60,6 +60,7 @@ def empty(shape: Static[Any], dtype: DTypeLike | None = None, *, device: Any = N
 
 
 def _like(x: Any, shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype]:
+    """The shape and the dtype of an array like `x`, where `shape` and `dtype` replace those of `x` unless they are None."""
     if isinstance(x, (list, tuple)) or is_scalar(x):
         x = tensor(x)
     return tuple(x.shape) if shape is None else shape_of("full_like", shape), as_dtype(x.dtype if dtype is None else dtype)
@@ -194,7 +195,10 @@ def eye(
 
 
 def _diagonal(name: str, rows: int, columns: int | None, k: Any, direction: str) -> Tensor:
-    """Compares row + k with column."""
+    """The mask of the elements of a matrix whose row + k compares with their column as `direction` says, such as "GE".
+
+    `k` may be traced. `columns` None means a square matrix.
+    """
     columns = rows if columns is None else columns
     if not isinstance(k, Tensor):
         return la.diagonal_mask(rows, columns, operator.index(k), direction)
@@ -216,6 +220,7 @@ def tri(N: Static[int], M: Static[int | None] = None, k: Static[Any] = 0, dtype:
 
 
 def _matrices(name: str, x: Any) -> Tensor:
+    """Converts `x` to a tensor. Raises ShapeError if it has fewer than two axes."""
     x = tensor(x)
     if x.ndim < 2:
         raise ShapeError(f"{name} requires at least 2 axes, got shape {x.shape}.", where=user_frame())

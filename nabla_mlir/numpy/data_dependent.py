@@ -60,11 +60,12 @@ def _numbers(name: str, x: Any) -> np.ndarray:
 
 
 def _positions(x: np.ndarray) -> Array:
+    """Converts NumPy indices to an array of the default integer dtype."""
     return Array.from_numpy(x.astype(Defaults.int))
 
 
 def _fills(name: str, fill_value: Any, rank: int) -> tuple[int, ...]:
-    """The index that fills the result along each axis."""
+    """The index along each axis that fills the result after the last element found; `fill_value` is one, or one for each axis."""
     fills = np.ravel(np.asarray(0 if fill_value is None else fill_value)).tolist()
     if len(fills) not in (1, rank):
         raise ShapeError(f"{name} requires one index or {rank} as fill_value, got {fill_value}.", where=user_frame())
@@ -142,6 +143,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
 
 @library
 def _sized_positions(x: Any, size: Static[int], fill_value: Static[int] = 0) -> Tensor:
+    """The indices of the first `size` nonzero elements of the flattened array; the rest is `fill_value`."""
     x = convert(tensor(x), bool)
     return _first_positions(reshaped(x, (x.size,)), size, fill_value)
 
@@ -156,7 +158,10 @@ def _first_positions(mask: Tensor, size: int, fill_value: int) -> Tensor:
 
 @library
 def _sized_nonzero(x: Any, size: Static[int], fills: Static[tuple[int, ...]]) -> tuple[Tensor, ...]:
-    """The indices of the first `size` nonzero elements along each axis; the rest is `fills`."""
+    """The indices of the first `size` nonzero elements along each axis; the rest is `fills`.
+
+    The flat position -1 stands for an element that does not exist.
+    """
     x = tensor(x)
     positions = _sized_positions(x, size, -1)
     indices = []
@@ -168,6 +173,7 @@ def _sized_nonzero(x: Any, size: Static[int], fills: Static[tuple[int, ...]]) ->
 
 @library
 def _sized_rows(x: Any, size: Static[int], fills: Static[tuple[int, ...]]) -> Tensor:
+    """The indices of `_sized_nonzero` as the columns of a matrix with `size` rows."""
     return joined([reshaped(i, (size, 1)) for i in _sized_nonzero(x, size, fills)], 1)
 
 
@@ -223,7 +229,10 @@ def unique(
 
 @library
 def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool, axis: Static[int | None]) -> tuple[Tensor, ...]:
-    """The first `size` unique elements or slices, with indices, inverse and counts."""
+    """The first `size` unique elements or slices, with indices, inverse and counts.
+
+    Slices are compared as rows of numbers. After sorting, a row that differs from the row before it starts a group of equal rows.
+    """
     x = tensor(x)
     at = 0 if axis is None else axis_of("unique", axis, x.ndim)
     slices = reshaped(x, (x.size,)) if axis is None else moveaxis(x, at, 0)

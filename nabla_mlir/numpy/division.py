@@ -56,10 +56,12 @@ def _numbers(name: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
 
 
 def _less(x: Tensor, y: Tensor) -> Tensor:
+    """The mask x < y."""
     return lg.compare(x, y, comparison_direction="LT")
 
 
 def _equal(x: Tensor, y: Tensor) -> Tensor:
+    """The mask x == y."""
     return lg.compare(x, y, comparison_direction="EQ")
 
 

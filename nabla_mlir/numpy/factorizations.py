@@ -91,6 +91,7 @@ def hermitian(x: Tensor) -> Tensor:
 
 
 def _one_triangle(x: Tensor, upper: bool) -> Tensor:
+    """The upper or the lower triangle, with zeros in the other."""
     return la.tril(x, lower=not upper)
 
 

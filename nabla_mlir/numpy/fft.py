@@ -36,6 +36,7 @@ def _input(name: str, x: Any, *, real: bool = False) -> Tensor:
 
 
 def _lengths(name: str, lengths: Sequence[Any]) -> tuple[int, ...]:
+    """Converts the lengths of a transform to integers. Raises ShapeError if one is less than 1."""
     sizes = tuple(operator.index(n) for n in lengths)
     if any(n < 1 for n in sizes):
         raise ShapeError(f"{name} requires lengths of at least 1, got {sizes}.", where=user_frame())
@@ -66,20 +67,22 @@ def _transform(name: str, x: Tensor, kind: str, sizes: Sequence[int], axes: Sequ
     whole = {"RFFT": "FFT", "IRFFT": "IFFT"}.get(kind, kind)
     *others, last = groups
     order = [(last, kind), *((g, whole) for g in others)]
-    for group, own in reversed(order) if kind == "IRFFT" else order:
-        x = _over(x, own, [sizes[i] for i in group], [axes[i] for i in group])
+    for group, step_kind in reversed(order) if kind == "IRFFT" else order:
+        x = _over(x, step_kind, [sizes[i] for i in group], [axes[i] for i in group])
     n, is_inverse = math.prod(sizes), kind in ("IFFT", "IRFFT")
     factor = {"backward": 1, "ortho": n**0.5 if is_inverse else n**-0.5, "forward": n if is_inverse else 1 / n}[norm]
     return x if factor == 1 else x * factor
 
 
 def _over(x: Tensor, kind: str, sizes: Sequence[int], axes: Sequence[int]) -> Tensor:
+    """The transform of one kind without a factor: moves the axes to the end, where the operation transforms them, and back."""
     order = (*(d for d in range(x.ndim) if d not in axes), *axes)
     out = fft_record(transposed(x, order), fft_type=kind, fft_length=tuple(sizes))
     return transposed(out, inverse(order))
 
 
 def _one(name: str, x: Tensor, kind: str, n: Any, axis: int, norm: str | None) -> Tensor:
+    """The transform along one axis; `n` is the argument of the user: a length or None."""
     axis = axis_of(name, axis, x.ndim)
     length = n if n is not None else 2 * (x.shape[axis] - 1) if kind == "IRFFT" else x.shape[axis]
     return _transform(name, x, kind, _lengths(name, [length]), [axis], norm)
@@ -244,6 +247,7 @@ def irfft2(a: ArrayLike, s: Static[Any] = None, axes: Static[Any] = (-2, -1), no
 
 # ---------------------------------------------------------------- frequencies
 def _frequencies(values: np.ndarray, d: float, dtype: Any) -> Tensor:
+    """Divides the numbers of the frequencies by the distance `d` of the samples."""
     return constant((values / d).astype(Defaults.float if dtype is None else as_dtype(dtype)))
 
 

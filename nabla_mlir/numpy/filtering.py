@@ -56,6 +56,7 @@ def convolved(name: str, a: Tensor, v: Tensor, mode: str) -> Tensor:
 
 
 def _vectors(name: str, a: Any, v: Any, preference: Any) -> tuple[Tensor, Tensor]:
+    """Promotes both operands to one dtype, at least to the preferred one. Raises ShapeError unless they are vectors."""
     x, y = pair(name, a, v, preference)
     if x.ndim != 1 or y.ndim != 1:
         raise ShapeError(f"{name} requires vectors, got shapes {x.shape} and {y.shape}.", where=user_frame())
@@ -107,6 +108,7 @@ def correlate(
 
 # ---------------------------------------------------------------- windows
 def _window(name: str, doc: str) -> Callable[..., Any]:
+    """Makes the function of `name` for a window of spectral analysis, whose values NumPy computes."""
     numbers_of = getattr(np, name)
 
     @described(name, doc)

@@ -25,6 +25,7 @@ index_exp: Any = np.index_exp
 
 # ---------------------------------------------------------------- known indices
 def _positions(arrays: Sequence[np.ndarray]) -> tuple[Any, ...]:
+    """Converts NumPy indices to arrays of the default integer dtype."""
     return tuple(asarray(a.astype(Defaults.int)) for a in arrays)
 
 
@@ -169,6 +170,10 @@ def ravel_multi_index(
 
 @library
 def _raveled(indices: Any, lengths: Static[Any], mode: str, order: str) -> Tensor:
+    """The index of the flattened array, by the Horner rule over the lengths.
+
+    `mode` brings indices into range: "wrap", "clip", or neither. `order` is "C" if the last axis varies fastest, else "F".
+    """
     parts = list(zip(indices, lengths, strict=True))
     total: Any = 0
     for index, n in parts if order == "C" else reversed(parts):
@@ -180,6 +185,7 @@ def _raveled(indices: Any, lengths: Static[Any], mode: str, order: str) -> Tenso
 
 # ---------------------------------------------------------------- objects with brackets
 def _steps(key: slice) -> Any:
+    """The numbers of a slice: a range, or as many equal steps as the absolute value of an imaginary step says."""
     start = 0 if key.start is None else key.start
     if isinstance(key.step, complex):
         return linspace(start, key.stop, int(abs(key.step)))
@@ -206,6 +212,7 @@ class _Grid:
 
 @library
 def _spread(x: Any, shape: Static[Any]) -> Tensor:
+    """Broadcasts `x` to a shape by adding zeros."""
     return tensor(x) + np.zeros(shape, x.dtype)
 
 
@@ -217,8 +224,8 @@ class _Joined:
     """``r_[1:4, 0, x]`` concatenates ranges, numbers and arrays; ``c_`` joins them as columns.
 
     The first item may be a string of up to three integers, such as "0,2,1". The first integer is the axis along which arrays are
-    joined. The second is the number of axes that each array gets at least, and the third is the index of its own first axis
-    among them. The strings "r" and "c" turn a vector into a row or a column.
+    joined. The second is the least number of axes that each array gets; new axes have length 1. The third is the index among them
+    of the first axis that the array had before. The strings "r" and "c" turn a vector into a row or a column.
     """
 
     def __init__(self, directions: tuple[int, int, int]):
@@ -252,15 +259,18 @@ class _Joined:
 
     @staticmethod
     def _part(item: Any, ndmin: int, trans: int) -> Any:
-        """An item with at least `ndmin` axes; those that it has begin at the position `trans`, -1 is the last position."""
+        """Converts an item to an array with at least `ndmin` axes.
+
+        The axes that it already has begin at the position `trans`, where -1 is the last possible position.
+        """
         part = _steps(item) if isinstance(item, slice) else atleast_1d(item) if ndmin < 2 or np.ndim(item) else asarray(item)
-        own = np.ndim(part)
-        if own >= ndmin:
+        rank = np.ndim(part)
+        if rank >= ndmin:
             return part
-        more = ndmin - own
-        first = trans if trans >= 0 else more + 1 + trans
-        before = min(max(first, 0), more)
-        return part.reshape((1,) * before + tuple(part.shape) + (1,) * (more - before))
+        missing = ndmin - rank
+        first = trans if trans >= 0 else missing + 1 + trans
+        before = min(max(first, 0), missing)
+        return part.reshape((1,) * before + tuple(part.shape) + (1,) * (missing - before))
 
 
 r_: _Joined = _Joined((0, 1, -1))

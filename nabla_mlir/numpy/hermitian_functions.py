@@ -54,6 +54,7 @@ def matrix_function(f: Static[Function], a: ArrayLike) -> Tensor:
 
 @functools.partial(custom_vjp, nondiff_argnums=(0,))
 def _value(f: Function, a: Tensor) -> Tensor:
+    """``V f(W) V^H``, with derivatives of its own: those of eigenvectors do not exist for equal eigenvalues."""
     w, v = eigh(a)
     return matmul(v * convert(_row(f(w)), v.dtype), la.adjoint(v))
 
@@ -71,7 +72,10 @@ _value.defvjp(_value_fwd, _value_bwd)
 
 @functools.partial(custom_vjp, nondiff_argnums=(0,))
 def _slope(f: Function, a: Tensor, e: Tensor) -> Tensor:
-    """The derivative of `_value` in the direction `e`; this linear map is self-adjoint."""
+    """The derivative of `_value` in the direction `e`; this linear map is self-adjoint.
+
+    In the basis of eigenvectors, it multiplies each element of `e` by the divided difference of f for two eigenvalues.
+    """
     w, v = eigh(a)
     inner = matmul(matmul(la.adjoint(v), e), v)
     return matmul(matmul(v, inner * convert(_first(f, _column(w), _row(w), _scale(w, 2)), v.dtype)), la.adjoint(v))
@@ -106,6 +110,7 @@ def _curvature(f: Function, a: Tensor, e: Tensor, h: Tensor) -> Tensor:
 
 # ---------------------------------------------------------------- divided differences
 def _derivative(f: Function, order: int) -> Function:
+    """The derivative of f of an order, by forward mode."""
     return f if order == 0 else lambda x: jvp(_derivative(f, order - 1), (x,), (full_like(x, 1),))[1]
 
 
@@ -116,10 +121,16 @@ def _scale(w: Tensor, rank: int) -> Tensor:
 
 
 def _near(f: Function, x: Tensor, middle: Tensor, y: Tensor, scale: Tensor, order: int) -> Tensor:
-    """True if the relative distance of two numbers is small, or rounding errors would dominate a quotient.
+    """True where a divided difference is computed by its series: the numbers are close, or rounding errors would dominate.
 
     The second case requires smooth derivatives up to this order between the numbers; this excludes the kink of abs(w) and the
     pole of log(w).
+
+    Args:
+      f: the function.
+      x, middle, y: two numbers and their midpoint.
+      scale: the largest absolute eigenvalue, with which rounding errors grow.
+      order: the order of the divided difference: 1 or 2.
     """
     x, middle, y = (stop_gradient(v) for v in (x, middle, y))
     size = where(abs(x) > abs(y), abs(x), abs(y))
@@ -142,7 +153,10 @@ def _first(f: Function, x: Tensor, y: Tensor, scale: Tensor) -> Tensor:
 
 
 def _second(f: Function, x: Tensor, y: Tensor, z: Tensor, scale: Tensor) -> Tensor:
-    """The second divided difference; it divides by the largest of the three distances."""
+    """The second divided difference of f: that of the first ones for low and middle, and for middle and high.
+
+    It divides by the largest of the three distances.
+    """
     x, y, z = x + (y + z) * 0.0, y + (x + z) * 0.0, z + (x + y) * 0.0
     low = where(x < y, where(x < z, x, z), where(y < z, y, z))
     high = where(x > y, where(x > z, x, z), where(y > z, y, z))
@@ -160,8 +174,10 @@ def _share(x: Tensor, factor: float) -> float:
 
 
 def _row(w: Tensor) -> Tensor:
+    """Vectors as matrices with one row."""
     return reshaped(w, (*w.shape[:-1], 1, w.shape[-1]))
 
 
 def _column(w: Tensor) -> Tensor:
+    """Vectors as matrices with one column."""
     return reshaped(w, (*w.shape, 1))

@@ -90,16 +90,22 @@ def read_index(shape: Shape, index: Any) -> Plan:
         elif isinstance(item, int):
             kinds += "i"
             dropped.append(axis)
-            windows.append(Window(_checked(item, n, axis), 1))
+            windows.append(Window(_check_index(item, n, axis), 1))
         else:
             kinds += "a"
             computed[axis] = wrapped(item, n, axis)
             windows.append(Window(0, n))
-    return _finished(shape, windows, dropped, computed, kinds)
+    return _make_plan(shape, windows, dropped, computed, kinds)
 
 
-def _finished(shape: Shape, windows: list[Window], dropped: list[int], computed: dict[int, Any], kinds: str) -> Plan:
-    """Makes the plan, with the position of index arrays and the shape of the result."""
+def _make_plan(shape: Shape, windows: list[Window], dropped: list[int], computed: dict[int, Any], kinds: str) -> Plan:
+    """Makes the plan, with the position of index arrays and the shape of the result.
+
+    Args:
+      shape: the shape of the indexed array.
+      windows, dropped, computed: the attributes of the plan.
+      kinds: a letter for each item of the index: "a" an index array, "i" an integer, "s" a slice, "n" None.
+    """
     arrays = broadcast_shapes("indexing", [np.shape(i) for i in computed.values()]) if computed else ()
     # As in NumPy: the axes of adjacent index arrays (and integers) replace these items; otherwise they are the first axes.
     advanced = [k for k, kind in enumerate(kinds) if kind in "ai"]
@@ -178,13 +184,14 @@ def plain_index(item: Any) -> Any:
 
 
 def _is_mask(item: Any) -> bool:
+    """True if an item of an index consists of truth values."""
     if isinstance(item, (list, tuple)):
         return bool(item) and np.asarray(item).dtype == bool if not any(isinstance(e, _TRACED) for e in item) else False
     return isinstance(item, (bool, np.bool_)) or getattr(item, "dtype", None) == np.dtype(bool)
 
 
 def _masks(mask: Any) -> list[Any]:
-    """The indices of the true elements along each axis."""
+    """The indices of the true elements along each axis. Raises MaskError for a traced mask."""
     if isinstance(mask, _TRACED):
         raise MaskError(
             "indexing requires a mask with known values, got a traced one.",
@@ -196,6 +203,7 @@ def _masks(mask: Any) -> list[Any]:
 
 
 def _window(item: slice, n: int, axis: int) -> Window:
+    """The indices that a slice of an axis of length `n` selects. Raises SliceError for the step 0."""
     bounds = [None if b is None else _bound(b, axis) for b in (item.start, item.stop, item.step)]
     if bounds[2] == 0:
         raise SliceError("a slice requires a step that is not 0, got 0.", where=user_frame())
@@ -204,6 +212,7 @@ def _window(item: slice, n: int, axis: int) -> Window:
 
 
 def _bound(bound: Any, axis: int) -> int:
+    """A bound of a slice as an integer. Raises TraceError if it is traced."""
     if isinstance(bound, _TRACED):
         raise TraceError(
             f"a slice requires known bounds, got the traced {bound!r} at axis {axis}.",
@@ -213,7 +222,8 @@ def _bound(bound: Any, axis: int) -> int:
     return operator.index(bound)
 
 
-def _checked(i: int, n: int, axis: int) -> int:
+def _check_index(i: int, n: int, axis: int) -> int:
+    """The index, counted from the start. Raises IndexingError if it is out of range."""
     if not -n <= i < n:
         raise IndexingError(f"indexing requires an index below {n} along axis {axis}, got {i}.", where=user_frame())
     return i % n

@@ -99,6 +99,7 @@ def positions(x: Tensor, computed: dict[int, Any], position: int) -> tuple[Tenso
 
 @library
 def _get_index(x: Any, index: Any, shape: Static[Any]) -> Tensor:
+    """``x[index]`` of an array of this shape; the shape is static, so that it decides the program."""
     return take_index(reshaped(as_tensor(x), shape), index)
 
 
@@ -137,7 +138,7 @@ def take(
     if axis is None:
         x, axis = reshaped(x, (x.size,)), 0
     axis = axis_of("take", axis, x.ndim)
-    x, indices, outside = _moded("take", x, indices, axis, mode, fill_value)
+    x, indices, outside = _apply_mode("take", x, indices, axis, mode, fill_value)
     found = take_index(x, (*(slice(None),) * axis, indices))
     if outside is None:
         return found
@@ -145,9 +146,10 @@ def take(
     return filled(found, sh.expand(outside, found.shape, others), fill_value)
 
 
-def _moded(name: str, x: Tensor, indices: Any, axis: int, mode: Any, fill_value: Any) -> tuple[Tensor, Any, Tensor | None]:
-    """Returns the array, the indices into it, and the mask of indices out of range, whose elements are to be filled.
+def _apply_mode(name: str, x: Tensor, indices: Any, axis: int, mode: Any, fill_value: Any) -> tuple[Tensor, Any, Tensor | None]:
+    """Applies the rule for indices out of range, `mode`; `name` is the called function, for errors.
 
+    Returns the array, the indices into it, and the mask of indices out of range, whose elements are to be filled.
     For known indices, the array gets one more element with the fill value, so that all indices are in range.
     """
     indices = plain_index(indices)
@@ -204,7 +206,7 @@ def take_along_axis(
         known = plain_index(indices)
         indices = brought_inside(known, x.shape[axis], word_of("take_along_axis", mode or "fill"), from_end=False)
         mode = "fill" if mode is None else mode
-    x, indices, outside = _moded("take_along_axis", x, indices, axis, mode, fill_value)
+    x, indices, outside = _apply_mode("take_along_axis", x, indices, axis, mode, fill_value)
     if np.ndim(indices) != x.ndim:
         raise ShapeError(
             f"take_along_axis requires as many axes in both, got {x.shape} and {np.shape(indices)}.", where=user_frame()
@@ -259,6 +261,7 @@ def _starts(starts: Sequence[Any], shape: Sequence[int]) -> list[Tensor]:
 
 
 def _from_end(start: Tensor, n: int) -> Tensor:
+    """Adds the length to negative starts."""
     known = splat_of(start)
     if start.dtype.kind == "u" or (isinstance(known, int) and known >= 0):
         return start

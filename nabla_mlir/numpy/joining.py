@@ -22,6 +22,7 @@ from nabla_mlir.table.tensor import Tensor
 
 
 def _tensors(name: str, xs: Sequence[Any], dtype: Any = None) -> list[Tensor]:
+    """Converts arrays, or the slices of one array, to tensors of one dtype. Raises ShapeError if there are none."""
     if isinstance(xs, Tensor):
         xs = unstack(xs)
     if not len(xs):
@@ -52,7 +53,7 @@ concat = concatenate
 
 
 def _joined(name: str, xs: Sequence[Tensor], axis: int) -> Tensor:
-    """The arrays one after the other along an axis; raises if their other axes differ."""
+    """Concatenates the arrays along an axis. Raises ShapeError if their other axes differ."""
     axis = axis_of(name, axis, xs[0].ndim)
     others = {x.shape[:axis] + x.shape[axis + 1 :] if x.ndim == xs[0].ndim else x.shape for x in xs}
     if len(others) > 1:
@@ -108,6 +109,7 @@ def column_stack(tup: Sequence[Any]) -> Tensor:
 
 
 def _cut(x: Tensor, axis: int, positions: Sequence[int]) -> list[Tensor]:
+    """The parts of an array between positions along an axis; a position counts like the bound of a slice."""
     n = x.shape[axis]
     bounds = [slice(a, b).indices(n)[:2] for a, b in zip([0, *positions], [*positions, n], strict=True)]
     return [sliced(x, axis, a, max(a, b)) for a, b in bounds]
@@ -171,6 +173,7 @@ def diff(a: ArrayLike, n: Static[int] = 1, axis: Static[int] = -1, prepend: Any 
 
 
 def _end(x: Tensor, axis: int, end: Any) -> Tensor:
+    """The array that `diff` adds at an end: a scalar gets the shape of one slice of `x`."""
     end = tensor(end)
     if end.ndim:
         return end

@@ -25,6 +25,8 @@ Function = Callable[..., Any]
 
 # ---------------------------------------------------------------- comparisons and logic
 def _comparison(name: str, direction: str, symbol: str) -> Function:
+    """Makes the function that compares two arrays."""
+
     @described(name, f"True where x {symbol} y.")
     def f(x: Any, y: Any) -> Tensor:
         x, y = meet(name, x, y)
@@ -42,6 +44,8 @@ greater_equal: Function = _comparison("greater_equal", "GE", ">=")
 
 
 def _logical(name: str, record: Any, word: str) -> Function:
+    """Makes the function that combines truth values by a record function."""
+
     @described(name, f"The logical {word} of x and y; every number except 0 counts as True.")
     def f(x: Any, y: Any) -> Tensor:
         return record(*meet(name, convert(tensor(x), bool), convert(tensor(y), bool)))
@@ -62,6 +66,8 @@ def logical_not(x: ArrayLike) -> Tensor:
 
 
 def _bitwise(name: str, record: Any, word: str) -> Function:
+    """Makes the function that combines the bits of integers by a record function."""
+
     @described(name, f"The bitwise {word} of x and y.")
     def f(x: Any, y: Any) -> Tensor:
         x, y = meet(name, x, y)
@@ -159,6 +165,7 @@ def clip(x: ArrayLike, min: Any = None, max: Any = None) -> Tensor:
 
 
 def _with_scalar_bounds(x: Tensor, low: Any, high: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Converts an array and two numbers to their common dtype; the numbers stay scalars."""
     dtype = promote_dtypes([x, low, high])
     return convert(x, dtype), full((), low, dtype), full((), high, dtype)
 

@@ -87,12 +87,12 @@ def _axes(signature: str) -> tuple[list[list[str]], list[list[str]]]:
 
 def _check_lengths(names: Sequence[Sequence[str]], shapes: Sequence[Sequence[int]], lengths: dict[str, int]) -> None:
     """Checks that axes of one name have one length, and notes the lengths of new names."""
-    for own, shape in zip(names, shapes, strict=True):
-        if len(own) != len(shape):
+    for labels, shape in zip(names, shapes, strict=True):
+        if len(labels) != len(shape):
             raise ShapeError(
-                f"vectorize requires results with the axes ({', '.join(own)}), got shape {tuple(shape)}.", where=user_frame()
+                f"vectorize requires results with the axes ({', '.join(labels)}), got shape {tuple(shape)}.", where=user_frame()
             )
-        for name, n in zip(own, shape, strict=True):
+        for name, n in zip(labels, shape, strict=True):
             if lengths.setdefault(name, n) != n:
                 raise ShapeError(
                     f"vectorize requires axes {name!r} of one length, got {lengths[name]} and {n}.", where=user_frame()
@@ -100,6 +100,7 @@ def _check_lengths(names: Sequence[Sequence[str]], shapes: Sequence[Sequence[int
 
 
 def _check_results(names: Sequence[Sequence[str]], out: Any, lengths: dict[str, int]) -> None:
+    """Checks the number of the results of a vectorized function, and the lengths of their axes."""
     outs = out if len(names) > 1 else [out]
     if not isinstance(outs, (list, tuple)) or len(outs) != len(names):
         got = len(out) if isinstance(out, (list, tuple)) else "one array"

@@ -102,7 +102,7 @@ def expm(a: ArrayLike) -> Tensor:
 
 
 def _pade(a: Tensor, degree: int) -> Tensor:
-    """The approximant inv(V - U) (V + U), where U is the odd and V the even part."""
+    """The Pade approximant inv(V - U) (V + U), where U is the odd part and V the even part of the numerator."""
     f = math.factorial
     numbers = [f(2 * degree - k) * f(degree) / (f(2 * degree) * f(k) * f(degree - k)) for k in range(degree + 1)]
     powers = [la.identity_like(a), la.matmul(a, a)]
@@ -121,6 +121,7 @@ def _combination(numbers: Sequence[float], powers: Sequence[Tensor]) -> Tensor:
 
 
 def _sum(numbers: Sequence[float], powers: Sequence[Tensor]) -> Tensor:
+    """The sum of the powers multiplied by the numbers; further powers are left out."""
     total = powers[0] * numbers[0]
     for number, power in zip(numbers[1:], powers[1:], strict=False):
         total = total + power * number

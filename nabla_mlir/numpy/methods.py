@@ -119,15 +119,18 @@ def _binary(f: Callable[..., Any], name: str, flip: bool) -> Callable[..., Any]:
         if not (is_scalar(other) or _has_numbers(other)):
             return NotImplemented
         if name != "pow":  # the code of a power depends on the exponent
-            other = _beside(self, other)
+            other = _as_operand(self, other)
         return f(other, self) if flip else f(self, other)
 
     operator.__name__ = name
     return operator
 
 
-def _beside(x: Any, number: Any) -> Any:
-    """Converts a Python number to an array of the dtype of `x` if possible; otherwise each number needs its own program."""
+def _as_operand(x: Any, number: Any) -> Any:
+    """Converts a Python number to an array of the dtype of `x`, so that one program serves all numbers.
+
+    A number that the dtype cannot hold is returned unchanged.
+    """
     if type(number) not in (int, float) or type(x) is not Array or is_tracing():
         return number
     fits = rank_of(x.dtype) > 0 and scalar_misfit(number, x.dtype) is None
@@ -147,6 +150,8 @@ def _has_numbers(x: Any) -> bool:
 
 
 def _unary(f: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The method for an operator with one operand, or for a function of one array."""
+
     def operator(self: Any) -> Any:
         return f(self)
 
@@ -165,6 +170,7 @@ def _transpose(self: Any, *axes: Any) -> Any:
 
 
 def _iterate(self: Any) -> Iterator[Any]:
+    """Iterates over the slices along the first axis. Raises TypeError for an array without axes."""
     if not self.shape:
         raise TypeError("iteration requires an array with an axis, got one of shape ().")
     if type(self) is Array and not is_tracing():  # a compiled program with a slice for each row would be slow to compile
@@ -178,10 +184,12 @@ def _namespace(self: Any, *, api_version: str | None = None) -> Any:
 
 
 def _get(self: Any, index: Any) -> Any:
+    """``self[index]``."""
     return indexing.get_index(self, index)
 
 
 def _set(self: Any, index: Any, value: Any) -> None:
+    """``self[index] = value``."""
     updates.assign(self, index, value)
 
 

@@ -106,6 +106,7 @@ def nanstd(
 
 
 def _extremum(name: str, a: Any, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Tensor:
+    """The largest or smallest element that is not NaN, as `name` says ("nanmax" or "nanmin")."""
     x, numbers = _numbers(a, where)
     out = extrema.extremum(name, name[3:], x, axis, keepdims, initial, numbers)
     if numbers is None or initial is not None or not is_differentiable(x.dtype):
@@ -138,6 +139,14 @@ def nanmin(
 
 
 def _position(name: str, find: Callable[..., Tensor], combiner: str, a: Any, axis: int | None, keepdims: bool) -> Tensor:
+    """The index of an extremum that is not NaN; -1 if there is none.
+
+    Args:
+      name: the called function, for errors.
+      find: `argmax` or `argmin`.
+      combiner: "max" or "min"; its neutral element replaces NaN.
+      a, axis, keepdims: the arguments of the user.
+    """
     x, numbers = _numbers(a)
     out = find(red.masked(x, numbers, extrema.end(combiner, x.dtype)) if numbers is not None else x, axis, keepdims)
     if numbers is None:

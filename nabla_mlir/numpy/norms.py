@@ -63,6 +63,7 @@ def norm(x: ArrayLike, ord: Any = None, axis: Static[Axis] = None, keepdims: boo
 
 
 def _squares(x: Tensor) -> Tensor:
+    """The squares of absolute values."""
     return ew.real(x) * ew.real(x) + ew.imag(x) * ew.imag(x) if is_complex(x.dtype) else x * x
 
 

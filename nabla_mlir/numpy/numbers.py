@@ -99,6 +99,7 @@ def unpackbits(a: ArrayLike, axis: Static[int | None] = None, count: Static[int 
 
 
 def _check_order(name: str, bitorder: str) -> None:
+    """Raises ShapeError unless `bitorder` is "big" or "little"."""
     if bitorder not in ("big", "little"):
         raise ShapeError(f"{name} requires bitorder 'big' or 'little', got {bitorder!r}.", where=user_frame())
 

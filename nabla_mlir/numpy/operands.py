@@ -140,7 +140,13 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 
 
 def _host(x: Any, leaves: Sequence[Any], dtype: np.dtype | None) -> np.ndarray:
-    """Converts numbers and nested lists to a NumPy array, with the default dtypes of Python numbers."""
+    """Converts numbers and nested lists to a NumPy array, with the default dtypes of Python numbers.
+
+    Args:
+      x: the value.
+      leaves: the numbers and arrays in it.
+      dtype: the dtype of the result; None means that of the leaves.
+    """
     try:
         host = np.asarray(x)
     except ValueError:
@@ -166,6 +172,7 @@ def _host(x: Any, leaves: Sequence[Any], dtype: np.dtype | None) -> np.ndarray:
 
 @library
 def _astype(x: Any, dtype: Any) -> Any:
+    """The array in another dtype, which other operands take into account."""
     return strong(convert(as_tensor(x), dtype))
 
 

@@ -80,6 +80,7 @@ def pad(
 
 
 def _is_zero(x: Any) -> bool:
+    """True for the integer 0, but not for False or 0.0."""
     return type(x) is int and x == 0
 
 
@@ -122,7 +123,7 @@ def _pad(
         if not n:
             raise ShapeError(f"pad in mode {mode} requires elements along axis {d}, got shape {x.shape}.", where=user_frame())
         if reflect_type == "odd" and mode in _MODES:
-            x = _odd(x, d, low, high, mode)
+            x = _reflect_odd(x, d, low, high, mode)
         elif mode in _MODES:
             x = _rearranged(x, d, np.pad(np.arange(n), (low, high), mode=mode))  # type: ignore[call-overload]
         elif ends is not None:
@@ -131,13 +132,16 @@ def _pad(
             x = joined([before, x, after], d)
         else:
             first, last = (n if k is None else k for k in lengths[d])
-            before = _known(mode, sliced(x, d, 0, first if first < n else n), d, low)
-            x = joined([before, x, _known(mode, sliced(x, d, n - last if last < n else 0, n), d, high)], d)
+            before = _repeated_statistic(mode, sliced(x, d, 0, first if first < n else n), d, low)
+            x = joined([before, x, _repeated_statistic(mode, sliced(x, d, n - last if last < n else 0, n), d, high)], d)
     return x
 
 
-def _odd(x: Tensor, axis: int, low: int, high: int, mode: str) -> Tensor:
-    """Mirrors an axis with its sign at the end elements, in steps of at most the elements that there are."""
+def _reflect_odd(x: Tensor, axis: int, low: int, high: int, mode: str) -> Tensor:
+    """Adds mirror images whose values are mirrored at the end elements: twice the end element minus the element.
+
+    One round adds at most as many elements as there are, and the next round mirrors the longer axis.
+    """
     while low or high:
         n = x.shape[axis]
         most = n if mode == "symmetric" else n - 1
@@ -164,7 +168,14 @@ def _pad_by(array: ArrayLike, pad_width: Any, function: Callable[..., Any], kwar
 
 
 def _ramp(edge: Tensor, axis: int, width: int, end: Any) -> Tensor:
-    """A ramp that includes the end value but not the edge element."""
+    """Numbers at equal distances from the end value, which is the first, to the edge element, which is not included.
+
+    Args:
+      edge: the elements at the edge, with length 1 along the axis.
+      axis: the axis.
+      width: the count of the numbers.
+      end: the value at the new end.
+    """
     steps = np.arange(width).reshape([-1 if d == axis else 1 for d in range(edge.ndim)])
     start = convert(as_tensor(end), edge.dtype)
     if edge.dtype.kind not in "iu":
@@ -173,14 +184,15 @@ def _ramp(edge: Tensor, axis: int, width: int, end: Any) -> Tensor:
     return start + (edge - start) * steps // (width or 1)
 
 
-def _known(mode: str, part: Tensor, axis: int, width: int) -> Tensor:
-    """The statistic `mode` of a part, repeated `width` times; integers are rounded."""
+def _repeated_statistic(mode: str, part: Tensor, axis: int, width: int) -> Tensor:
+    """The statistic `mode` of a part along an axis, repeated `width` times; a mean or median of integers is rounded."""
     value = _STATISTICS[mode](part, axis=axis, keepdims=True)
     value = convert(round(value) if part.dtype.kind in "iu" and mode in ("mean", "median") else value, part.dtype)
     return promotion.broadcast_to(value, tuple(width if d == axis else n for d, n in enumerate(part.shape)))
 
 
 def _pairs(name: str, widths: Any, ndim: int) -> list[tuple[Any, Any]]:
+    """A pair for each axis, from one number, one pair, or all pairs. Raises ShapeError for other lengths."""
     try:
         return [tuple(pair) for pair in np.broadcast_to(np.asarray(widths), (ndim, 2)).tolist()]
     except ValueError:
@@ -190,6 +202,7 @@ def _pairs(name: str, widths: Any, ndim: int) -> list[tuple[Any, Any]]:
 
 
 def _pad_constant(x: Tensor, widths: list[tuple[int, int]], values: Any) -> Tensor:
+    """Pads with one value, or with a value for each end of each axis."""
     if isinstance(values, (list, tuple)):
         for d, ((low, high), (before, after)) in enumerate(zip(widths, _pairs("pad", values, x.ndim), strict=True)):
             x = padded(padded(x, d, low, 0, before) if low else x, d, 0, high, after) if low or high else x
@@ -215,7 +228,7 @@ def _rearranged(x: Tensor, axis: int, order: np.ndarray) -> Tensor:
 
 
 def _run(x: Tensor, axis: int, first: int, length: int, step: int) -> Tensor:
-    """The entries first, first + step, ... along an axis; the step is 0, 1 or -1."""
+    """The elements first, first + step, ... along an axis; the step is 0, 1 or -1."""
     if step == 0:
         one = sliced(x, axis, first, first + 1)
         if length == 1:

@@ -60,6 +60,7 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> Tensor:
 
 
 def _one_length(a1: Any, a2: Any) -> tuple[Tensor, Tensor]:
+    """Promotes two polynomials to one dtype, and adds zeros before the shorter one."""
     a, b = in_one_dtype(a1, a2)
     n = max(a.shape[0], b.shape[0])
     first, second = (concatenate([zeros((n - x.shape[0],), x.dtype), x]) if x.shape[0] < n else x for x in (a, b))
@@ -87,6 +88,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
 
 @library
 def _polymul(a1: ArrayLike, a2: ArrayLike) -> Tensor:
+    """The product of polynomials: the convolution of their coefficients."""
     a, b = inexacts_of(a1, a2)
     return convolve(a, b, mode="full")
 
@@ -128,6 +130,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Tensor
 
 @library
 def _polydiv(u: Any, v: Any) -> tuple[Tensor, Tensor]:
+    """The quotient and the remainder by long division; leading zeros of the remainder stay."""
     u, v = inexacts_of(u, v)
     m, n = u.shape[0] - 1, v.shape[0] - 1
     quotient = []
@@ -222,6 +225,7 @@ def _roots(p: ArrayLike, at_zero: Static[int]) -> Tensor:
 
 
 def _nonzero_roots(p: ArrayLike) -> Tensor:
+    """The eigenvalues of the companion matrix; the first and the last coefficient must not be 0."""
     p = inexact(p)
     n = p.shape[0]
     if n < 2:

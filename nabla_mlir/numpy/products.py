@@ -68,6 +68,7 @@ def _vectors(name: str, a: Any, b: Any, axis: int) -> list[Tensor]:
 
 
 def _labels(n: int, start: int = 0) -> str:
+    """`n` letters as labels of axes, from number `start` on."""
     return string.ascii_letters[start : start + n]
 
 
@@ -145,6 +146,7 @@ def tensordot(
 
 
 def _tensordot(name: str, a: Tensor, b: Tensor, left: Sequence[int], right: Sequence[int]) -> Tensor:
+    """Multiplies and sums over pairs of axes, `left` of a and `right` of b. Raises ShapeError if their lengths differ."""
     if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
         raise ShapeError(
             f"{name} requires equal lengths of the axes {tuple(left)} and {tuple(right)}, got shapes {a.shape} and {b.shape}.",
@@ -327,7 +329,10 @@ def einsum_path(subscripts: str, /, *operands: Any, optimize: Any = "auto") -> A
 
 
 def _order(inputs: Sequence[str], output: str, tensors: Sequence[Tensor], optimize: Any) -> list[tuple[int, ...]]:
-    """The pairs of operands in the order in which they are contracted."""
+    """The pairs of operands in the order in which they are contracted.
+
+    A pair has the positions of its operands in the list of those that remain; the result of a pair is appended to the list.
+    """
     n = len(inputs)
     if n <= 2:
         return [tuple(range(n))]

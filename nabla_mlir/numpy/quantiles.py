@@ -133,7 +133,18 @@ def nanmedian(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False) -
 def _quantile(
     name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip: bool, weights: ArrayLike | None = None
 ) -> Tensor:
-    """The quantiles of sorted rows; `skip` ignores NaN."""
+    """The quantiles over axes, from sorted rows.
+
+    Args:
+      name: the called function, for errors.
+      a: the array.
+      q: the share, or an array of shares, whose axes are the first of the result.
+      axis: the axes; None means all.
+      method: what is returned between two elements, such as "linear".
+      keepdims: whether the axes stay with length 1.
+      skip: whether NaN is ignored.
+      weights: the weights of the elements, or None.
+    """
     x = inexact(a) if name.endswith("median") else require_real(name, inexact(a))
     axes = axes_of(name, axis, x.ndim)
     n = count(x.shape, axes)
@@ -169,20 +180,27 @@ def _quantile(
 
 
 def _weights(name: str, x: Tensor, axes: Shape, weights: Any) -> Tensor:
-    """The weight of each element; 1 without weights."""
+    """The weight of each element; 1 without weights. Weights may have the shape of the axes only."""
     if weights is None:
         return full_like(x, 1)
-    own = convert(require_real(name, inexact(weights)), x.dtype)
-    if own.shape == x.shape:
-        return own
-    if own.shape != tuple(x.shape[d] for d in axes) or len(axes) == x.ndim:
-        raise ShapeError(f"{name} requires weights of shape {x.shape} or of the axes, got {own.shape}.", where=user_frame())
-    own = transposed(own, tuple(int(d) for d in np.argsort(axes)))
-    return broadcast_in_dim(own, shape=x.shape, broadcast_dimensions=tuple(sorted(axes)))
+    numbers = convert(require_real(name, inexact(weights)), x.dtype)
+    if numbers.shape == x.shape:
+        return numbers
+    if numbers.shape != tuple(x.shape[d] for d in axes) or len(axes) == x.ndim:
+        raise ShapeError(f"{name} requires weights of shape {x.shape} or of the axes, got {numbers.shape}.", where=user_frame())
+    numbers = transposed(numbers, tuple(int(d) for d in np.argsort(axes)))
+    return broadcast_in_dim(numbers, shape=x.shape, broadcast_dimensions=tuple(sorted(axes)))
 
 
 def _inverted(x: Tensor, q: Any, axes: Shape, rest: Shape, keepdims: bool, skip: bool, weights: Tensor) -> Tensor:
-    """The first element of sorted rows at which the sum of the weights reaches the share q of the total."""
+    """The first element of sorted rows at which the sum of the weights reaches the share q of the total.
+
+    Args:
+      x: the array.
+      q, keepdims, skip: as in `_quantile`.
+      axes, rest: the axes of the quantile, and the others.
+      weights: the weight of each element.
+    """
     shape = (*(x.shape[d] for d in rest), count(x.shape, axes))
     flat, weights = (reshaped(transposed(v, (*rest, *axes)), shape) for v in (x, weights))
     if skip:
@@ -203,7 +221,13 @@ def _inverted(x: Tensor, q: Any, axes: Shape, rest: Shape, keepdims: bool, skip:
 
 
 def _between(rows: Tensor, position: Any, method: str) -> Tensor:
-    """Interpolates sorted rows at fractional positions: one known position, or an array of positions."""
+    """Interpolates sorted rows at fractional positions.
+
+    Args:
+      rows: the sorted rows.
+      position: one known position, or an array with the positions for each row.
+      method: the rule between two elements.
+    """
     if not isinstance(position, Tensor):
         position = float(round(position)) if method == "nearest" else position
         low, high = math.floor(position), math.ceil(position)

@@ -124,9 +124,9 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
       >>> issubdtype(np.float32, floating), issubdtype("int32", floating)
       (True, False)
     """
-    own = getattr(arg1, "type", None)
-    if isinstance(own, type) and not isinstance(arg1, (np.dtype, type)):  # a dtype of its own kind, such as that of keys
-        return arg1 == arg2 or (isinstance(arg2, type) and issubclass(own, arg2))
+    scalar_type = getattr(arg1, "type", None)
+    if isinstance(scalar_type, type) and not isinstance(arg1, (np.dtype, type)):  # a dtype that NumPy lacks, such as that of keys
+        return arg1 == arg2 or (isinstance(arg2, type) and issubclass(scalar_type, arg2))
     kind = arg2 if isinstance(arg2, type) and issubclass(arg2, np.generic) else as_dtype(arg2)
     dtype = arg1 if isinstance(arg1, type) and issubclass(arg1, np.generic) and arg1.__module__ == "numpy" else as_dtype(arg1)
     if isinstance(dtype, np.dtype) and dtype.kind == "V":  # the narrow floats of ml_dtypes

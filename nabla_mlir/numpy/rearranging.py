@@ -66,10 +66,12 @@ def block(arrays: Any) -> Tensor:
 
 
 def _depth(arrays: Any) -> int:
+    """The depth of nested lists, by their first items."""
     return 1 + _depth(arrays[0]) if isinstance(arrays, (list, tuple)) else 0
 
 
 def _blocks(arrays: Any, depth: int, rank: int) -> Tensor:
+    """Joins nested lists of blocks, each of which gets `rank` axes; the lists at `depth` are joined along axis rank - depth."""
     if not isinstance(arrays, (list, tuple)):
         x = tensor(arrays)
         return reshaped(x, (1,) * (rank - x.ndim) + x.shape)
@@ -89,6 +91,7 @@ def resize(a: ArrayLike, new_shape: Static[Any]) -> Tensor:
 
 
 def _known(name: str, what: str, x: Any) -> np.ndarray:
+    """Converts `x` to a NumPy array. Raises TraceError if it is traced; `what` names the argument."""
     if isinstance(x, Tensor):
         dynamic_shape(name, f"pass {what} as known numbers.")
     return np.asarray(x)
@@ -285,9 +288,9 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
     Raises:
       CopyError: `inplace` is True for an array of NumPy or another system.
     """
-    x, holds, values = asarray(arr), ravel(mask), ravel(vals)
-    count = holds.astype(Defaults.int).cumsum() - 1
-    result = where(holds, take(values, count % values.size, mode="promise_in_bounds").astype(x.dtype), ravel(x))
+    x, is_chosen, values = asarray(arr), ravel(mask), ravel(vals)
+    count = is_chosen.astype(Defaults.int).cumsum() - 1
+    result = where(is_chosen, take(values, count % values.size, mode="promise_in_bounds").astype(x.dtype), ravel(x))
     return _put("place", arr, reshape(result, x.shape), inplace)
 
 
@@ -310,8 +313,8 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None, inplac
         out = put_along_axis(ravel(x), ravel(indices), values, 0, inplace=False)
         return _put("put_along_axis", arr, reshape(out, x.shape), inplace)
     at = axis_of("put_along_axis", axis, x.ndim)
-    own = asarray(indices)
-    grid = [own if d == at else reshape(arange(n), tuple(n if i == d else 1 for i in range(x.ndim))) for d, n in enumerate(x.shape)]
+    grid = [reshape(arange(n), tuple(n if i == d else 1 for i in range(x.ndim))) for d, n in enumerate(x.shape)]
+    grid[at] = asarray(indices)
     return _put("put_along_axis", arr, x.at[tuple(grid)].set(values), inplace)
 
 
@@ -351,6 +354,7 @@ def argpartition(a: ArrayLike, kth: Static[Any], axis: Static[int | None] = -1) 
 
 
 def _check_kth(name: str, a: Any, kth: Any, axis: int | None) -> None:
+    """Raises ShapeError if a sorted position `kth` is outside the axis."""
     n = math.prod(np.shape(a)) if axis is None else np.shape(a)[axis_of(name, axis, np.ndim(a))]
     for k in kth if isinstance(kth, (tuple, list)) else (kth,):
         if not -n <= k < n:

@@ -141,9 +141,10 @@ def prod(
 
 
 def _in_sum_dtype(a: ArrayLike, dtype: DTypeLike | None, promote_integers: bool) -> Tensor:
+    """Converts the operand of a sum or product to `dtype`; None means the dtype of NumPy, or its own without `promote_integers`."""
     x = tensor(a)
-    own = sum_dtype(x.dtype) if promote_integers or x.dtype.kind == "b" else x.dtype
-    return convert(x, own if dtype is None else dtype)
+    default = sum_dtype(x.dtype) if promote_integers or x.dtype.kind == "b" else x.dtype
+    return convert(x, default if dtype is None else dtype)
 
 
 @library
@@ -227,17 +228,24 @@ def var(
       DtypeError: `dtype` is real and `a` is complex, or `where` is not boolean.
       ShapeError: both `ddof` and `correction` are given.
     """
-    return _deviation("var", a, axis, dtype, _less("var", ddof, correction), keepdims, where, mean)
+    return _deviation("var", a, axis, dtype, _correction("var", ddof, correction), keepdims, where, mean)
 
 
-def _less(name: str, ddof: float, correction: float | None) -> float:
+def _correction(name: str, ddof: float, correction: float | None) -> float:
+    """The number that the divisor of a variance subtracts from n, under either of its names."""
     if correction is not None and ddof:
         raise ShapeError(f"{name} requires either ddof or correction, got {ddof} and {correction}.", where=user_frame())
     return ddof if correction is None else correction
 
 
 def _deviation(name: str, a: Any, axis: Any, dtype: Any, less: float, keepdims: bool, where: Any, mean: Any) -> Tensor:
-    """The variance, or its root for "std", in the dtype of the result."""
+    """The variance, or its root for "std", in the dtype of the result.
+
+    Args:
+      name: the called function: "var" or "std".
+      a, axis, dtype, keepdims, where, mean: the arguments of the user.
+      less: the number by which the divisor is less than n.
+    """
     x = inexact(a) if dtype is None else tensor(a)
     if dtype is not None:
         if is_complex(x.dtype) and not is_complex(as_dtype(dtype)):
@@ -248,7 +256,10 @@ def _deviation(name: str, a: Any, axis: Any, dtype: Any, less: float, keepdims: 
 
 
 def _wide_variance(x: Tensor, axes: Shape, less: float, keepdims: bool, where: Any, mean: Any = None) -> Tensor:
-    """The variance over `axes` in the dtype of its sums."""
+    """The variance over `axes` in the dtype of its sums.
+
+    It is NaN if the divisor, n - less, is not positive. `mean` is a known mean, or None.
+    """
     x = widened(x)
     mask = None if where is None else mask_of(where, x.shape)
     n: Any = count(x.shape, axes) if mask is None else fold(convert(mask, real_kind(x.dtype)), axes, "add")
@@ -282,7 +293,7 @@ def std(
     correction: Static[float | None] = None,
 ) -> Tensor:
     """The standard deviation over `axis`: the root of the variance; its derivative is 0 if all elements are equal."""
-    return _deviation("std", a, axis, dtype, _less("std", ddof, correction), keepdims, where, mean)
+    return _deviation("std", a, axis, dtype, _correction("std", ddof, correction), keepdims, where, mean)
 
 
 # ---------------------------------------------------------------- truth values

@@ -38,7 +38,10 @@ def repeat(a: ArrayLike, repeats: Any, axis: int | None = None, *, total_repeat_
 
 @library
 def _repeat_to(x: Any, repeats: Any, axis: Static[int | None], length: Static[int]) -> Tensor:
-    """Repeats elements with traced numbers to a fixed length."""
+    """Repeats elements with traced numbers to a fixed length.
+
+    Position p of the result is element i, where i is the number of elements whose repetitions end at or before p.
+    """
     x = tensor(x)
     if axis is None:
         x, axis = reshaped(x, (x.size,)), 0

@@ -25,6 +25,7 @@ from nabla_mlir.transforms.recurrences import Combination, doubled, running_prod
 def _running(
     name: str, combine: Combination, neutral: int, x: Any, axis: int | None, dtype: Any, include_initial: bool, reverse: bool
 ) -> Tensor:
+    """The running sum or product by `combine`, in its dtype; `include_initial` adds the neutral number at the start."""
     x = tensor(x)
     x = convert(x, sum_dtype(x.dtype) if dtype is None else as_dtype(dtype))
     out = _along(name, combine, x, axis, reverse)
@@ -32,6 +33,7 @@ def _running(
 
 
 def _along(name: str, combine: Combination, x: Tensor, axis: int | None, reverse: bool) -> Tensor:
+    """Applies a running combination along an axis, or to the flattened array, from the last element if `reverse`."""
     if axis is None:
         x, axis = reshaped(x, (x.size,)), 0
     return combine(x, axis_of(name, axis, x.ndim), -1 if reverse else 1)
@@ -85,6 +87,7 @@ def cummin(a: ArrayLike, axis: Static[int | None] = None, *, reverse: bool = Fal
 
 
 def _running_extremum(name: str, combiner: str, a: Any, axis: int | None, reverse: bool) -> Tensor:
+    """The running maximum or minimum, as `combiner` says."""
     x = tensor(a)
     return _along(name, doubled(lambda x, y: further(x, y, combiner), end(combiner, x.dtype)), x, axis, reverse)
 

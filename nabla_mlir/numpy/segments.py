@@ -97,6 +97,7 @@ def segment_min(
 def _segments(
     combiner: str, data: ArrayLike, segment_ids: ArrayLike, num_segments: int | None, is_sorted: bool, is_unique: bool
 ) -> Any:
+    """A reduction of segments; without `num_segments`, the largest known id decides their number."""
     if num_segments is None:
         if isinstance(segment_ids, Tensor):
             dynamic_shape(f"segment_{combiner}", "pass num_segments=, the length of the result.")

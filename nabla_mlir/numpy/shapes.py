@@ -66,6 +66,7 @@ def reshape(a: ArrayLike, shape: Static[Any], order: str = "C", *, copy: bool | 
 
 
 def _reversed_axes(x: Tensor) -> Tensor:
+    """The array with its axes in reversed order."""
     return transposed(x, tuple(reversed(range(x.ndim))))
 
 
@@ -194,6 +195,10 @@ def atleast_3d(*xs: Any) -> Any:
 
 
 def _at_least(xs: Sequence[Any], shape: Any, ndim: int = 0) -> Any:
+    """Reshapes the arrays that have fewer than `ndim` axes, and returns one array or a list.
+
+    `shape` returns the new shape of an array; without `ndim`, the length of its result for a scalar is the number of axes.
+    """
     ndim = ndim or len(shape(_Scalar))
     run = library(lambda x: reshaped(x, shape(x)) if (x := tensor(x)).ndim < ndim else x)
     out = [run(x) for x in xs]
@@ -201,6 +206,8 @@ def _at_least(xs: Sequence[Any], shape: Any, ndim: int = 0) -> Any:
 
 
 class _Scalar:
+    """Has the shape of a scalar, from which `_at_least` reads the number of axes of the result."""
+
     ndim, shape, size = 0, (), 1
 
 

@@ -46,6 +46,7 @@ def _without_sign_of_nan(x: Tensor) -> Tensor:
 
 @_without_sign_of_nan.defjvp
 def _without_sign_of_nan_jvp(primals: Any, tangents: Any) -> Any:
+    """The derivative is that of the identity."""
     return _without_sign_of_nan(*primals), tangents[0]
 
 
@@ -86,10 +87,10 @@ def argsort(
 
 def require_index_dtype(name: str, dtype: DTypeLike) -> np.dtype:
     """The dtype of indices. Raises DtypeError if it is not an integer dtype."""
-    own = as_dtype(dtype)
-    if own.kind not in "iu":
-        raise DtypeError(f"{name} requires an integer dtype of indices, got {own}.", where=user_frame())
-    return own
+    index_dtype = as_dtype(dtype)
+    if index_dtype.kind not in "iu":
+        raise DtypeError(f"{name} requires an integer dtype of indices, got {index_dtype}.", where=user_frame())
+    return index_dtype
 
 
 def _order(x: Tensor, axis: int, descending: bool) -> Tensor:

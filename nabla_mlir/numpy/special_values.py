@@ -85,6 +85,7 @@ def sine_over(w: Tensor) -> Tensor:
 
 
 def _parts(x: Tensor) -> tuple[Tensor, ...]:
+    """The real and the imaginary part; a real number is its only part."""
     return (ew.real(x), ew.imag(x)) if is_complex(x.dtype) else (x,)
 
 
@@ -158,17 +159,18 @@ def complex_expm1(z: Tensor) -> Tensor:
     value, re, im = ew.exponential_minus_one(z), ew.real(z), ew.imag(z)
     infinity, zero, minus_one = (full_like(re, v) for v in (np.inf, 0, -1))
     is_low, is_high = (lg.compare(re, v, comparison_direction="EQ") for v in (-infinity, infinity))
-    is_turning = lg.logical_not(lg.is_finite(im))  # its cosine and sine are NaN
+    has_no_angle = lg.logical_not(lg.is_finite(im))  # its cosine and sine are NaN
     is_real = lg.compare(im, zero, comparison_direction="EQ")
     is_zero = lg.logical_and(is_real, lg.compare(re, zero, comparison_direction="EQ"))  # 0.0 or -0.0
     real_part = lg.select(is_real, lg.select(is_zero, zero, ew.exponential_minus_one(re)), ew.real(value))
-    real_part = lg.select(is_turning, lg.select(is_low, minus_one, lg.select(is_high, infinity, real_part)), real_part)
-    imaginary_part = lg.select(is_turning, lg.select(is_low, zero, full_like(re, np.nan)), ew.imag(value))
+    real_part = lg.select(has_no_angle, lg.select(is_low, minus_one, lg.select(is_high, infinity, real_part)), real_part)
+    imaginary_part = lg.select(has_no_angle, lg.select(is_low, zero, full_like(re, np.nan)), ew.imag(value))
     return ew.make_complex(real_part, lg.select(is_real, im, imaginary_part))
 
 
 @complex_expm1.defjvp
 def _complex_expm1_jvp(primals: Any, tangents: Any) -> Any:
+    """The derivative is exp(z)."""
     (z,), (t,) = primals, tangents
     return complex_expm1(z), t * ew.exponential(z)
 
@@ -195,8 +197,8 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     largest = float(limits_of(x.dtype).max)
     high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
     for number, other in ((nan, None), (high, np.inf), (low, -np.inf)):
-        here = is_nan(x) if other is None else lg.compare(x, full_like(x, other), comparison_direction="EQ")
+        is_replaced = is_nan(x) if other is None else lg.compare(x, full_like(x, other), comparison_direction="EQ")
         is_plain = isinstance(number, (int, float))
         value = full_like(x, number) if is_plain else broadcast_to(convert(tensor(number), x.dtype), x.shape)
-        x = lg.select(here, value, x)
+        x = lg.select(is_replaced, value, x)
     return x

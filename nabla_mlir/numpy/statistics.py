@@ -64,7 +64,10 @@ def cov(
 
 
 def _wide_covariance(x: Tensor, bias: bool, ddof: int | None, fweights: Any, aweights: Any) -> Tensor:
-    """The covariance of the rows of `x` in the dtype of its sums."""
+    """The covariance of the rows of `x` in the dtype of its sums.
+
+    `fweights` are the numbers of repetitions of the observations, and `aweights` are their weights.
+    """
     x = widened(x)
     weights = None if fweights is None else ravel(fweights)
     if aweights is not None:
@@ -83,7 +86,7 @@ def _wide_covariance(x: Tensor, bias: bool, ddof: int | None, fweights: Any, awe
 
 
 def _observations(m: Any, y: Any, rowvar: bool, dtype: Any) -> Tensor:
-    """All variables as rows."""
+    """The variables of `m` and `y` as the rows of one matrix; `rowvar` says that they are rows there."""
     x = _variables(inexact(m), rowvar)
     x = x if y is None else concatenate([x, _variables(inexact(y), rowvar)])
     if dtype is not None and as_dtype(dtype).kind not in "fcV":
@@ -92,6 +95,7 @@ def _observations(m: Any, y: Any, rowvar: bool, dtype: Any) -> Tensor:
 
 
 def _variables(x: Tensor, rowvar: bool) -> Tensor:
+    """The variables as rows. Raises ShapeError for more than two axes."""
     if x.ndim > 2:
         raise ShapeError(f"cov requires at most two axes, got shape {x.shape}.", where=user_frame())
     x = x if x.ndim == 2 else atleast_2d(x)
@@ -99,6 +103,7 @@ def _variables(x: Tensor, rowvar: bool) -> Tensor:
 
 
 def _real(x: Tensor) -> np.dtype:
+    """The dtype of the real part."""
     return np.zeros((), x.dtype).real.dtype
 
 
@@ -153,6 +158,7 @@ def bincount(x: ArrayLike, weights: Any = None, minlength: int = 0, *, length: i
 
 @library
 def _bincount(x: Any, weights: Any, length: Static[int]) -> Tensor:
+    """The count, or the sum of the weights, of each integer below `length`."""
     positions = require_integer("bincount", tensor(x))
     if positions.ndim != 1:
         raise ShapeError(f"bincount requires a vector, got shape {positions.shape}.", where=user_frame())
@@ -259,13 +265,13 @@ def histogramdd(
     if points.ndim != 2:
         raise ShapeError(f"histogramdd requires a matrix with a point in each row, got shape {points.shape}.", where=user_frame())
     n, axes = points.shape
-    each = list(bins) if isinstance(bins, (list, tuple)) else [bins] * axes
-    if len(each) != axes or (range is not None and len(range) != axes):
-        raise ShapeError(f"histogramdd requires bins and range for {axes} axes, got {len(each)} bins.", where=user_frame())
+    bins_of_axes = list(bins) if isinstance(bins, (list, tuple)) else [bins] * axes
+    if len(bins_of_axes) != axes or (range is not None and len(range) != axes):
+        raise ShapeError(f"histogramdd requires bins and range for {axes} axes, got {len(bins_of_axes)} bins.", where=user_frame())
     edges, position, inside = [], full((n,), 0, Defaults.int), full((n,), True, np.dtype(bool))
-    for d, own in enumerate(each):
+    for d, axis_bins in enumerate(bins_of_axes):
         column = points[:, d]
-        lines = histogram_bin_edges(column, own, None if range is None else range[d])
+        lines = histogram_bin_edges(column, axis_bins, None if range is None else range[d])
         k = lines.shape[0] - 1
         at = searchsorted(lines, column, "right") - 1
         at = where(column == lines[-1], k - 1, at)

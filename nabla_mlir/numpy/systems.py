@@ -51,10 +51,12 @@ def _stacked(x: Tensor, stack: Shape, rank: int = 2) -> Tensor:
 
 
 def _columns(b: Tensor, is_vector: bool) -> Tensor:
+    """Right-hand sides as columns: a vector is a matrix with one column."""
     return reshaped(b, (*b.shape, 1)) if is_vector else b
 
 
 def _check_rows(name: str, a: Tensor, b: Tensor) -> None:
+    """Raises ShapeError if the right-hand sides and the matrix have different numbers of rows."""
     if b.ndim < 2 or b.shape[-2] != a.shape[-1]:
         raise ShapeError(
             f"{name} requires right-hand sides with as many rows as the matrix, got {a.shape} and {b.shape}.",
@@ -150,16 +152,16 @@ def _solution(a: Tensor, b: Tensor) -> Tensor:
     order = _stacked(lapack.row_order(pivots, a.shape[-1]), b.shape[:-2], 1)
     packed = _stacked(packed, b.shape[:-2])
 
-    def found(_: Any, right: Tensor) -> Tensor:
+    def solved(_: Any, right: Tensor) -> Tensor:
         rows = rows_at(right, order)
         return la.triangular_solve(packed, la.triangular_solve(packed, rows, **_FORWARD), **_BACKWARD)
 
-    def found_transposed(_: Any, right: Tensor) -> Tensor:
+    def solved_transposed(_: Any, right: Tensor) -> Tensor:
         option = {"transpose_a": "TRANSPOSE"}
         rows = la.triangular_solve(packed, right, **{**_BACKWARD, **option})
         return rows_at(la.triangular_solve(packed, rows, **{**_FORWARD, **option}), lapack.inverse_order(order))
 
-    return custom_linear_solve(lambda x: matmul(a, x), b, found, found_transposed)
+    return custom_linear_solve(lambda x: matmul(a, x), b, solved, solved_transposed)
 
 
 @library
@@ -221,7 +223,7 @@ def _slogdet_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def _parity(pivots: Tensor) -> Tensor:
-    """1 if the number of exchanges is even, -1 if it is odd."""
+    """1 if the number of row exchanges is even, -1 if it is odd."""
     n = pivots.shape[-1]
     positions = broadcast_to(constant(np.arange(1, n + 1, dtype=pivots.dtype)), pivots.shape)
     exchanges = lg.compare(pivots, positions, comparison_direction="NE")
@@ -251,6 +253,7 @@ def det(a: ArrayLike) -> Tensor:
 
 @custom_jvp
 def _det(a: Tensor) -> Tensor:
+    """The determinant: the product of the diagonal of U, with the sign of the row exchanges."""
     packed, pivots = lu(a)
     return red.prod(diagonal_of(packed, axis1=-2, axis2=-1), -1) * convert(_parity(pivots), a.dtype)
 

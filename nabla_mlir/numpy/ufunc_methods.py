@@ -27,6 +27,8 @@ def _elements(f: Function, a: Any, dtype: Any) -> Any:
 
 
 def _outer(f: Function) -> Function:
+    """The method `outer` of a binary function."""
+
     def outer(a: Any, b: Any, /) -> Any:
         """The function of all pairs of elements; the shape of the result is ``a.shape + b.shape``."""
         x, y = asarray(a), asarray(b)
@@ -60,6 +62,8 @@ def _reduce(f: Function, total: Function | None) -> Function:
 
 
 def _accumulate(f: Function, running_total: Function | None) -> Function:
+    """The method `accumulate` of a binary function. `running_total` is the function that exists for it, such as `cumsum`."""
+
     def accumulate(a: Any, axis: int = 0, dtype: Any = None) -> Any:
         """Combines the elements up to each position along `axis`."""
         x = _elements(f, a, dtype)

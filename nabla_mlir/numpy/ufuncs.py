@@ -27,6 +27,8 @@ Function = Callable[..., Any]
 
 # ---------------------------------------------------------------- families of functions of one operation
 def _inexact_unary(name: str, record: Any, doc: str) -> Function:
+    """Makes a function of one array in floating point from the record function of an operation."""
+
     @described(name, f"{doc} Integers are converted to the default float dtype.")
     def f(x: ArrayLike) -> Tensor:
         return record(inexact(x))
@@ -35,7 +37,7 @@ def _inexact_unary(name: str, record: Any, doc: str) -> Function:
 
 
 def _numeric_binary(name: str, record: Any, doc: str, *, bools: bool = True) -> Function:
-    """A function of two arrays by an operation's record, after promotion to one dtype."""
+    """Makes a function of two arrays of one dtype from the record function of an operation; `bools` allows truth values."""
 
     @described(name, doc)
     def f(x: Any, y: Any) -> Tensor:
@@ -193,7 +195,7 @@ pow = power
 
 
 def _constant_power(x: Tensor, n: Any) -> Tensor | None:
-    """A power with a known exponent; None if the general formula must be used."""
+    """A power with a known exponent by the fewest operations; None if the general formula must be used."""
     if isinstance(n, bool) or x.dtype.kind == "b":
         return None
     if n == 0.5 and is_inexact(x.dtype):
@@ -220,6 +222,7 @@ def _constant_power(x: Tensor, n: Any) -> Tensor | None:
 
 
 def _by_squaring(x: Tensor, n: int) -> Tensor:
+    """The power n >= 1 by repeated squaring: the product of the squares that the bits of n select."""
     result: Tensor | None = None
     while n:
         if n & 1:
@@ -237,6 +240,8 @@ def float_power(x: ArrayLike, y: ArrayLike) -> Tensor:
 
 
 def _other_number(name: str, record: Any, direction: str) -> Function:
+    """Makes `fmax` or `fmin`, which ignore NaN; `direction` is the comparison under which x is the result."""
+
     @described(name, f"The {'larger' if name == 'fmax' else 'smaller'} of x and y; if one of them is NaN, the other one.")
     def f(x: Any, y: Any) -> Tensor:
         x, y = meet(name, x, y)
@@ -296,7 +301,7 @@ def sinc(x: ArrayLike) -> Tensor:
     """sin(pi x) / (pi x), and 1 at 0; derivatives exist at 0."""
     x = inexact(x)
     size = ew.absolute(x)
-    near = _less(size, full_like(size, 0.15))  # a series is used here, because its derivatives exist at 0
+    near = compared(size, full_like(size, 0.15), "LT")  # a series is used here, because its derivatives exist at 0
     small, large = lg.select(near, x * math.pi, full_like(x, 0)), lg.select(near, full_like(x, 1), x)
     return lg.select(near, sine_over(small), _sine_of_half_circles(large) / large)
 
@@ -317,12 +322,8 @@ def heaviside(x: ArrayLike, y: ArrayLike) -> Tensor:
     x, y = inexacts("heaviside", x, y)
     require_real("heaviside", x)
     zero = full_like(x, 0)
-    step = lg.select(_less(zero, x), full_like(x, 1), lg.select(is_nan(x), x, zero))
+    step = lg.select(compared(zero, x, "LT"), full_like(x, 1), lg.select(is_nan(x), x, zero))
     return lg.select(lg.compare(x, zero, comparison_direction="EQ"), y, step)
-
-
-def _less(x: Tensor, y: Tensor) -> Tensor:
-    return lg.compare(x, y, comparison_direction="LT")
 
 
 # ---------------------------------------------------------------- rounding
@@ -338,7 +339,7 @@ def _rounding(name: str, record: Any, doc: str) -> Function:
 floor: Function = _rounding("floor", ew.floor, "The largest integer not above x.")
 ceil: Function = _rounding("ceil", ew.ceil, "The smallest integer not below x.")
 trunc: Function = _rounding(
-    "trunc", lambda x: lg.select(_less(x, full_like(x, 0)), ew.ceil(x), ew.floor(x)), "The integer part of x."
+    "trunc", lambda x: lg.select(compared(x, full_like(x, 0), "LT"), ew.ceil(x), ew.floor(x)), "The integer part of x."
 )
 fix = trunc
 
@@ -355,13 +356,11 @@ def round(a: ArrayLike, decimals: Static[int] = 0) -> Tensor:
     x = tensor(a)
     if is_complex(x.dtype):
         return ew.make_complex(round(ew.real(x), decimals), round(ew.imag(x), decimals))
-    if not is_float(x.dtype):
-        if decimals < 0:
-            raise DtypeError(f"round requires floating point for decimals below 0, got {x.dtype}.", where=user_frame())
-        return x
-    if not decimals:
-        return ew.round_nearest_even(x)
-    return ew.round_nearest_even(x * 10.0**decimals) / 10.0**decimals
+    if is_float(x.dtype):
+        return ew.round_nearest_even(x * 10.0**decimals) / 10.0**decimals if decimals else ew.round_nearest_even(x)
+    if decimals < 0:
+        raise DtypeError(f"round requires floating point for decimals below 0, got {x.dtype}.", where=user_frame())
+    return x
 
 
 around = round

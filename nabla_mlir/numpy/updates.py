@@ -53,13 +53,17 @@ def put(x: Tensor, index: Any, value: Any, combiner: str) -> Tensor:
 
 
 def _spread(value: Tensor, shape: Shape) -> Tensor:
+    """Broadcasts the value to the shape of the elements that it replaces. Raises ShapeError if that is impossible."""
     if value.ndim > len(shape) or any(n not in (1, m) for n, m in zip(value.shape[::-1], shape[::-1], strict=False)):
         raise ShapeError(f"x.at[...] requires a value that broadcasts to {shape}, got {value.shape}.", where=user_frame())
     return broadcast_to(value, shape)
 
 
 def _put_static(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
-    """Updates the elements of a plan without index arrays."""
+    """Updates the elements of a plan without index arrays.
+
+    A part without steps is one block, which is replaced. For "add" and for other steps, the value is padded to the shape of `x`.
+    """
     lengths = tuple(w.length for w in plan.windows)
     value = reversed_along(reshaped(value, lengths), [d for d, w in enumerate(plan.windows) if w.step < 0])
     if lengths == x.shape and combiner == "set":
@@ -79,7 +83,7 @@ def _put_static(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
 
 
 def _around(x: Tensor, plan: Plan, lows: list[int], steps: list[int]) -> dict[str, Any]:
-    """The padding that puts a window of updates at its position in x, with zeros around."""
+    """The arguments of `pad` that bring a window of updates to its position in x."""
     extents = [low + (w.length - 1) * s + 1 for low, w, s in zip(lows, plan.windows, steps, strict=True)]
     return {
         "edge_padding_low": tuple(lows),
@@ -89,10 +93,12 @@ def _around(x: Tensor, plan: Plan, lows: list[int], steps: list[int]) -> dict[st
 
 
 def _combine(combiner: str, x: Tensor, y: Tensor) -> Tensor:
+    """Combines the old elements and the new ones elementwise."""
     return {"add": ew.add, "mul": ew.multiply, "min": ew.minimum, "max": ew.maximum}[combiner](x, y)
 
 
 def _put_block(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
+    """Updates the block that computed scalar indices select."""
     sizes = tuple(1 if d in plan.computed else n for d, n in enumerate(x.shape))
     at, value = starts(plan, x.ndim), reshaped(value, sizes)
     if combiner != "set":
@@ -186,6 +192,7 @@ class IndexedUpdate:
         self._x, self._index = x, index
 
     def _put(self, value: Any, combiner: str, mode: Any, wraps: bool = True) -> Any:
+        """Combines a value into the elements at the index; see `put` for `combiner`."""
         if isinstance(self._index, Tensor) and self._index.dtype.kind == "b":
             return _put_masked(self._x, self._index, operand(value), combiner)
         shape, items = static_index(tuple(np.shape(self._x)), self._index)
@@ -359,6 +366,7 @@ def _mode(mode: Any, wraps: bool) -> str | None:
 
 @library
 def _get_moded(x: Any, index: Any, shape: Static[Any], mode: str, fill_value: Any, wraps: bool) -> Tensor:
+    """The elements at an index, where `mode` treats indices out of range; `shape` is the shape without masks."""
     x = reshaped(as_tensor(x), shape)
     items, axes = index_inside(shape, index, mode, wraps)
     return take_index(longer(x, axes, filler(fill_value, x.dtype)), items)
@@ -366,13 +374,13 @@ def _get_moded(x: Any, index: Any, shape: Static[Any], mode: str, fill_value: An
 
 @library
 def _put_index(x: Any, index: Any, value: Any, combiner: str, shape: Static[Any], mode: str | None, wraps: bool) -> Tensor:
-    """x with an indexed part replaced by, or combined with, `value`; `mode` treats indices outside."""
+    """x with `value` combined into an indexed part; `mode` treats indices outside, and `shape` has one axis for each mask."""
     x = as_tensor(x)
-    own = reshaped(x, shape)
+    shaped = reshaped(x, shape)
     if mode is None:
-        return reshaped(put(own, index, value, combiner), x.shape)
+        return reshaped(put(shaped, index, value, combiner), x.shape)
     items, axes = index_inside(shape, index, mode, wraps)
-    return reshaped(shorter(put(longer(own, axes, 0), items, value, combiner), axes), x.shape)
+    return reshaped(shorter(put(longer(shaped, axes, 0), items, value, combiner), axes), x.shape)
 
 
 @library

@@ -56,6 +56,7 @@ def view(a: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
 
 
 def _check(x: Tensor, fits: bool, new: np.dtype) -> None:
+    """Raises ShapeError if the last axis does not fit elements of the new dtype."""
     if not fits:
         raise ShapeError(
             f"view requires a last axis of whole elements of {new}, got {x.dtype} and shape {x.shape}.", where=user_frame()

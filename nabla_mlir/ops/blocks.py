@@ -13,7 +13,7 @@ from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
 def block(x: Tensor, rows: tuple[int, int], columns: tuple[int, int]) -> Tensor:
-    """A block of stacked matrices; `rows` and `columns` are (start, stop)."""
+    """The block of each stacked matrix with the given rows and columns, each a pair (start, stop)."""
     if rows == (0, x.shape[-2]) and columns == (0, x.shape[-1]):
         return x
     stack = x.shape[:-2]
@@ -36,17 +36,17 @@ def padded(x: Tensor, rows: int, columns: int, *, before: bool = False) -> Tenso
 
 
 def in_columns(v: Tensor, rows: int) -> Tensor:
-    """A matrix whose column j is filled with entry j of a vector."""
+    """A matrix with `rows` rows whose column j is filled with entry j of a vector."""
     return broadcast_in_dim(v, shape=(*v.shape[:-1], rows, v.shape[-1]), broadcast_dimensions=(*range(v.ndim - 1), v.ndim))
 
 
 def in_rows(v: Tensor, columns: int) -> Tensor:
-    """A matrix whose row i is filled with entry i of a vector."""
+    """A matrix with `columns` columns whose row i is filled with entry i of a vector."""
     return broadcast_in_dim(v, shape=(*v.shape, columns), broadcast_dimensions=tuple(range(v.ndim)))
 
 
 def diagonal_of(x: Tensor) -> Tensor:
-    """The diagonals of square matrices."""
+    """The vectors of the diagonals of square matrices."""
     return reduce_sum(on_diagonal(x), (x.ndim - 1,))
 
 
@@ -61,15 +61,17 @@ def real_part(x: Tensor) -> Tensor:
 
 
 def imaginary_part(x: Tensor) -> Tensor:
-    """The imaginary part times i."""
+    """The imaginary part times i, as a complex tensor."""
     return make_complex(full_like(real(x), 0), imag(x))
 
 
 def rotation(inner: Tensor, gaps: Tensor) -> Tensor:
-    """inner / gaps off the diagonal, and 0 on it.
+    """The matrix inner / gaps off the diagonal, with zeros on the diagonal: the rotation of eigenvectors or singular vectors.
 
-    Vectors of equal values, whose gap is 0, have no determined rotation: the result is infinite or NaN, even if `inner`
-    is 0. A limit may exist if the gap of neighbouring values vanishes as well.
+    Args:
+      inner: the tangent of the matrix in the basis of the vectors.
+      gaps: the differences of the eigenvalues. If a difference is 0, the rotation is not determined, and the result is infinite or
+        NaN, even if `inner` is 0 and a limit exists.
     """
     off = mask_like(inner, "NE")
     return inner * select(off, 1.0 / select(off, gaps, full_like(gaps, 1)), full_like(gaps, 0))

@@ -64,6 +64,7 @@ def emit_callback(
 
 
 def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> list[Any]:
+    """Raises, because a Python function has no derivative; a call without results needs none."""
     if outs:
         raise CallbackDerivativeError(
             "the derivative requires a rule for pure_callback, got none.",
@@ -76,12 +77,14 @@ def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> lis
 def _batch(xs: Tensors, mapped: Sequence[bool], size: int, *, results: Any, **params: Any) -> list[Tensor]:
     """Emits one call with the mapped axis in front; its function calls the original function once for each entry."""
     one = callback_of(String.decode(params["backend_config"]))
-    wide = getattr(one, "batched", _one_by_one)(one, tuple(mapped), size)
+    for_all = getattr(one, "batched", _one_by_one)(one, tuple(mapped), size)
     has_effect = bool(params["has_side_effect"].value)
-    return emit_callback(number_of(wide), xs, [((size, *shape), dtype) for shape, dtype in results], has_effect)
+    return emit_callback(number_of(for_all), xs, [((size, *shape), dtype) for shape, dtype in results], has_effect)
 
 
 def _one_by_one(callback: Callback, mapped: tuple[bool, ...], size: int) -> Callback:
+    """A function of stacked arrays that calls `callback` once for each entry, and stacks the results."""
+
     def each(*arrays: np.ndarray) -> list[np.ndarray]:
         rows = [callback(*(x[i] if m else x for x, m in zip(arrays, mapped, strict=True))) for i in range(size)]
         return [np.stack(parts) for parts in zip(*rows, strict=True)]

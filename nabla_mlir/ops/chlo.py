@@ -59,7 +59,10 @@ constant_like: OpDef = elementwise(
 
 @functools.cache
 def _i0e_series() -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Chebyshev coefficients of exp(-x) I0(x) in x/4 - 1 up to 8, and of sqrt(x) exp(-x) I0(x) in 16/x - 1 beyond."""
+    """The coefficients of two Chebyshev series: of exp(-x) I0(x) for x <= 8, and of sqrt(x) exp(-x) I0(x) for x >= 8.
+
+    The variables of the series are x/4 - 1 and 16/x - 1.
+    """
     from numpy.polynomial.chebyshev import chebinterpolate
 
     angles = (np.arange(4096) + 0.5) * np.pi / 4096
@@ -92,6 +95,7 @@ def _i1e_slope() -> tuple[float, ...]:
 
 
 def _chebyshev(u: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """The sum of a Chebyshev series at u, by Clenshaw's recurrence."""
     twice, last, before = u + u, full_like(u, coefficients[-1]), full_like(u, 0)
     for c in coefficients[-2:0:-1]:
         last, before = twice * last - before + c, last
@@ -103,8 +107,8 @@ def i0e(x: Tensor) -> Tensor:
     size = absolute(x)
     near, far = _i0e_series()
     small = compare(size, full_like(size, 8), comparison_direction="LE")
-    one = full_like(size, 8)
-    inner, outer = select(small, size, one), select(small, one, size)
+    eight = full_like(size, 8)
+    inner, outer = select(small, size, eight), select(small, eight, size)
     return select(small, _chebyshev(inner * 0.25 - 1.0, near), _chebyshev(16.0 / outer - 1.0, far) * rsqrt(outer))
 
 
@@ -135,6 +139,7 @@ bessel_i1e: OpDef = elementwise(
 
 
 def _top_k_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, k: int) -> list[MaybeZero]:
+    """The tangents at the indices of the k largest elements."""
     t = tangents[0]
     return [ZERO if isinstance(t, Zero) else along_axis(t, outs[1], t.ndim - 1), ZERO]
 
@@ -173,11 +178,13 @@ RaggedDims: DimensionNumbers = DimensionNumbers(
 
 
 def _ragged_text(numbers: Any) -> str:
+    """The attribute of the dimension numbers as text."""
     fields = [f"{k} = {[int(i) for i in numbers[k]]}" for k in RaggedDims.lists if len(numbers[k])]
     return f"#chlo.ragged_dot<{', '.join(fields)}>"
 
 
 def _ragged_numbers(numbers: Any) -> tuple[Shape, Shape, Shape, Shape, int, Shape]:
+    """The dimension numbers: batching and contracting axes of lhs and rhs, the ragged axis of lhs, and the group axis of rhs."""
     lb, rb, lc, rc, ragged, group = (tuple(numbers[k]) for k in RaggedDims.lists)
     return lb, rb, lc, rc, ragged[0], group
 
@@ -185,6 +192,7 @@ def _ragged_numbers(numbers: Any) -> tuple[Shape, Shape, Shape, Shape, int, Shap
 def _ragged_result(
     lhs: Tensor, rhs: Tensor, sizes: Tensor, *, ragged_dot_dimension_numbers: Any, dtype: np.dtype, **_: Any
 ) -> list[Any]:
+    """The shape and dtype of a ragged product. If the ragged axis is contracted, the groups are a new leading axis."""
     lb, rb, lc, rc, ragged, group = _ragged_numbers(ragged_dot_dimension_numbers)
     shape = [lhs.shape[d] for d in lb] + [n for d, n in enumerate(lhs.shape) if d not in (*lb, *lc)]
     shape += [n for d, n in enumerate(rhs.shape) if d not in (*rb, *rc, *group)]
@@ -192,7 +200,7 @@ def _ragged_result(
 
 
 def _ragged_dot(xs: Sequence[Tensor], *, ragged_dot_dimension_numbers: Any, precision_config: Any, dtype: np.dtype) -> list[Tensor]:
-    """One dense product: lhs is repeated for each group, with zeros in the rows of other groups."""
+    """The ragged product as one dense product: lhs is repeated for each group, with zeros in the rows of other groups."""
     lhs, rhs, sizes = xs
     lb, rb, lc, rc, ragged, group = _ragged_numbers(ragged_dot_dimension_numbers)
     if sizes.ndim != 1:
@@ -201,10 +209,10 @@ def _ragged_dot(xs: Sequence[Tensor], *, ragged_dot_dimension_numbers: Any, prec
         )
     mask = _membership(sizes, lhs.shape[ragged])  # groups x rows
     shape = (mask.shape[0], *lhs.shape)
-    own = broadcast_in_dim(mask, shape=shape, broadcast_dimensions=(0, ragged + 1))
-    spread = select(own, expand(lhs, shape, (0,)), full(shape, 0, lhs.dtype))
+    in_group = broadcast_in_dim(mask, shape=shape, broadcast_dimensions=(0, ragged + 1))
+    spread = select(in_group, expand(lhs, shape, (0,)), full(shape, 0, lhs.dtype))
     params = {"precision_config": None, "dtype": np.dtype(dtype)}
-    up = lambda axes: tuple(d + 1 for d in axes)  # noqa: E731
+    up = lambda axes: tuple(d + 1 for d in axes)  # noqa: E731  # the axes after the new axis of groups
     if group:  # the group of the row selects the matrix, so the group axis is contracted, too
         return [dot_general(spread, rhs, dot_dimension_numbers=dot_dims((0, *up(lc)), (*group, *rc), up(lb), rb), **params)]
     out = dot_general(spread, rhs, dot_dimension_numbers=dot_dims(up(lc), rc, up(lb), rb), **params)
@@ -251,7 +259,10 @@ def _chlo_enum(kind: str) -> Codec:
 
 
 def broadcast_shape(shapes: Sequence[Shape], broadcast_dimensions: Shape | None) -> Shape:
-    """The shape of the result; broadcast_dimensions gives the axes of the operand of lower rank, by default the last ones."""
+    """The shape of the result of an operation that broadcasts.
+
+    `broadcast_dimensions` are the axes of the result for the axes of the operand of lower rank; by default the last axes.
+    """
     if broadcast_dimensions is None or len(shapes[0]) == len(shapes[1]):
         return broadcast_shapes("broadcasting", shapes)
     small, large = sorted(shapes, key=len)

@@ -29,7 +29,10 @@ def _collective(name: str, *, entries: CollectiveRule, attributes: Any = None, *
     """Registers a collective. It has a meaning only inside a map, so its laws are tested there.
 
     Args:
-      entries: the rule for a map over the axis of the collective.
+      name: the name of the operation.
+      entries: the rule for a map over the axis of the collective: ``(x, is_mapped, size, ...) -> (result, is_mapped)``.
+      attributes: the attributes besides `axis`.
+      fields: further fields of the record.
     """
 
     def batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
@@ -56,6 +59,7 @@ def _same_type(x: Tensor, **_: Any) -> list[tuple[Shape, np.dtype]]:
 
 
 def _sum_entries(x: Tensor, is_mapped: bool, size: int) -> tuple[Tensor, bool]:
+    """The sum over the entries, which does not vary; an operand that does not vary is multiplied by their number."""
     return (reduce_sum(x, (0,)) if is_mapped else x * full_like(x, size)), False
 
 
@@ -70,7 +74,7 @@ psum: OpDef = _collective(
 
 
 def _extreme(name: str, doc: str, body: str) -> OpDef:
-    """Registers pmax or pmin."""
+    """Registers pmax or pmin; `body` is the name of the combiner, "max" or "min"."""
 
     def entries(x: Tensor, is_mapped: bool, size: int) -> tuple[Tensor, bool]:
         if not is_mapped:
@@ -92,10 +96,11 @@ pmax: OpDef = _extreme(PMAX, "The largest of the entries of a mapped axis; ties 
 pmin: OpDef = _extreme(PMIN, "The smallest of the entries of a mapped axis; ties share the tangent.", "min")
 
 
-# ---------------------------------------------------------------- all entries, and one's own
+# ---------------------------------------------------------------- gathering and scattering entries
 
 
-def _gathered(x: Tensor, is_mapped: bool, size: int, dimension: int, extent: int) -> tuple[Tensor, bool]:
+def _gather_entries(x: Tensor, is_mapped: bool, size: int, dimension: int, extent: int) -> tuple[Tensor, bool]:
+    """All entries as one array with the axis `dimension`, which does not vary."""
     if is_mapped:
         return move_axis(x, 0, dimension), False
     return expand(x, (*x.shape[:dimension], size, *x.shape[dimension:]), (dimension,)), False
@@ -106,14 +111,15 @@ all_gather: OpDef = _collective(
     doc="The entries of a mapped axis, stacked along `dimension`.",
     attributes={"dimension": I64},
     linear=(0,),
-    entries=_gathered,
+    entries=_gather_entries,
     result=lambda x, axis, dimension, extent: [((*x.shape[:dimension], extent, *x.shape[dimension:]), x.dtype)],
     result_params=lambda op: {"extent": shape_and_dtype(op.results[0].type)[0][op.attributes["dimension"].value]},
     transpose=lambda cts, i, xs, axis, dimension, extent: psum_scatter(cts[0], axis=axis, dimension=dimension),
 )
 
 
-def _own_slice(x: Tensor, is_mapped: bool, size: int, dimension: int) -> tuple[Tensor, bool]:
+def _scatter_sum(x: Tensor, is_mapped: bool, size: int, dimension: int) -> tuple[Tensor, bool]:
+    """The sum over the entries; entry i gets slice i along `dimension`."""
     total, _ = _sum_entries(x, is_mapped, size)
     return move_axis(total, dimension, 0), True
 
@@ -123,7 +129,7 @@ psum_scatter: OpDef = _collective(
     doc="The sum over the entries of a mapped axis; each entry gets its own slice of `dimension`.",
     attributes={"dimension": I64},
     linear=(0,),
-    entries=_own_slice,
+    entries=_scatter_sum,
     result=lambda x, axis, dimension: [((*x.shape[:dimension], *x.shape[dimension + 1 :]), x.dtype)],
     transpose=lambda cts, i, xs, axis, dimension: all_gather(cts[0], axis=axis, dimension=dimension, extent=xs[0].shape[dimension]),
 )

@@ -83,6 +83,7 @@ def einsum_of(xs: Sequence[Tensor], *, einsum_config: str, dtype: Any = None) ->
 
 
 def _einsum_shape(config: str, shapes: Sequence[Shape]) -> Shape:
+    """The shape of the result of an einsum."""
     terms, output = parse(config, shapes, arrow=True)
     sizes = lengths_of(config, terms, shapes)
     return tuple(sizes[c] for c in output)
@@ -125,19 +126,23 @@ unary_einsum: OpDef = composite(
 
 
 def _over_features(v: Tensor, x: Tensor, feature_index: int) -> Tensor:
+    """A vector with one number for each feature, broadcast to the shape of x."""
     return broadcast_in_dim(v, shape=x.shape, broadcast_dimensions=(feature_index,))
 
 
 def _others(x: Tensor, feature_index: int) -> tuple[int, ...]:
+    """The axes of x except the feature axis."""
     return tuple(d for d in range(x.ndim) if d != feature_index)
 
 
 def _mean(x: Tensor, feature_index: int) -> Tensor:
+    """The mean of x for each feature."""
     axes = _others(x, feature_index)
     return reduce_sum(x, axes) / float(math.prod(x.shape[d] for d in axes))
 
 
 def _normalize(xs: Sequence[Tensor], *, epsilon: float, feature_index: int) -> list[Tensor]:
+    """(x - mean) / sqrt(variance + epsilon) * scale + offset, with vectors over the features."""
     x, scale, offset, mean, variance = xs
     factor = scale * rsqrt(variance + epsilon)
     deviation = x - _over_features(mean, x, feature_index)
@@ -162,18 +167,20 @@ def _train_gradient(xs: Sequence[Tensor], *, epsilon: float, feature_index: int)
     normal = (x - _over_features(mean, x, feature_index)) * _over_features(inverse, x, feature_index)
     scale_ct, offset_ct = reduce_sum(ct * normal, axes), reduce_sum(ct, axes)
     count = float(math.prod(x.shape[d] for d in axes))
-    own = ct - _over_features(offset_ct / count, x, feature_index)
-    own = own - normal * _over_features(scale_ct / count, x, feature_index)
-    return [own * _over_features(scale * inverse, x, feature_index), scale_ct, offset_ct]
+    x_ct = ct - _over_features(offset_ct / count, x, feature_index)
+    x_ct = x_ct - normal * _over_features(scale_ct / count, x, feature_index)
+    return [x_ct * _over_features(scale * inverse, x, feature_index), scale_ct, offset_ct]
 
 
 def _train_numpy(x: Any, scale: Any, offset: Any) -> Any:
+    """The batch normalisation of the sample in NumPy: feature axis 1, epsilon 0.125."""
     mean, variance = x.mean((0, 2)), x.var((0, 2))
     wide = lambda v: v[:, None]  # noqa: E731
     return [(x - wide(mean)) / np.sqrt(wide(variance) + 0.125) * wide(scale) + wide(offset), mean, variance]
 
 
 def _gradient_numpy(x: Any, scale: Any, mean: Any, variance: Any, ct: Any) -> Any:
+    """The cotangents of the batch normalisation of the sample in NumPy: feature axis 1, epsilon 0.125, 8 elements per feature."""
     wide = lambda v: v[:, None]  # noqa: E731
     inverse = 1 / np.sqrt(variance + 0.125)
     normal = (x - wide(mean)) * wide(inverse)
@@ -229,7 +236,7 @@ batch_norm_grad: OpDef = composite(
 
 
 def _index_select(xs: Sequence[Tensor], *, dim: int, batch_dims: int) -> list[Tensor]:
-    """`torch.index_select`: the slices of x along `dim` at these indices, as a gather."""
+    """The slices of x along `dim` at the indices, as `torch.index_select` returns them, by a gather."""
     x, index = xs
     free = index.ndim - batch_dims
     batch = tuple(range(batch_dims))
@@ -247,6 +254,7 @@ def _index_select(xs: Sequence[Tensor], *, dim: int, batch_dims: int) -> list[Te
 
 
 def _index_select_shape(x: Tensor, index: Tensor, dim: int, batch_dims: int) -> Shape:
+    """The shape of an index_select; raises ShapeError if the axes do not fit."""
     if not 0 <= batch_dims <= dim < x.ndim or x.shape[:batch_dims] != index.shape[:batch_dims]:
         raise ShapeError(
             f"torch_index_select requires an axis of {x.shape} after {batch_dims} axes that the index {index.shape} has "
@@ -275,6 +283,7 @@ torch_index_select: OpDef = composite(
 
 
 def _map(xs: Sequence[Tensor], *, dimensions: Shape, computation: Any) -> list[Tensor]:
+    """The function applied to whole arrays: a named operation, or a region that is batched over the elements."""
     if not isinstance(computation, Region):
         return [REGISTRY[computation](*xs)]
     shape, size = xs[0].shape, xs[0].size
@@ -283,6 +292,7 @@ def _map(xs: Sequence[Tensor], *, dimensions: Shape, computation: Any) -> list[T
 
 
 def _emit_scalar(region: ir.Region, name: str, operands: Sequence[Tensor]) -> None:
+    """Fills a region with a named operation on scalars."""
     types = [tensor_type((), x.dtype) for x in operands]
     block = ir.Block.create_at_start(region, types, [ir.Location.unknown()] * len(types))
     with ir.InsertionPoint(block):
@@ -304,6 +314,7 @@ map_: OpDef = composite(
 
 
 def _map_dtype(xs: Sequence[Tensor], computation: Any) -> np.dtype:
+    """The dtype of the result of a map."""
     if not isinstance(computation, Region):
         return xs[0].dtype
     *_, last = computation.source.blocks[0].operations

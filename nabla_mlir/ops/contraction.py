@@ -25,7 +25,7 @@ Dims = dict[str, tuple[int, ...]]
 def dims(
     lhs_contract: Sequence[int], rhs_contract: Sequence[int], lhs_batch: Sequence[int] = (), rhs_batch: Sequence[int] = ()
 ) -> Dims:
-    """The dimension numbers of a dot_general."""
+    """The dimension numbers of a dot_general with these contracting and batching axes."""
     return dict(zip(DotDims.lists, (tuple(lhs_batch), tuple(rhs_batch), tuple(lhs_contract), tuple(rhs_contract)), strict=True))
 
 
@@ -35,6 +35,7 @@ def free(ndim: int, batch: Sequence[int], contract: Sequence[int]) -> tuple[int,
 
 
 def _result(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, dtype: np.dtype, **_: Any) -> list[Any]:
+    """The shape and dtype of a product: batching axes, free axes of lhs, free axes of rhs."""
     lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     shape = [lhs.shape[d] for d in lb] + [lhs.shape[d] for d in free(lhs.ndim, lb, lc)]
     shape += [rhs.shape[d] for d in free(rhs.ndim, rb, rc)]
@@ -44,11 +45,11 @@ def _result(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, dtype: np.dty
 def _transpose(
     cts: Tensors, i: int, xs: Tensors, dot_dimension_numbers: Dims, dtype: np.dtype, precision_config: Any, algorithm: Any
 ) -> Tensor:
-    """The cotangent of one factor: the product of the other factor with the cotangent.
+    """The cotangent of factor `i` (mine): the product of the other factor with the cotangent of the result.
 
     The axes of the result of a dot_general are: batch, free of lhs, free of rhs. The new product contracts the free
-    axes of the other factor. Its own result has the order (batch, mine, contracted axes of the other) or the reverse;
-    the order that needs no transposition is used.
+    axes of the other factor. The axes of the new product are batch, free axes of mine, contracted axes of the other; or these
+    in another order, if that saves a transposition.
     """
     ct = cts[0]
     lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
@@ -92,7 +93,7 @@ def _batch(xs: Tensors, mapped: Sequence[bool], size: int, dot_dimension_numbers
     numbers = dims(lc, shifted(rc), lb, shifted(rb))
     lhs_free = lhs.ndim - len(lb) - len(lc)
     rhs_free = rhs.ndim - 1 - len(rb) - len(rc)
-    if lhs_free and not rhs_free and not _mixed(lhs, rhs, params):
+    if lhs_free and not rhs_free and not _has_factor_params(lhs, rhs, params):
         # A shared matrix times mapped vectors: with the factors exchanged the mapped axis leads by itself.
         exchange = dims(shifted(rc), lc, shifted(rb), lb)
         return [move_axis(dot_general(rhs, lhs, dot_dimension_numbers=exchange, **params), len(lb), 0)]
@@ -100,8 +101,8 @@ def _batch(xs: Tensors, mapped: Sequence[bool], size: int, dot_dimension_numbers
     return [move_axis(out, len(lb) + lhs_free, 0)]
 
 
-def _mixed(lhs: Tensor, rhs: Tensor, params: Any) -> bool:
-    # Precision and algorithm attributes are per operand, so exchanging the operands would exchange them, too.
+def _has_factor_params(lhs: Tensor, rhs: Tensor, params: Any) -> bool:
+    """True if the factors may not be exchanged: an algorithm is set for each factor, or the dtypes differ."""
     return params.get("algorithm") is not None or lhs.dtype != rhs.dtype
 
 

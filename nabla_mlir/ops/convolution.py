@@ -1,7 +1,9 @@
 """Convolution in full: any dimension numbers, strides, padding, dilations, window reversal and groups.
 
 Rules read the dimension numbers as axis positions: (batch, feature, *spatial) for `lhs` and `out`, and (output feature,
-input feature, *spatial) for `rhs`. Both transposes are convolutions, too, with these roles exchanged.
+input feature, *spatial) for `rhs`. In local names, l, r and o are the operands and the result, followed by b, f, s, o or i
+for the axis: `lb` is the batch axis of lhs, `ri` the input-feature axis of rhs. Both transposes are convolutions, too, with
+these roles exchanged.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from nabla_mlir.table.samples import Case
 from nabla_mlir.table.tensor import Tensor, full_like
 
 Positions = tuple[int, ...]
+# The two named axes of lhs, rhs and result: batch and feature, output and input feature, batch and feature.
 _LETTERS = (("b", "f"), ("o", "i"), ("b", "f"))
 
 
@@ -96,7 +99,10 @@ def _split(x: Tensor, axis: int, outer: int) -> Tensor:
 
 
 def _fold(x: Tensor, axis: int, groups: int) -> Tensor:
-    """Folds the leading axis into `axis` (numbered without it): inside the groups of that axis, outside of their elements."""
+    """Folds the leading axis into `axis`, which is numbered without the leading one.
+
+    If `axis` has groups, each group of the result holds the group of every entry: (groups, entries, elements of a group).
+    """
     if groups == 1:
         return _merge(x, 0, axis + 1)
     size = x.shape[0]
@@ -116,6 +122,7 @@ def _unfold(x: Tensor, axis: int, groups: int, size: int) -> Tensor:
 
 
 def _transpose(cts: Tensors, i: int, xs: Tensors, **params: Any) -> Tensor:
+    """The cotangent of operand `i`, in the dtype of the operand; zeros if an array is empty."""
     ct, mine, other = cts[0], xs[i], xs[1 - i]
     if 0 in (ct.size, mine.size, other.size):
         return full_like(mine, 0)
@@ -148,18 +155,18 @@ def _lhs_cotangent(
         split = _split(rhs, ro, groups)
         source, target = ro, ri + (ri > ro)
         rhs = _merge(split, source, target)
-    around = []
+    new_padding = []
     for k, s in enumerate(rs):
         window = spread(rhs.shape[s], rhs_dilation[k])
         low = window - 1 - padding[k][0]
         room = spread(lhs.shape[left[2 + k]], lhs_dilation[k]) + window - 1
-        around.append((low, room - spread(ct.shape[out[2 + k]], window_strides[k]) - low))
+        new_padding.append((low, room - spread(ct.shape[out[2 + k]], window_strides[k]) - low))
     x = convolution(
         ct,
         rhs,
         dimension_numbers=numbers(out, (ri, ro, *rs), left),
         window_strides=lhs_dilation,
-        padding=tuple(around),
+        padding=tuple(new_padding),
         lhs_dilation=window_strides,
         rhs_dilation=rhs_dilation,
         window_reversal=tuple(not r for r in window_reversal),
@@ -188,21 +195,19 @@ def _rhs_cotangent(
     batch_group_count: int,
     **params: Any,
 ) -> Tensor:
-    """The cotangent of rhs: a convolution of lhs with the cotangent as the window; batch and features (and their groups)
-    are exchanged.
-    """
+    """The cotangent of rhs: a convolution of lhs with the cotangent as the window; batch and features exchange their roles."""
     (lb, lf, *ls), (ro, ri, *rs), (ob, of, *os) = positions(dimension_numbers)
-    around = []
+    new_padding = []
     for k, s in enumerate(rs):
         low = padding[k][0]
         room = spread(rhs.shape[s], rhs_dilation[k]) + spread(ct.shape[os[k]], window_strides[k]) - 1
-        around.append((low, room - spread(lhs.shape[ls[k]], lhs_dilation[k]) - low))
+        new_padding.append((low, room - spread(lhs.shape[ls[k]], lhs_dilation[k]) - low))
     kernel = convolution(
         lhs,
         ct,
         dimension_numbers=numbers((lf, lb, *ls), (of, ob, *os), (ri, ro, *rs)),
         window_strides=rhs_dilation,
-        padding=tuple(around),
+        padding=tuple(new_padding),
         lhs_dilation=lhs_dilation,
         rhs_dilation=window_strides,
         window_reversal=(False,) * len(rs),
@@ -240,15 +245,15 @@ def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> lis
 
 
 def _numpy(**params: Any) -> Any:
-    """The definition of a convolution in NumPy, one element of the result at a time."""
+    """A function of NumPy for the convolution with these parameters, as the reference of a sample."""
 
     def run(lhs: Any, rhs: Any) -> Any:
-        """The convolution by NumPy: both operands are widened and split into groups; each group is one product of windows."""
+        """The convolution: both operands are dilated and padded, and split into groups; each group is a product of windows."""
         left, right, own_axes = positions(params["dimension_numbers"])
         x, w = lhs.transpose(left), rhs.transpose(right)  # n i *spatial, o i *window
         for axis, (low, high) in enumerate(params["padding"], 2):
-            x = _widened(x, axis, params["lhs_dilation"][axis - 2], low, high)
-            w = _widened(w, axis, params["rhs_dilation"][axis - 2], 0, 0)
+            x = _dilate(x, axis, params["lhs_dilation"][axis - 2], low, high)
+            w = _dilate(w, axis, params["rhs_dilation"][axis - 2], 0, 0)
             w = np.flip(w, axis) if params["window_reversal"][axis - 2] else w
         features, batches = params["feature_group_count"], params["batch_group_count"]
         xs = np.split(x, features, 1) if features > 1 else np.split(x, batches, 0)
@@ -259,8 +264,8 @@ def _numpy(**params: Any) -> Any:
     return run
 
 
-def _widened(x: Any, axis: int, dilation: int, low: int, high: int) -> Any:
-    """x with holes between elements and with padding along an axis; a negative padding cuts."""
+def _dilate(x: Any, axis: int, dilation: int, low: int, high: int) -> Any:
+    """x with zeros between its elements and around them along an axis; a negative padding removes elements."""
     holes = np.zeros((*x.shape[:axis], spread(x.shape[axis], dilation), *x.shape[axis + 1 :]), x.dtype)
     holes[(slice(None),) * axis + (slice(None, None, dilation),)] = x
     pads = [(0, 0)] * x.ndim
@@ -270,7 +275,7 @@ def _widened(x: Any, axis: int, dilation: int, low: int, high: int) -> Any:
 
 
 def _windows_product(x: Any, w: Any, strides: Positions) -> Any:
-    """The convolution by one product for each position of the window."""
+    """The convolution with the window at each position as one product of NumPy."""
     counts = [max(0, (n - k) // s + 1) for n, k, s in zip(x.shape[2:], w.shape[2:], strides, strict=True)]
     out = np.zeros((x.shape[0], w.shape[0], *counts), np.result_type(x, w))
     axes = tuple(range(1, x.ndim))
@@ -298,6 +303,7 @@ def conv_params(rank: int, **params: Any) -> dict[str, Any]:
 
 
 def _sample(lhs: Sequence[int], rhs: Sequence[int], **changes: Any) -> Case:
+    """A sample with operands of these shapes, and with some parameters changed."""
     params = conv_params(len(lhs) - 2, **changes)
     return Case((tuple(lhs), tuple(rhs)), {**params, "dtype": None}, numpy=_numpy(**params))
 

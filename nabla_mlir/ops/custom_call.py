@@ -91,6 +91,7 @@ def _rule(params: Any, transform: str) -> Any:
 
 
 def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> list[MaybeZero]:
+    """The tangents by the registered rule; zeros if all tangents are zero."""
     if all(isinstance(t, Zero) for t in tangents):
         return [ZERO] * len(outs)
     return list(_rule(params, "jvp")(outs, xs, tangents, **params))
@@ -101,6 +102,7 @@ def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> lis
 
 
 def _flops(outs: Tensors, xs: Tensors, **params: Any) -> int:
+    """The flops by the registered function; else one for each element of the largest array."""
     rules = _rules.get(params["call_target_name"])
     if rules is not None and rules.flops is not None:
         return rules.flops(outs, xs, **params)
@@ -109,13 +111,13 @@ def _flops(outs: Tensors, xs: Tensors, **params: Any) -> int:
 
 def batch_of_leading_axes(xs: Tensors, mapped: Sequence[bool], size: int, *, results: Any, **params: Any) -> list[Tensor]:
     """The batch rule of a target that accepts any number of leading axes."""
-    params |= dict.fromkeys(_FIXED) | {name: _wider_layouts(params[name]) for name in _LAYOUTS}
+    params |= dict.fromkeys(_FIXED) | {name: _add_leading_axis(params[name]) for name in _LAYOUTS}
     wide = [((size, *shape), dtype) for shape, dtype in results]
     return custom_call.apply(all_prefixed(xs, mapped, size), {**params, "results": wide})
 
 
-def _wider_layouts(layouts: ir.Attribute | None) -> ir.Attribute | None:
-    """The same orders of axes in memory (the fastest first) with a new leading axis, which is the slowest."""
+def _add_leading_axis(layouts: ir.Attribute | None) -> ir.Attribute | None:
+    """The layouts with a new leading axis, the slowest one. A layout is the order of axes in memory, the fastest first."""
     if layouts is None:
         return None
     orders = [[d + 1 for d in np.asarray(layout).tolist()] + [0] for layout in ir.ArrayAttr(layouts)]
@@ -129,7 +131,7 @@ def layouts_of(orders: Sequence[Sequence[int]]) -> ir.Attribute:
 
 
 def call(target: str, xs: Sequence[Tensor], results: Sequence[tuple[tuple[int, ...], np.dtype]], **attributes: Any) -> list[Tensor]:
-    """Emits a custom call."""
+    """Emits a custom call of `target`; returns the results, whose shapes and dtypes are `results`."""
     absent = dict.fromkeys([*_LAYOUTS, *_FIXED, *_OTHERS])
     return custom_call.apply(xs, {**absent, **attributes, "call_target_name": target, "results": list(results)})
 
@@ -151,6 +153,7 @@ custom_call: OpDef = general(
 
 
 def _identity(name: str) -> None:
+    """Registers a custom call whose results are its operands."""
     register_custom_call(
         name, jvp=lambda outs, xs, ts, **_: list(ts), batch=lambda xs, mapped, size, **_: all_prefixed(xs, mapped, size)
     )

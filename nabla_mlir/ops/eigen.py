@@ -1,7 +1,7 @@
-"""Derivatives and batches of LAPACK's geev (eigenvalues and eigenvectors of general matrices); batches of its reductions.
+"""Derivatives and batches of LAPACK's geev (eigenvalues and eigenvectors of general matrices); batches of LAPACK's reductions.
 
-With A V = V W and P = inv(V) A' V, the derivative of the eigenvalues is the diagonal of P, and that of the vectors is V
-(P_ij / (w_j - w_i)) up to one factor for each vector. The normalisation fixes that factor: length one, and the largest
+With A V = V W and P = inv(V) A' V, the derivative of the eigenvalues is the diagonal of P, and the derivative of the vectors
+is V (P_ij / (w_j - w_i)), up to one factor for each vector. The normalisation fixes that factor: length one, and the largest
 entry real (Giles 2008, section 3.1).
 """
 
@@ -44,7 +44,13 @@ def _geev(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, targ
 
 
 def _vectors(w: Tensor, v: Tensor, inner: Tensor) -> Tensor:
-    """The tangents of eigenvectors of length one whose largest entries are real."""
+    """The tangents of eigenvectors of length one whose largest entries are real.
+
+    Args:
+      w: the eigenvalues.
+      v: the eigenvectors, in columns.
+      inner: inv(v) A' v, for the tangent A' of the matrix.
+    """
     n, rows = w.shape[-1], v.ndim - 2
     motion = matmul(v, rotation(inner, in_columns(w, n) - in_rows(w, n)))
     size = absolute(v)
@@ -64,6 +70,6 @@ def _vectors(w: Tensor, v: Tensor, inner: Tensor) -> Tensor:
 
 
 register_routine("geev", _geev, cubic(25))
-# There is no derivative, since the free choices of these reductions have no convention.
+# These reductions are not unique, and no convention makes them so; therefore they have no derivative.
 for _routine, _work in (("gees", 25), ("gehrd", 10 / 3), ("sytrd", 4 / 3), ("hetrd", 4 / 3)):
     register_routine(_routine, None, cubic(_work))

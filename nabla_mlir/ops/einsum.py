@@ -59,7 +59,10 @@ def parse(subscripts: str, shapes: Sequence[Shape], arrow: bool = False) -> tupl
 
 
 def lengths_of(subscripts: str, terms: Sequence[str], shapes: Sequence[Shape], units: bool = False) -> dict[str, int]:
-    """The length of each label; with `units`, an axis of size 1 fits any length. Raises ShapeError if two lengths differ."""
+    """The length of the axis of each label.
+
+    With `units`, an axis of size 1 fits any length. Raises ShapeError if two lengths differ.
+    """
     lengths: dict[str, int] = {}
     for term, shape in zip(terms, shapes, strict=True):
         for c, n in zip(term, shape, strict=True):
@@ -94,7 +97,7 @@ def diagonal(x: Tensor, axis1: int, axis2: int, offset: int = 0) -> Tensor:
 
 
 def without_repeats(x: Tensor, labels: str) -> tuple[Tensor, str]:
-    """The diagonal of all axes with equal labels, and the labels that remain."""
+    """The array with the diagonal of axes of equal labels, and the labels of its axes, each once."""
     for c in dict.fromkeys(labels):
         while labels.count(c) > 1:
             first = labels.index(c)
@@ -120,10 +123,10 @@ def ordered(x: Tensor, labels: str, out: str) -> Tensor:
 
 
 def contract(a: Tensor, la: str, b: Tensor, lb: str, out: str, dtype: np.dtype | None = None) -> tuple[Tensor, str]:
-    """The product of two arrays, summed over the labels that are not in `out`; `dtype` is the dtype of the result.
+    """The product of two arrays with labels `la` and `lb`, summed over labels that are not in `out`; and the labels of the product.
 
-    Every label has one length, and no operand has a label twice. The labels of the result are those of `out`, in an
-    order that needs no transposition if there is one.
+    Every label has one length, and no operand has a label twice. The labels of the product are those of `out`, in an
+    order that needs no transposition if such an order exists. `dtype` is the dtype of the product.
     """
     dtype = a.dtype if dtype is None else dtype
     a, la = sum_out(a, la, lb + out)
@@ -150,10 +153,11 @@ def outer(a: Tensor, la: str, b: Tensor, lb: str, out: str) -> Tensor:
     """The product of two arrays if no label is summed: an elementwise product after broadcasting."""
     lengths = dict(zip(la + lb, a.shape + b.shape, strict=True))
     shape = tuple(lengths[c] for c in out)
-    return multiply(_placed(a, la, out, shape), _placed(b, lb, out, shape))
+    return multiply(_broadcast_labels(a, la, out, shape), _broadcast_labels(b, lb, out, shape))
 
 
-def _placed(x: Tensor, labels: str, out: str, shape: Shape) -> Tensor:
+def _broadcast_labels(x: Tensor, labels: str, out: str, shape: Shape) -> Tensor:
+    """The array with axes in the order of `out`, broadcast along the labels that it does not have."""
     order = sorted(range(len(labels)), key=lambda d: out.index(labels[d]))
     x = transposed(x, order)
     if x.shape == shape:

@@ -36,7 +36,7 @@ subtract: OpDef = elementwise(
 
 
 def _multiply_first(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    # For x * x this sums both partials: 2x may have fewer axes than t.
+    """t * dz/dx of z = x * y; for x * x the sum of both partials, 2x, which may have fewer axes than t."""
     return times(t, x + x if x.value == y.value else y)
 
 
@@ -47,18 +47,19 @@ def _multiply_second(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> MaybeZero:
     return x * t if short is None else short
 
 
-def _pulled(t: Tensor, c: Tensor) -> Tensor:
-    """t * c for a cotangent t: 0 where c is 0, if t contains the slope of a root, which is not finite at 0."""
+def _times_ct(t: Tensor, c: Tensor) -> Tensor:
+    """t * c for a cotangent t; 0 where c is 0, even if t contains the slope of a root, which is infinite there."""
     short = _guarded(t, c)
     return t * c if short is None else short
 
 
-def _pulled_second(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> MaybeZero:
+def _second_ct(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> MaybeZero:
     short = ZERO if x.value == y.value else _guarded(t, x)
     return x * t if short is None else short
 
 
 def _guarded(t: Tensor, c: Tensor) -> Tensor | None:
+    """t * c if a root cancels (factors.py) or t may be infinite where c is 0; None if the plain product is right."""
     short = cancelled(t, c)
     return radial(t, c) if short is None and splat_of(c) in (None, 0) and has_slope(t) else short
 
@@ -66,14 +67,14 @@ def _guarded(t: Tensor, c: Tensor) -> Tensor | None:
 multiply: OpDef = elementwise(
     "stablehlo.multiply", pattern=patterns.product,
     doc="x * y.", forward=[_multiply_first, _multiply_second], numpy=np.multiply, partials=[
-        lambda t, z, x, y: _pulled(t, x + x if x.value == y.value else y), _pulled_second],
+        lambda t, z, x, y: _times_ct(t, x + x if x.value == y.value else y), _second_ct],
     sample=(reals(), reals()), linear=(0, 1), joint=False, commutes=True,
 )  # fmt: skip
 
 
 def _divide_second(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    # For constant x the quotient is a power of y, so each derivative is one term. For x far from 1, 1 / y^2 may
-    # overflow.
+    """t * dz/dy of z = x / y. For constant x near 1, z is a power of y, so that each higher derivative is one term."""
+    # For x far from 1, 1 / y^2 may overflow.
     constant = splat_of(x) if x.dtype.kind == "f" else None
     is_near = constant is not None and 1 / 64 <= abs(constant) <= 64
     return -(t * (z / y)) if constant is None or not is_near else t * (full_like(y, -constant) * power(y, full_like(y, -2)))
@@ -107,15 +108,15 @@ def _power_base(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
         if exponent == 1:
             return t
         if exponent == 2:
-            return _pulled(t, x + x)
+            return _times_ct(t, x + x)
         factor = full_like(x, exponent)
         factor = unless_overflown(x, factor) if isinstance(exponent, float) and 0 < exponent < 1 else factor
-        return _pulled(t, factor * power(x, full_like(y, exponent - 1)))
+        return _times_ct(t, factor * power(x, full_like(y, exponent - 1)))
     return t * product(y, power(x, y - 1.0))
 
 
 def _power_exponent(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    # x**y * log(x), and 0 where x**y is 0, even if log(x) is infinite.
+    """The tangent of x**y for a tangent t of y: x**y * log(x), and 0 where x**y is 0, even if log(x) is infinite."""
     return t * power_log(x, y)
 
 
@@ -127,7 +128,7 @@ power: OpDef = elementwise(
 )  # fmt: skip
 
 
-def _wins(sign_of: str) -> Any:
+def _half_ties(sign_of: str) -> Any:
     """The partials of maximum (`sign_of` is GT) or minimum (LT)."""
 
     # The larger operand gets the whole tangent; equal operands get half each. The share may have fewer axes than t.
@@ -142,11 +143,11 @@ def _wins(sign_of: str) -> Any:
 
 maximum: OpDef = elementwise(
     "stablehlo.maximum", doc="The larger of x and y; NaN if one of them is NaN. Equal operands get half of the derivative each.",
-    partials=_wins("GE"), numpy=np.maximum, singular=((0.0, 0.0),), sample=(reals(), reals()), commutes=True, instructions=3,
+    partials=_half_ties("GE"), numpy=np.maximum, singular=((0.0, 0.0),), sample=(reals(), reals()), commutes=True, instructions=3,
 )  # fmt: skip
 minimum: OpDef = elementwise(
     "stablehlo.minimum", doc="The smaller of x and y; NaN if one of them is NaN. Equal operands get half of the derivative each.",
-    partials=_wins("LE"), numpy=np.minimum, singular=((0.0, 0.0),), sample=(reals(), reals()), commutes=True, instructions=3,
+    partials=_half_ties("LE"), numpy=np.minimum, singular=((0.0, 0.0),), sample=(reals(), reals()), commutes=True, instructions=3,
 )  # fmt: skip
 atan2: OpDef = elementwise(
     "stablehlo.atan2", doc="The angle of the point (y, x).",
@@ -194,7 +195,7 @@ cbrt: OpDef = elementwise(
 
 
 square: OpDef = elementwise(
-    "chlo.square", doc="x * x.", partials=[lambda t, y, x: _pulled(t, x + x)], numpy=square_of, sample=(reals(),), overflows=True
+    "chlo.square", doc="x * x.", partials=[lambda t, y, x: _times_ct(t, x + x)], numpy=square_of, sample=(reals(),), overflows=True
 )
 
 # ---------------------------------------------------------------- trigonometric and hyperbolic

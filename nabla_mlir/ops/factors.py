@@ -1,9 +1,9 @@
-"""Products in which a root cancels: one factor is divided by the root, and the other is a multiple of it.
+"""Products in which a root cancels: one factor is divided by the root, and the other is a multiple of the root.
 
 The derivative of y = sqrt(x) is 1 / (2 y), infinite at 0; the derivative of y * y is 2 y. Their product is 1, also at
 0, where floating point computes 0 * inf = NaN. So rules multiply with `times`, which looks for a common root in both
 factors. The product without the root has all its derivatives at 0. Examples are a squared norm, and a kernel of a
-squared distance.
+squared distance. In this module, y is the root.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ _QUOTIENTS = ("stablehlo.divide", "ad.quotient", _SLOPE)
 _PRODUCTS = ("stablehlo.multiply", "ad.product", "ad.radial")
 _SUMS = ("stablehlo.add", "stablehlo.subtract")
 _MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.transpose", "stablehlo.slice", "stablehlo.reverse")
-_MOST = 24  # the largest number of operations that are examined on each side
+_MOST = 24  # the largest number of operations that are examined in each factor
 _FIRST = 6  # the number of operations that are examined first: most factors have no root
 _DEEP = 8  # the depth to which two roots are compared
 _LOOKED = 200  # the largest number of operations in which one search looks for a root
 
 
 def times(t: Tensor, c: Tensor) -> Tensor:
-    """t * c without a root that cancels: one factor is divided by it, and the other is a multiple of it; see `cancelled`."""
+    """t * c; if a root cancels (see `cancelled`), the product without it."""
     short = cancelled(t, c)
     return t * c if short is None else short
 
 
 def cancelled(t: Tensor, c: Tensor) -> Tensor | None:
-    """t * c without a root that cancels; None if no root cancels.
+    """t * c without a root, if one factor is divided by the root and the other is a multiple of it; else None.
 
     For example, ``(s / y) * (y + y)`` with y = sqrt(x) becomes ``s * 2``.
 
     Args:
       t: a tangent or a cotangent.
-      c: the factor by which a rule multiplies it.
+      c: the factor by which a rule multiplies t.
     """
     if not _has_root(c.value):
         return None
     for a, b in ((t, c), (c, t)):
         for y in dict.fromkeys(_divisors(b.value)):
-            rest = _without(a.value, y)
-            share = None if rest is None else _multiplied(b.value, y)
+            rest = _over_root(a.value, y)
+            share = None if rest is None else _times_root(b.value, y)
             if rest is not None and share is not None:
                 return rest * share
     return None
@@ -56,11 +56,14 @@ def cancelled(t: Tensor, c: Tensor) -> Tensor | None:
 
 def divided(t: Tensor, y: Tensor) -> Tensor | None:
     """t / y, if y is a root and t is recognised as a multiple of it; else None."""
-    return _without(t.value, y.value) if is_root(y.value) else None
+    return _over_root(t.value, y.value) if is_root(y.value) else None
 
 
 def has_slope(ct: Tensor) -> bool:
-    """True if a cotangent is the slope of a root, moved, masked or multiplied, but not multiplied by `ad.radial` yet."""
+    """True if a cotangent contains the slope of a root (`ad.slope`), which may be infinite.
+
+    The slope may be moved, masked or multiplied, but not by `ad.radial`, which makes the product finite.
+    """
     work, left = [ct.value], _MOST
     while work and left:
         left -= 1
@@ -76,7 +79,7 @@ def has_slope(ct: Tensor) -> bool:
 
 
 def _is_in_radial(value: ir.Value) -> bool:
-    """True for the first operand of an `ad.radial`: by its derivative it gets into a cotangent of the next order."""
+    """True if an `ad.radial` reads the value as first operand; the derivative of that operation puts it into other cotangents."""
     return any(use.owner.name == "ad.radial" and use.operand_number == 0 for use in value.uses)
 
 
@@ -89,6 +92,7 @@ def is_root(value: ir.Value) -> bool:
 
 
 def _is_modulus(op: ir.Operation) -> bool:
+    """True for the absolute value of complex numbers."""
     return op.name == "stablehlo.abs" and op.operands[0].type != op.results[0].type
 
 
@@ -126,7 +130,7 @@ def _has_root(value: ir.Value) -> bool:
     return False
 
 
-def _tree(value: ir.Value) -> Iterator[tuple[ir.Value, ir.Operation | None]]:
+def _factors_and_terms(value: ir.Value) -> Iterator[tuple[ir.Value, ir.Operation | None]]:
     """The value, then the factors and terms that it is made of; each with the operation that makes it."""
     work, seen = [value], 0
     while work and seen < _MOST:
@@ -145,7 +149,8 @@ def _tree(value: ir.Value) -> Iterator[tuple[ir.Value, ir.Operation | None]]:
 
 
 def _roots(value: ir.Value) -> Iterator[ir.Value]:
-    for part, op in _tree(value):
+    """The roots among the factors and terms of a value, including the bases of powers of roots."""
+    for part, op in _factors_and_terms(value):
         if is_root(part):
             yield part
         elif op is not None and op.name == "stablehlo.power" and is_root(op.operands[0]):
@@ -153,7 +158,8 @@ def _roots(value: ir.Value) -> Iterator[ir.Value]:
 
 
 def _divisors(value: ir.Value) -> Iterator[ir.Value]:
-    for _, op in _tree(value):
+    """The roots by which factors and terms of a value are divided."""
+    for _, op in _factors_and_terms(value):
         if op is not None and op.name in _QUOTIENTS and is_root(op.operands[1]):
             yield op.operands[1]
 
@@ -162,10 +168,11 @@ Build = Callable[..., Tensor]
 
 
 class _Search:
-    """The search for a root in a value. It looks at each operation once, and emits nothing unless the root cancels.
+    """The search for a value without a root y. It looks at each operation once, and emits nothing unless the root cancels.
 
     Args:
-      end: for a value in which the root cancels by itself, a function that emits the rest; None for other values.
+      end: ``(value, its operation, y)`` -> a function that emits the value without the root, if the root cancels in the value as
+        a whole; None if the search has to go on in the operands.
     """
 
     def __init__(self, end: Callable[[ir.Value, ir.Operation, ir.Value], Build | None]):
@@ -174,7 +181,7 @@ class _Search:
         self._built: dict[tuple[ir.Value, ir.Value], Tensor] = {}
 
     def __call__(self, value: ir.Value, y: ir.Value) -> Tensor | None:
-        """A value without the root y; None if it is not seen to cancel."""
+        """The value without the root y; None if the search does not find that the root cancels."""
         return self._build(value, y) if self.finds(value, y) else None
 
     def finds(self, value: ir.Value, y: ir.Value) -> bool:
@@ -207,7 +214,7 @@ class _Search:
         return self._built[key]
 
     def _emit(self, value: ir.Value, y: ir.Value) -> Tensor:
-        """Emits the factor of the root in `value`, by the rule of the operation that makes the value."""
+        """Emits the value without the root, from its operands without the root."""
         op = made_by(value)
         end = self._end(value, op, y)
         if end is not None:
@@ -223,9 +230,10 @@ class _Search:
 
 
 def _parts(op: ir.Operation, y: ir.Value) -> tuple[list[tuple[ir.Value, ir.Value]], Build]:
-    """The operands in which a root has to cancel, each with the root in its shape, and a function that emits what they leave.
+    """The operands in which a root has to cancel, each with the root in its shape; and a function that emits the result without it.
 
-    The root has to cancel in one factor of a product, and in all terms of a sum. The list is empty if it cannot cancel.
+    The root has to cancel in one factor of a product, and in all terms of a sum. The list is empty if it cannot cancel. The
+    arguments of the function are the operands without the root.
     """
     operands = list(op.operands)
     if op.name in (*_PRODUCTS, *_SUMS):
@@ -248,7 +256,8 @@ def _parts(op: ir.Operation, y: ir.Value) -> tuple[list[tuple[ir.Value, ir.Value
 
 
 def _is_same(value: ir.Value, y: ir.Value) -> bool:
-    return _same(before_reshapes(value), before_reshapes(y), _DEEP)
+    """True if the value is the root y, or a reshape of it."""
+    return _are_equal(before_reshapes(value), before_reshapes(y), _DEEP)
 
 
 def _end_of_multiple(value: ir.Value, op: ir.Operation | None, y: ir.Value) -> Build | None:
@@ -260,7 +269,7 @@ def _end_of_multiple(value: ir.Value, op: ir.Operation | None, y: ir.Value) -> B
     base, exponent = _power(op)
     if exponent is None or exponent < 1:
         return None
-    if _same(base.value, y, _DEEP):
+    if _are_equal(base.value, y, _DEEP):
         return lambda: _raised(base, exponent - 1)
     maker, divisor = made_by(base.value), made_by(y)
     root, degree = _power(divisor) if divisor is not None and divisor.name == "stablehlo.power" else (wrap(y), 1)
@@ -285,27 +294,28 @@ def _power(op: ir.Operation) -> tuple[Tensor, float | None]:
 
 
 def _raised(base: Tensor, exponent: float) -> Tensor:
+    """A power with a constant exponent; the base for exponent 1."""
     return base if exponent == 1 else operation("power")(base, full_like(base, exponent))
 
 
 def _end_of_quotient(value: ir.Value, op: ir.Operation | None, y: ir.Value) -> Build | None:
     """A function that emits the numerator if `value` is a quotient by the root y; else None."""
-    if op is None or op.name not in _QUOTIENTS or not _same(op.operands[1], y, _DEEP):
+    if op is None or op.name not in _QUOTIENTS or not _are_equal(op.operands[1], y, _DEEP):
         return None
     return lambda: wrap(op.operands[0])
 
 
-def _without(value: ir.Value, y: ir.Value) -> Tensor | None:
-    """value / y, if the value is recognised as a multiple of the root y; else None."""
+def _over_root(value: ir.Value, y: ir.Value) -> Tensor | None:
+    """value / y, if the search finds that the value is a multiple of the root y; else None."""
     return _Search(_end_of_multiple)(value, y)
 
 
-def _multiplied(value: ir.Value, y: ir.Value) -> Tensor | None:
-    """value * y, if the value is recognised as divided by the root y; else None."""
+def _times_root(value: ir.Value, y: ir.Value) -> Tensor | None:
+    """value * y, if the search finds that the value is divided by the root y; else None."""
     return _Search(_end_of_quotient)(value, y)
 
 
-def _same(a: ir.Value, b: ir.Value, depth: int) -> bool:
+def _are_equal(a: ir.Value, b: ir.Value, depth: int) -> bool:
     """True if both values are one value, or if equal operations make them from equal values."""
     if a == b:
         return True
@@ -319,4 +329,4 @@ def _same(a: ir.Value, b: ir.Value, depth: int) -> bool:
         return False
     if record.has_params and record.read(first) != record.read(second):
         return False
-    return all(_same(x, y, depth - 1) for x, y in zip(first.operands, second.operands, strict=True))
+    return all(_are_equal(x, y, depth - 1) for x, y in zip(first.operands, second.operands, strict=True))

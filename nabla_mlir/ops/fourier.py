@@ -1,4 +1,4 @@
-"""Fourier transforms. Their transposes are plain (without conjugation), as for every operation here."""
+"""Fourier transforms. Their transposes are plain (without conjugation), like the transposes of all operations here."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def _transpose(cts: Tensors, i: int, xs: Tensors, *, fft_type: str, fft_length: 
 
 
 def _weights(row: np.ndarray, like: Tensor) -> Tensor:
+    """A vector of weights, one for each frequency of the last axis, broadcast to the shape of `like`."""
     return operation("broadcast_in_dim")(constant(row.astype(like.dtype)), shape=like.shape, broadcast_dimensions=(like.ndim - 1,))
 
 

@@ -85,7 +85,8 @@ digamma: OpDef = elementwise(
 )
 
 
-def _by_order(*_: Any) -> Tensor:
+def _refuse_order(*_: Any) -> Tensor:
+    """Raises: the derivative of polygamma by its order is not defined."""
     raise RuleMissingError(
         "the derivative of chlo.polygamma requires that the order n does not vary, got a varying one.",
         where=user_frame(),
@@ -96,7 +97,7 @@ def _by_order(*_: Any) -> Tensor:
 polygamma: OpDef = elementwise(
     "chlo.polygamma",
     doc="The n-th derivative of digamma at x.",
-    partials=[_by_order, lambda t, z, n, x: t * polygamma(n + 1.0, x)],
+    partials=[_refuse_order, lambda t, z, n, x: t * polygamma(n + 1.0, x)],
     numpy="scipy.special:polygamma",
     sample=(whole(1, 3), reals(0.5, 4)),
     instructions=200,
@@ -106,7 +107,7 @@ _SUMMED = 24  # the number of terms of the series that are summed directly
 _CORRECTIONS = (1 / 12, -1 / 720, 1 / 30240)  # B_2j / (2j)! of the Euler-Maclaurin formula for the remaining terms
 
 
-def _by_exponent(s: Tensor, q: Tensor) -> Tensor:
+def _zeta_slope(s: Tensor, q: Tensor) -> Tensor:
     """The derivative of zeta by s, from the Euler-Maclaurin formula (Abramowitz and Stegun 23.2.3, for a = q + N).
 
     zeta = sum over k < N of (q + k)^-s + a^(1-s) / (s - 1) + a^-s / 2 + sum over j of c_j p_j(s) a^(1-s-2j), where
@@ -131,7 +132,7 @@ def _by_exponent(s: Tensor, q: Tensor) -> Tensor:
 zeta: OpDef = elementwise(
     "chlo.zeta",
     doc="Hurwitz zeta function: sum over k of (q + k)**-s.",
-    partials=[lambda t, z, s, q: t * _by_exponent(s, q), lambda t, z, s, q: t * (zeta(s + 1.0, q) * -s)],
+    partials=[lambda t, z, s, q: t * _zeta_slope(s, q), lambda t, z, s, q: t * (zeta(s + 1.0, q) * -s)],
     numpy="scipy.special:zeta",
     sample=(reals(1.5, 4), reals(0.5, 4)),
     instructions=200,

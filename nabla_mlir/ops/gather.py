@@ -23,6 +23,7 @@ Dims = dict[str, Any]
 
 
 def _gather_result(x: Tensor, indices: Tensor, dimension_numbers: Dims, slice_sizes: Any, **_: Any) -> list[Any]:
+    """The shape and dtype of a gather."""
     dims = dimension_numbers
     window = [
         n for d, n in enumerate(slice_sizes) if d not in dims["collapsed_slice_dims"] and d not in dims["operand_batching_dims"]
@@ -89,13 +90,13 @@ def last_starts(shape: Sequence[int], index_map: Sequence[int], sizes: Sequence[
 
 
 def lie_inside(indices: Tensor, limits: np.ndarray, vector_dim: int) -> bool:
-    """True if the starts are constants between 0 and `limits`; `limits` has one number for each component along `vector_dim`."""
+    """True if the start indices are constants between 0 and `limits`, which has one number per component of an index vector."""
     numbers = array_of(indices)
     return numbers is not None and bool(np.all(numbers >= 0) and np.all(numbers <= per_component(limits, indices, vector_dim)))
 
 
 def per_component(numbers: np.ndarray, indices: Tensor, vector_dim: int) -> np.ndarray:
-    """One number for each component of the index vectors, in a shape that broadcasts to the indices."""
+    """The array `numbers`, one for each component of an index vector, in a shape that broadcasts to the indices."""
     return numbers.reshape([len(numbers) if d == vector_dim else 1 for d in range(indices.ndim)])
 
 
@@ -192,7 +193,10 @@ gather: OpDef = structural(
 
 
 def along_axis(x: Tensor, indices: Tensor, axis: int) -> Tensor:
-    """``take_along_axis``: the element indices[.., i, ..] along `axis`; all other axes are paired."""
+    """``take_along_axis``: element [.., i, ..] of the result is x[.., indices[.., i, ..], ..].
+
+    The indices have the rank of x, and are paired with x along all other axes.
+    """
     if 0 in x.shape:  # a slice of one element is larger than such an axis
         return full(indices.shape, 0, x.dtype)
     others = tuple(d for d in range(x.ndim) if d != axis)

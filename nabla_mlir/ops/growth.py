@@ -1,4 +1,4 @@
-"""Numbers that overflow though their factors and terms are far from it: rules of roots and logarithms ask for them."""
+"""Overflow of sums and products whose terms and factors do not overflow; the rules of roots and logarithms ask for it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _VIEWS = frozenset(
     )
 )
 _SUMS = frozenset(("stablehlo.reduce", "stablehlo.dot_general"))
-_DEEP = 4  # sums of sums that are looked into
+_DEEP = 4  # the largest depth of sums in sums that are examined
 _MOST = 12  # the largest number of operations in which a largest element is searched
 
 
 def unless_overflown(x: Tensor, value: Tensor, is_relative: bool = False) -> Tensor:
     """`value`, and NaN where x is a sum or a product that overflowed: ``sqrt(sum(x * x))``, ``log(sum(exp(x)))``.
 
-    The factor 1 / x of a derivative is 0 there, but the derivative is not. For a logarithm (`is_relative`) the overflow of
+    The factor 1 / x of a derivative would be 0 there, but the derivative is not 0. For a logarithm (`is_relative`) the overflow of
     one term does not matter, because its tangent is infinite, too.
     """
     if x.dtype.kind == "c" or not may_overflow(x.value, is_relative):
@@ -37,14 +37,15 @@ def unless_overflown(x: Tensor, value: Tensor, is_relative: bool = False) -> Ten
 
 
 def may_overflow(value: ir.Value, is_relative: bool = False, depth: int = _DEEP) -> bool:
-    """True for a sum of products or exponentials, a product, a power, and views of them.
+    """True for a value that may be infinite though its terms or factors are finite.
 
-    The terms of a shifted exponential, ``exp(x - max(x))``, are at most 1, so their sum does not overflow.
+    These are sums of products or exponentials, products, powers, and views of them. The terms of a shifted exponential,
+    ``exp(x - max(x))``, are at most 1, so their sum does not overflow.
 
     Args:
       value: the operand of a root or a logarithm.
       is_relative: True if the overflow of one term does not matter, because its tangent is infinite, too: in log(1 + exp(x)).
-      depth: the number of nested sums and products with constants.
+      depth: the largest number of nested sums and products with constants.
     """
     maker = _maker(value)
     if maker is None or depth == 0 or _is_nan_at_infinity(maker):
@@ -65,6 +66,7 @@ def may_overflow(value: ir.Value, is_relative: bool = False, depth: int = _DEEP)
 
 
 def _grows(value: ir.Value, is_relative: bool, depth: int) -> bool:
+    """True for an exponential, or for a value that may overflow."""
     maker = _maker(value)
     if maker is None or _is_nan_at_infinity(maker):
         return False
@@ -89,12 +91,13 @@ def _maker(value: ir.Value) -> ir.Operation | None:
 
 
 def _is_constant(value: ir.Value) -> bool:
+    """True for a constant, or a view of one."""
     maker = _maker(value)
     return maker is not None and maker.name == "stablehlo.constant"
 
 
 def _is_shifted(value: ir.Value) -> bool:
-    """True for exp(x - y) of a y in which a largest element is found."""
+    """True for exp(x - y) if y contains a largest element."""
     exponential = _maker(value)
     if exponential is None or exponential.name != "stablehlo.exponential":
         return False
@@ -112,7 +115,10 @@ def _is_shifted(value: ir.Value) -> bool:
 
 
 def square_of(x: np.ndarray) -> np.ndarray:
-    """x * x of NumPy; the real part of a complex square, (a - b) (a + b), is 0 where a and b are equal numbers."""
+    """x * x in NumPy.
+
+    The real part of a complex square, (a - b) (a + b), is 0 where a equals b, even if both are infinite.
+    """
     if np.asarray(x).dtype.kind != "c":
         return np.square(x)
     out = np.empty_like(x)

@@ -27,7 +27,7 @@ def _is_zero(x: Tensor) -> Tensor:
     return compare(x, full_like(x, 0), comparison_direction="EQ")
 
 
-# ---------------------------------------------------------------- a constant 0 times whatever there is
+# ---------------------------------------------------------------- a constant 0 times any number
 def _product(xs: Sequence[Tensor]) -> list[Tensor]:
     t, c = xs
     return [select(_is_zero(t), full_like(t, 0), t * c)]
@@ -71,8 +71,9 @@ def share_of(ct: Tensor) -> tuple[Tensor, Tensor] | None:
     return None
 
 
-# ---------------------------------------------------------------- a quotient that is 0 where its divisor is
+# ---------------------------------------------------------------- a quotient that is 0 where its divisor is 0
 def _quotient(xs: Sequence[Tensor]) -> list[Tensor]:
+    """a / y; 0 where y is 0, and NaN where y is infinite."""
     a, y = xs
     zero = y - y  # NaN where y is infinite
     value = a / y + zero
@@ -111,6 +112,7 @@ F64 = Codec(lambda v: ir.FloatAttr.get(ir.F64Type.get(context()), float(v), loc=
 
 
 def _slope(xs: Sequence[Tensor], *, degree: float) -> list[Tensor]:
+    """a / p by way of the root's radicand, so that it is not finite where the radicand has lost its digits."""
     a, p = xs
     if degree == 2:
         return [a / (p * p) * p]
@@ -157,12 +159,14 @@ def _root(xs: Sequence[Tensor], *, degree: float) -> list[Tensor]:
 
 
 def _root_slope(y: Tensor, degree: float) -> Tensor:
+    """The derivative of the root y by its radicand."""
     power = y if degree == 2 else operation("power")(y, full_like(y, degree - 1))
     return slope(full_like(y, 1 / degree), power, degree=degree)
 
 
 def _root_tangent(t: Tensor, y: Tensor, x: Tensor, degree: float) -> Tensor:
-    # A tangent of 0 may be that of the vector 0. A cotangent is not guarded: a radicand that overflowed may have made it 0.
+    """The tangent of a root: the tangent t of the radicand times the slope; 0 where t is 0."""
+    # The tangent of a squared length is 0 at the vector 0. A cotangent of 0 is not guarded: it may come from an overflow.
     rest = cancelled(t, slope_ := _root_slope(y, degree))
     return radial(slope_, t) if rest is None else rest
 
@@ -187,6 +191,7 @@ root: OpDef = elementwise(
 
 
 def _hypot(xs: Sequence[Tensor]) -> list[Tensor]:
+    """The length of (x, y) by the ratio of the smaller to the larger number, so that no square overflows."""
     x, y = (operation("abs")(v) for v in xs)
     swap = compare(x, y, comparison_direction="LT")
     large, small = select(swap, y, x), select(swap, x, y)
@@ -217,10 +222,11 @@ def length_with_one(x: Tensor) -> Tensor:
 
 
 def _over_squares(xs: Sequence[Tensor]) -> list[Tensor]:
+    """x / (x * x + y * y), as 1 / (x + y * (y / x)) for real numbers."""
     x, y = xs
     if x.dtype.kind == "c":
         return [x / (x * x + y * y)]
-    if x.dtype == np.float16:  # whose squares overflow before the result loses digits
+    if x.dtype == np.float16:  # squares of float16 overflow before the result loses digits
         (z,) = _over_squares([operation("convert")(v, dtype=np.float32) for v in xs])
         return [operation("convert")(z, dtype=np.float16)]
     return [1.0 / (x + y * (y / x))]
@@ -248,7 +254,7 @@ over_squares: OpDef = elementwise(
 
 # ---------------------------------------------------------------- derivatives of a power by its exponent
 def _power_log(xs: Sequence[Tensor], *, degree: float) -> list[Tensor]:
-    """x**y log(x)**degree: the derivative of x**y of order `degree` by y."""
+    """x**y log(x)**degree: the derivative of x**y by y, of order `degree`; 0 where x**y is 0."""
     x, y = xs
     factor = logarithm = operation("log")(x)
     for _ in range(int(degree) - 1):
@@ -257,6 +263,7 @@ def _power_log(xs: Sequence[Tensor], *, degree: float) -> list[Tensor]:
 
 
 def _power_log_by_base(t: Tensor, z: Tensor, x: Tensor, y: Tensor, degree: float) -> Tensor:
+    """The tangent for a tangent t of x."""
     less = y - 1.0
     lower = operation("power")(x, less) if degree == 1 else power_log(x, less, degree=degree - 1)
     return t * (product(y, power_log(x, less, degree=degree)) + lower * degree)

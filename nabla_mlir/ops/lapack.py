@@ -37,16 +37,20 @@ from nabla_mlir.table.vectorized import apply_per_entry
 
 Spec = tuple[tuple[int, ...], np.dtype]
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- calls and their options
 
 
 def routine(
     target: str, xs: Sequence[Tensor], results: Sequence[Spec], stack: int | None = None, **options: str | int
 ) -> list[Tensor]:
-    """Emits a call of a routine of LAPACK, whose matrices are column-major; the matrices of a stack follow one another in memory.
+    """Emits a call of a routine of LAPACK, with column-major matrices; the matrices of a stack follow one another in memory.
 
     Args:
+      target: the name of the custom call.
+      xs: the operands.
+      results: the shapes and dtypes of the results.
       stack: the number of leading stack axes; by default all axes of the first operand but the last two.
+      options: options of the routine: letters or integers.
     """
     stack = xs[0].ndim - 2 if stack is None else stack
     order = lambda shape: (*range(stack, len(shape)), *reversed(range(stack)))  # noqa: E731
@@ -66,6 +70,7 @@ def option(config: ir.Attribute, key: str) -> str:
 
 
 def _config(**options: str | int) -> ir.Attribute:
+    """The attribute of the options of a routine; a letter is encoded as its code."""
     text = ", ".join(f"{k} = {v} : i32" if isinstance(v, int) else f"{k} = {ord(v)} : ui8" for k, v in options.items())
     return ir.Attribute.parse(f"{{{text}}}", context())
 
@@ -74,10 +79,12 @@ def _config(**options: str | int) -> ir.Attribute:
 
 
 def _potrf(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, **_: Any) -> list[MaybeZero]:
+    """The forward rule of the Cholesky factorisation."""
     return [cholesky_tangent(outs[0], sole(tangents), option(config, "uplo") == "L"), ZERO]
 
 
-def _solve_params(config: Any) -> dict[str, Any]:
+def _triangular_params(config: Any) -> dict[str, Any]:
+    """The parameters of a triangular solve, from the options of trsm."""
     transpose_a = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}[option(config, "trans_x")]
     return {
         "left_side": option(config, "side") == "L",
@@ -88,11 +95,11 @@ def _solve_params(config: Any) -> dict[str, Any]:
 
 
 def _trsm(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, **_: Any) -> Sequence[MaybeZero]:
-    return as_rule(triangular_solve.jvp)(outs, xs, tangents, **_solve_params(config))
+    return as_rule(triangular_solve.jvp)(outs, xs, tangents, **_triangular_params(config))
 
 
 def _trsm_batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
-    return list(as_rule(triangular_solve.batch)(xs, mapped, size, **_solve_params(params["mhlo.backend_config"])))
+    return list(as_rule(triangular_solve.batch)(xs, mapped, size, **_triangular_params(params["mhlo.backend_config"])))
 
 
 # ---------------------------------------------------------------- LU
@@ -118,26 +125,26 @@ def _getrf(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **_: Any) -> list[M
 
 def row_order(pivots: Tensor, m: int) -> Tensor:
     """The permutation of m rows by LAPACK's pivots: for each i in order, row i is exchanged with row pivots[i] (counted from 1)."""
-    if pivots.axes:  # a loop is emitted for whole values
+    if pivots.axes:  # the loop below does not map over named axes
         return apply_per_entry(lambda entries: [row_order(entries[0], m)], [pivots])[0]
     axis = pivots.ndim - 1
     index = iota(shape=(*pivots.shape[:-1], m), dtype=pivots.dtype, iota_dimension=axis)
 
     def exchange(step: Any, order: Any) -> list[Any]:
         """Exchanges one row of the order with the row that its pivot names."""
-        here, order = wrap(step.value), wrap(order.value)
-        zero = full_like(here, 0)
-        start = [*(zero for _ in range(axis)), here]
+        pivot_row, order = wrap(step.value), wrap(order.value)
+        zero = full_like(pivot_row, 0)
+        start = [*(zero for _ in range(axis)), pivot_row]
         other = REGISTRY["stablehlo.dynamic_slice"](pivots, *start, slice_sizes=(*pivots.shape[:-1], 1))
         other = broadcast_in_dim(other - 1, shape=index.shape, broadcast_dimensions=tuple(range(index.ndim)))
-        mine = compare(
+        is_pivot_row = compare(
             index,
-            broadcast_in_dim(as_dtype(here, index.dtype), shape=index.shape, broadcast_dimensions=()),
+            broadcast_in_dim(as_dtype(pivot_row, index.dtype), shape=index.shape, broadcast_dimensions=()),
             comparison_direction="EQ",
         )
-        theirs = compare(index, other, comparison_direction="EQ")
-        row, column = (_spread_entry(order, at) for at in (mine, theirs))
-        return [builder.Val(select(mine, column, select(theirs, row, order)).value)]
+        is_other_row = compare(index, other, comparison_direction="EQ")
+        row, column = (_spread_entry(order, at) for at in (is_pivot_row, is_other_row))
+        return [builder.Val(select(is_pivot_row, column, select(is_other_row, row, order)).value)]
 
     (order,) = builder.for_loop(pivots.shape[-1], [builder.Val(index.value)], exchange)
     return wrap(order.value)
@@ -153,13 +160,13 @@ def inverse_order(order: Tensor) -> Tensor:
 
 
 def _spread_entry(x: Tensor, at: Tensor) -> Tensor:
-    """For each row of `x`, its one marked entry, repeated along the row."""
+    """For each row of `x`, its one entry at which the mask `at` is True, repeated along the row."""
     entry = reduce_sum(select(at, x, full_like(x, 0)), (x.ndim - 1,))
     return broadcast_in_dim(entry, shape=x.shape, broadcast_dimensions=tuple(range(x.ndim - 1)))
 
 
 def solver(a: Tensor) -> Callable[[Tensor], Tensor]:
-    """The solution x of a x = b, as a function of b; `a` is factorised once."""
+    """The function b -> x that solves a x = b; `a` is factorised once."""
     letter = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}[a.dtype.name]
     index = np.dtype(np.int32)
     shapes = [(a.shape, a.dtype), (a.shape[:-1], index), (a.shape[:-2], index)]
@@ -212,7 +219,7 @@ def _geqrf(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **_
 
 
 def _geqp3(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **_: Any) -> list[MaybeZero]:
-    """The forward rule: that of geqrf, for the columns in the order of the pivots (counted from 1)."""
+    """The forward rule: the rule of geqrf, for the columns in the order of the pivots (counted from 1)."""
     packed, order, taus = outs
     positions = in_columns(order - 1, packed.shape[-2])
     da = along_axis(sole(tangents), positions, packed.ndim - 1)
@@ -221,12 +228,13 @@ def _geqp3(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **_
 
 
 def _skew(below: Tensor, m: int) -> Tensor:
+    """The skew-Hermitian m x m matrix with this part below the diagonal."""
     square = padded(below, m, m)
     return square - adjoint(square)
 
 
 def _orgqr(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **_: Any) -> list[MaybeZero]:
-    """The forward rule: Q times the skew-Hermitian matrix that the tangents of the packed array hold."""
+    """The forward rule: Q times the skew-Hermitian matrix that is stored in the tangents of the packed array and of tau."""
     packed, taus = xs
     m, columns, k = packed.shape[-2], packed.shape[-1], taus.shape[-1]
     if isinstance(tangents[0], Zero):
@@ -243,10 +251,15 @@ def _orgqr(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **_
 
 
 def _other_columns(q: Tensor, dq: Tensor, columns: int) -> Tensor:
-    """The tangent of columns k, ... of a product of k reflections, Q = 1 - V T V^H, from the tangent of its first k columns.
+    """The tangent of columns k, ... of Q, a product of k reflections, from the tangent of its first k columns.
 
-    Cut V and 1 - Q after their first k rows (and columns): (1 - Q)_11 = V_1 T V_1^H and (1 - Q)_21 = V_2 T V_1^H. So
-    the other columns are those of 1 - M G^H, where M is the first k columns of 1 - Q and G M_1 = M_2.
+    Q = 1 - V T V^H. Cut V and 1 - Q after their first k rows (and columns): (1 - Q)_11 = V_1 T V_1^H and (1 - Q)_21 = V_2 T V_1^H.
+    So the other columns are those of 1 - M G^H, where M is the first k columns of 1 - Q and G M_1 = M_2.
+
+    Args:
+      q: the first k columns.
+      dq: their tangent.
+      columns: the number of columns of Q.
     """
     k = q.shape[-1]
     top, rest = (0, k), (k, columns)
@@ -261,7 +274,7 @@ def _other_columns(q: Tensor, dq: Tensor, columns: int) -> Tensor:
 
 
 def _syevd(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, **_: Any) -> list[MaybeZero]:
-    """The forward rule. With P = V^H A' V, the tangent of w is the diagonal of P; that of V is V (P_ij / (w_j - w_i))."""
+    """The forward rule. With P = V^H A' V, the tangent of w is the diagonal of P, and that of V is V (P_ij / (w_j - w_i))."""
     v, w = outs[:2]
     n = w.shape[-1]
     inner = matmul(matmul(adjoint(v), symmetric_part(sole(tangents), option(config, "uplo") == "L")), v)
@@ -308,12 +321,12 @@ def _gesdd(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, tar
     if n > k:
         outside = matmul(adjoint(da), thin_u)
         dv = dv + (outside - matmul(v, adjoint(inner))) * in_columns(inverse, n)
-    du, dv = _completed(u, du, k), _completed(adjoint(vt), dv, k)
+    du, dv = _complete_tangent(u, du, k), _complete_tangent(adjoint(vt), dv, k)
     return [ZERO, real_part(diagonal_of(inner)), du, adjoint(dv), ZERO]
 
 
-def _completed(u: Tensor, du: Tensor, k: int) -> Tensor:
-    """The tangent of all columns of `u` from that of the first k; the other columns stay orthogonal to those."""
+def _complete_tangent(u: Tensor, du: Tensor, k: int) -> Tensor:
+    """The tangent of all columns of `u` from that of the first k; the other columns stay orthogonal to the first k."""
     rows, columns = u.shape[-2:]
     if columns == k:
         return du

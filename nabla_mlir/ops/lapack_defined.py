@@ -1,4 +1,4 @@
-"""Routines of LAPACK that the importer rewrites by others, or in a more exact form, so that the rules of those apply."""
+"""Routines of LAPACK that the importer writes by other operations, or in a more exact form, so that the rules of those apply."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _potrf(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
 
 
 def _gesvd(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
-    """The singular values by gesdd; the results are the same."""
+    """The singular value decomposition by gesdd, which has the same results."""
     (a,), mode = xs, option(config, "mode")
     *stack, m, n = a.shape
     k = min(m, n)

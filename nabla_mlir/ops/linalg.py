@@ -26,7 +26,7 @@ from nabla_mlir.table.rules import ZERO, MaybeZero, MaybeZeros, Tensors, Zero
 from nabla_mlir.table.samples import Case, Domain, reals
 from nabla_mlir.table.tensor import Tensor, full, full_like
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- matrices
 
 
 def matrix_transpose(x: Tensor) -> Tensor:
@@ -64,8 +64,9 @@ def mask_like(x: Tensor, direction: str = "EQ", k: int = 0) -> Tensor:
 
 
 def masked(x: Tensor, direction: str, k: int = 0) -> Tensor:
-    """The elements of `x` for which row + k compares with column in this direction; exactly 0 elsewhere, even for NaN and
-    infinity.
+    """The elements of `x` for which row + k compares with column in this direction (see `diagonal_mask`); 0 elsewhere.
+
+    Elements that are NaN or infinite become exactly 0, too.
     """
     return select(mask_like(x, direction, k), x, full_like(x, 0))
 
@@ -98,13 +99,14 @@ def tril(x: Tensor, lower: bool = True, *, diagonal: float = 1.0) -> Tensor:
 
 
 def symmetric_part(x: Tensor, lower: bool) -> Tensor:
-    """The Hermitian matrix that has one triangle of `x`: the matrix that a routine sees if it reads only this triangle."""
+    """The Hermitian matrix with the same triangle as `x`, as a routine sees `x` that reads only this triangle."""
     half = tril(x, lower, diagonal=0.5)
     return half + adjoint(half)
 
 
 # ---------------------------------------------------------------- triangular_solve
 
+# The form of the matrix in the transpose of a real solve.
 _TRANSPOSED = {"NO_TRANSPOSE": "TRANSPOSE", "TRANSPOSE": "NO_TRANSPOSE"}
 
 
@@ -125,6 +127,7 @@ def _solve_jvp(
 
 
 def _solve_transpose(cts: Tensors, i: int, xs: Tensors, *, transpose_a: str, **params: Any) -> Tensor:
+    """The cotangent of b: a solve with the transposed matrix."""
     a = xs[0]
     if transpose_a == "ADJOINT":  # the transpose of inv(A^H) is inv(conj(A))
         return triangular_solve(conj(a) if is_complex(a.dtype) else a, cts[0], transpose_a="NO_TRANSPOSE", **params)
@@ -132,24 +135,27 @@ def _solve_transpose(cts: Tensors, i: int, xs: Tensors, *, transpose_a: str, **p
 
 
 def _solve_batch(xs: Tensors, mapped: Sequence[bool], size: int, *, left_side: bool, **params: Any) -> list[Tensor]:
+    """The batch of a solve. If all entries share one matrix, the entries become more right-hand sides."""
     a, b = xs
     if mapped[0]:
         b = b if mapped[1] else prefixed(b, size)
         return [triangular_solve(a, b, left_side=left_side, **params)]
-    # One matrix for all entries: the entries become more right-hand sides.
     free = b.ndim - 1 if left_side else b.ndim - 2
     wide = move_axis(b, 0, free - 1)
     n = wide.shape[free]
-    solution = triangular_solve(a, _joined(wide, free - 1), left_side=left_side, **params)
+    solution = triangular_solve(a, _merge_axes(wide, free - 1), left_side=left_side, **params)
     at = free - 1
     return [move_axis(reshape(solution, shape=(*solution.shape[:at], size, n, *solution.shape[at + 1 :])), at, 0)]
 
 
-def _joined(x: Tensor, axis: int) -> Tensor:
+def _merge_axes(x: Tensor, axis: int) -> Tensor:
+    """The array with `axis` and the next axis as one axis."""
     return reshape(x, shape=(*x.shape[:axis], x.shape[axis] * x.shape[axis + 1], *x.shape[axis + 2 :]))
 
 
 def _solve_numpy(*, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str) -> Any:
+    """A function of NumPy for a triangular solve, as the reference of a sample."""
+
     def run(a: Any, b: Any) -> Any:
         a = np.tril(a) if lower else np.triu(a)
         if unit_diagonal:
@@ -195,11 +201,14 @@ triangular_solve: OpDef = general(
 
 
 def cholesky_tangent(factor: Tensor, dx: Tensor, lower: bool) -> Tensor:
-    """The tangent of a Cholesky factor (Murray 2016): L phi(inv(L) A' inv(L)^H); phi takes the triangle and halves the diagonal.
+    """The tangent of a Cholesky factor (Murray 2016): L phi(inv(L) A' inv(L)^H).
+
+    phi(X) is the lower triangle of X with half of its diagonal.
 
     Args:
       factor: L, or its adjoint if not `lower`; its other triangle is not read.
       dx: the tangent of A, of which only one triangle is read.
+      lower: True if the factor is L.
     """
     low = tril(factor, lower)
     low = low if lower else adjoint(low)

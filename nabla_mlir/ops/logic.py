@@ -23,44 +23,46 @@ def where_zero(condition: Tensor, t: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------- truth values and bits: the derivative is zero
-def _flat(name: str, doc: str, numpy: Any, sample: Any, **facts: Any) -> Any:
+def _zero_derivative(name: str, doc: str, numpy: Any, sample: Any, **facts: Any) -> Any:
+    """Registers an elementwise operation whose derivative is zero."""
     return elementwise(name, doc=doc, partials=ZERO, numpy=numpy, sample=sample, **facts)
 
 
-is_finite: OpDef = _flat("stablehlo.is_finite", "True unless x is infinite or NaN.", np.isfinite, (reals(),))
-logical_not: OpDef = _flat("stablehlo.not", "Bitwise or logical complement.", np.invert, (integers(),))
+is_finite: OpDef = _zero_derivative("stablehlo.is_finite", "True unless x is infinite or NaN.", np.isfinite, (reals(),))
+logical_not: OpDef = _zero_derivative("stablehlo.not", "Bitwise or logical complement.", np.invert, (integers(),))
 _BITS = (integers(), integers())
-logical_and: OpDef = _flat("stablehlo.and", "Bitwise or logical and.", np.bitwise_and, _BITS, commutes=True)
-logical_or: OpDef = _flat("stablehlo.or", "Bitwise or logical or.", np.bitwise_or, _BITS, commutes=True)
-logical_xor: OpDef = _flat("stablehlo.xor", "Bitwise or logical exclusive or.", np.bitwise_xor, _BITS, commutes=True)
-shift_left: OpDef = _flat("stablehlo.shift_left", "x * 2**n.", np.left_shift, (integers(), integers(0, 5)))
-shift_right_arithmetic: OpDef = _flat(
+logical_and: OpDef = _zero_derivative("stablehlo.and", "Bitwise or logical and.", np.bitwise_and, _BITS, commutes=True)
+logical_or: OpDef = _zero_derivative("stablehlo.or", "Bitwise or logical or.", np.bitwise_or, _BITS, commutes=True)
+logical_xor: OpDef = _zero_derivative("stablehlo.xor", "Bitwise or logical exclusive or.", np.bitwise_xor, _BITS, commutes=True)
+shift_left: OpDef = _zero_derivative("stablehlo.shift_left", "x * 2**n.", np.left_shift, (integers(), integers(0, 5)))
+shift_right_arithmetic: OpDef = _zero_derivative(
     "stablehlo.shift_right_arithmetic", "x / 2**n, with the sign of x.", np.right_shift, (integers(), integers(0, 5))
 )
 
 
-def _shifted_logically(x: np.ndarray, n: np.ndarray) -> np.ndarray:
+def _shift_logically(x: np.ndarray, n: np.ndarray) -> np.ndarray:
     unsigned = np.dtype(f"u{x.dtype.itemsize}")
     return np.right_shift(x.view(unsigned), n.astype(unsigned)).view(x.dtype)
 
 
-shift_right_logical: OpDef = _flat(
-    "stablehlo.shift_right_logical", "x / 2**n, zeros shifted in.", _shifted_logically, (integers(), integers(0, 5))
+shift_right_logical: OpDef = _zero_derivative(
+    "stablehlo.shift_right_logical", "x / 2**n, zeros shifted in.", _shift_logically, (integers(), integers(0, 5))
 )
 
 
-def _ones(x: np.ndarray) -> np.ndarray:
+def _count_ones(x: np.ndarray) -> np.ndarray:
     """The number of one bits; the bits are read as unsigned, because NumPy counts those of the absolute value."""
     return np.bitwise_count(np.asarray(x).view(np.dtype(f"u{x.dtype.itemsize}"))).astype(x.dtype)
 
 
-popcnt: OpDef = _flat("stablehlo.popcnt", "The number of one bits.", _ones, (integers(),))
-count_leading_zeros: OpDef = _flat(
+popcnt: OpDef = _zero_derivative("stablehlo.popcnt", "The number of one bits.", _count_ones, (integers(),))
+count_leading_zeros: OpDef = _zero_derivative(
     "stablehlo.count_leading_zeros", "The number of leading zero bits.", lambda x: _leading_zeros(np.asarray(x)), (integers(),)
 )
 
 
 def _leading_zeros(x: np.ndarray) -> np.ndarray:
+    """The number of leading zero bits of each integer."""
     bits = 8 * x.dtype.itemsize
     return np.vectorize(lambda n: bits - (int(n) % (1 << bits)).bit_length(), otypes=[x.dtype])(x)
 
@@ -90,6 +92,7 @@ compare: OpDef = elementwise(
 
 
 def _select_transpose(cts: Tensors, i: int, xs: Tensors) -> MaybeZero:
+    """The cotangent of one branch: the cotangent of the result where the branch is selected, else 0."""
     pred, ct = xs[0], cts[0]
     if i == 1:
         return select(pred, ct, full_like(ct, 0))
@@ -97,13 +100,14 @@ def _select_transpose(cts: Tensors, i: int, xs: Tensors) -> MaybeZero:
 
 
 def _select_batch(xs: Tensors, mapped: Sequence[bool], size: int) -> list[Tensor]:
+    """The batch of a selection: a predicate with one truth value for each entry is broadcast to its elements."""
     pred, *branches = xs
     branches = all_prefixed(branches, mapped[1:], size)
     if pred.ndim == 0:
         return [select(pred, *branches)]
     if not mapped[0]:
         pred = prefixed(pred, size)
-    if pred.ndim < branches[0].ndim:  # one scalar for each entry is broadcast to one truth value for each element
+    if pred.ndim < branches[0].ndim:
         pred = operation("broadcast_in_dim")(pred, shape=branches[0].shape, broadcast_dimensions=(0,))
     return [select(pred, *branches)]
 
@@ -147,27 +151,30 @@ def _clamp_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros) -> list[MaybeZe
 
 
 def _spread(bound: Tensor, x: Tensor) -> Tensor:
+    """A bound, which may be a scalar, in the shape of x."""
     if bound.shape == x.shape:
         return bound
     return operation("broadcast_in_dim")(bound, shape=x.shape, broadcast_dimensions=())
 
 
 def _clamp_batch(xs: Tensors, mapped: Sequence[bool], size: int) -> list[Tensor]:
+    """The batch of a clamp; a bound that is a scalar for all entries stays one."""
     low, x, high = xs
     if not mapped[0] and not mapped[2]:
         scalar = [b.ndim == 0 for b in (low, high)]
         bounds = [b if s else prefixed(b, size) for b, s in zip((low, high), scalar, strict=True)]
         return [clamp(bounds[0], x, bounds[1])]
     full_x = x if mapped[1] else prefixed(x, size)
-    bounds = [_full_bound(b, m, full_x, size) for b, m in ((low, mapped[0]), (high, mapped[2]))]
+    bounds = [_broadcast_bound(b, m, full_x, size) for b, m in ((low, mapped[0]), (high, mapped[2]))]
     return [clamp(bounds[0], full_x, bounds[1])]
 
 
-def _full_bound(bound: Tensor, mapped: bool, x: Tensor, size: int) -> Tensor:
-    own = bound if mapped else prefixed(bound, size)
-    if own.shape == x.shape:
-        return own
-    return operation("broadcast_in_dim")(own, shape=x.shape, broadcast_dimensions=(0,))
+def _broadcast_bound(bound: Tensor, mapped: bool, x: Tensor, size: int) -> Tensor:
+    """A bound with the mapped axis in front, in the shape of x."""
+    for_entries = bound if mapped else prefixed(bound, size)
+    if for_entries.shape == x.shape:
+        return for_entries
+    return operation("broadcast_in_dim")(for_entries, shape=x.shape, broadcast_dimensions=(0,))
 
 
 def _clip(low: Any, x: Any, high: Any) -> Any:

@@ -24,7 +24,10 @@ Shape = tuple[int, ...]
 
 
 def _rng_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, rng_distribution: str) -> list[MaybeZero]:
-    """The forward rule with a fixed draw: a number is a + (b - a) u, or mean + deviation * z, with the same u or z."""
+    """The forward rule for a fixed draw u or z: a number is a + (b - a) u, or a + b z.
+
+    a and b are the bounds, or the mean and the deviation.
+    """
     y, (a, b, _) = outs[0], xs
     spread = lambda v: broadcast_in_dim(v, shape=y.shape, broadcast_dimensions=())  # noqa: E731
     from_a = spread(a)

@@ -39,7 +39,7 @@ _NAMES = {v: k for k, v in COMBINERS.items()}
 
 
 def identity_of(combiner: str, dtype: np.dtype) -> Any:
-    """The neutral element of a combiner."""
+    """The neutral element of a combiner, such as 0 of "add", or -inf of "max"; -1 has all bits set."""
     if combiner in ("add", "or", "xor"):
         return False if dtype.kind == "b" else 0
     if combiner == "mul":
@@ -95,7 +95,7 @@ def _result(*operands: Tensor, dimensions: Sequence[int], body: Any) -> list[Any
 
 
 def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, dimensions: tuple[int, ...], body: Any) -> Sequence[MaybeZero]:
-    """The forward rule: sums and extrema have their own formulas, other bodies are differentiated through a balanced tree."""
+    """The forward rule: sums and extrema have formulas; other bodies are differentiated as a balanced tree."""
     count = len(xs) // 2
     if all(isinstance(t, Zero) for t in tangents):
         return [ZERO] * count
@@ -139,7 +139,7 @@ def tree(xs: Sequence[Tensor], dimensions: tuple[int, ...], body: Any) -> list[T
     order = (*dimensions, *axes)
     shape = tuple(inputs[0].shape[d] for d in axes)
     n = element_count(tuple(inputs[0].shape[d] for d in dimensions))
-    values = [_reduced_first(x, order, (n, *shape)) for x in inputs]
+    values = [_flatten_reduced(x, order, (n, *shape)) for x in inputs]
     # An initial value is a scalar, or has one axis: the mapped axis, which is the first axis of the result.
     start = [expand(i, (1, *shape), tuple(d for d in range(len(shape) + 1) if not 1 <= d <= i.ndim)) for i in inits]
     while n > 1:
@@ -153,13 +153,14 @@ def tree(xs: Sequence[Tensor], dimensions: tuple[int, ...], body: Any) -> list[T
     return [reshape(v, shape=shape) for v in final]
 
 
-def _reduced_first(x: Tensor, order: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
+def _flatten_reduced(x: Tensor, order: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
+    """The array with its axes in `order`, the reduced ones first, and then in `shape`, in which these are one axis."""
     x = x if order == tuple(range(x.ndim)) else transpose(x, permutation=order)
     return x if x.shape == shape else reshape(x, shape=shape)
 
 
 def combine(body: Any, low: Sequence[Tensor], high: Sequence[Tensor]) -> list[Tensor]:
-    """Applies the body of a reduction to whole arrays, element by element."""
+    """The body of a reduction applied to two whole arrays (or lists of arrays), element by element."""
     if isinstance(body, str):
         return [REGISTRY[COMBINERS[body]](low[0], high[0])]
     shape = low[0].shape
@@ -170,7 +171,7 @@ def combine(body: Any, low: Sequence[Tensor], high: Sequence[Tensor]) -> list[Te
 
 
 def apply_body(body: Region, arguments: Sequence[Tensor], size: int) -> list[Tensor]:
-    """Applies a region on scalars to vectors of length `size`, entry by entry."""
+    """The results of a region on scalars, applied to each element of vectors of length `size`."""
     block = body.source.blocks[0]
     ops = [op.operation for op in block.operations]
     batch = Batch(size, dict(zip(block.arguments, arguments, strict=True)), dict(body.captures))
@@ -179,6 +180,7 @@ def apply_body(body: Region, arguments: Sequence[Tensor], size: int) -> list[Ten
 
 
 def _transpose(cts: Tensors, i: int, xs: Tensors, dimensions: tuple[int, ...], body: Any) -> MaybeZero:
+    """The cotangent of the operand (i = 0): copies; or of the initial value: the sum."""
     if body != "add" or len(xs) != 2:
         raise RuleMissingError("transposing stablehlo.reduce requires a sum, got another body.", where=user_frame())
     if i == 1:
@@ -196,8 +198,9 @@ def _batch(xs: Tensors, mapped: Sequence[bool], size: int, dimensions: tuple[int
 
 
 def _batch_mapped_init(xs: Tensors, mapped: Sequence[bool], size: int, dimensions: tuple[int, ...], body: Any) -> list[Tensor]:
-    """The batch for one initial value per entry: it is combined after the reduction. The specification allows init at any
-    position.
+    """The batch of a reduction with one initial value for each entry, which is combined with the result of the reduction.
+
+    The specification allows that the initial value is used at any position.
     """
     count = len(xs) // 2
     if not isinstance(body, str):

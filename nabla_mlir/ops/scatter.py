@@ -60,7 +60,7 @@ def _scatter_linear(xs: Sequence[Tensor], body: Any, **_: Any) -> tuple[int, ...
 def _scatter_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, body: Any, **params: Any) -> Sequence[MaybeZero]:
     """The forward rule: add, set, max, min and mul have their own formulas, other bodies are differentiated by decomposition."""
     if len(xs) != 3 or not isinstance(body, str):
-        return jvp_by_decomposition(_applied)(outs, xs, tangents, body=body, **params)
+        return jvp_by_decomposition(_as_writes)(outs, xs, tangents, body=body, **params)
     x, indices, updates = xs
     t, t_updates = tangents[0], tangents[2]
     if isinstance(t, Zero) and isinstance(t_updates, Zero):
@@ -70,7 +70,7 @@ def _scatter_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, body: Any, **
     if body == "set":
         if not params["unique_indices"]:
             # If indices repeat, only the last update counts, so only its tangent is written.
-            t_updates = where_zero(_winners(x, indices, updates, params), materialize(t_updates, updates))
+            t_updates = where_zero(_is_last_write(x, indices, updates, params), materialize(t_updates, updates))
             base = scatter(materialize(t, x), indices, full_like(updates, 0), body="set", **params)
             return [scatter(base, indices, t_updates, body="add", **params)]
         return [scatter(materialize(t, x), indices, materialize(t_updates, updates), body="set", **params)]
@@ -81,8 +81,8 @@ def _scatter_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, body: Any, **
     return [ZERO]
 
 
-def _applied(xs: Sequence[Tensor], body: Any, **params: Any) -> list[Tensor]:
-    """The same scatter by other operations: read, apply the body to whole arrays, write.
+def _as_writes(xs: Sequence[Tensor], body: Any, **params: Any) -> list[Tensor]:
+    """The scatter by reading the old elements, applying the body to whole arrays, and writing the results.
 
     If indices may repeat, an update reads the result of an earlier one, so windows are processed one by one.
     """
@@ -102,7 +102,15 @@ def _applied(xs: Sequence[Tensor], body: Any, **params: Any) -> list[Tensor]:
 
 
 def _one_by_one(step: Any, operands: Any, indices: Tensor, updates: Any, dims: Dims) -> list[Tensor]:
-    """Applies `step` to the single window of each row of indices, in order."""
+    """Applies `step` to the window of each index vector, in order; returns the operands at the end.
+
+    Args:
+      step: ``(operands, index vector, updates of the window, params) -> operands``.
+      operands: the arrays that are written.
+      indices: the index vectors.
+      updates: the updates.
+      dims: the dimension numbers of the scatter.
+    """
     vector_dim, windows = dims["index_vector_dim"], dims["update_window_dims"]
     if vector_dim == indices.ndim:
         indices = reshape(indices, shape=(*indices.shape, 1))
@@ -149,35 +157,51 @@ def _read_back(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tens
 
 
 def _window_sizes(x: Tensor, updates: Tensor, dims: Dims) -> tuple[int, ...]:
+    """The size of a window along each axis of the operand."""
     windows = iter(updates.shape[d] for d in dims["update_window_dims"])
     absent = {*dims["inserted_window_dims"], *dims["input_batching_dims"]}
     return tuple(1 if d in absent else next(windows) for d in range(x.ndim))
 
 
-def _winners(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
-    """True for each update that was written last to its index."""
+def _is_last_write(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
+    """True for each update that no later update at the same index overwrites.
+
+    Each update writes its number; -1 stands for an element without an update.
+    """
     number = np.dtype(np.int32)
-    own = reshape(iota(shape=(updates.size,), dtype=number, iota_dimension=0), shape=updates.shape)
-    winners = scatter(full(x.shape, -1, number), indices, own, body="set", **params)
-    return compare(own, _read_back(winners, indices, updates, params), comparison_direction="EQ")
+    numbers = reshape(iota(shape=(updates.size,), dtype=number, iota_dimension=0), shape=updates.shape)
+    winners = scatter(full(x.shape, -1, number), indices, numbers, body="set", **params)
+    return compare(numbers, _read_back(winners, indices, updates, params), comparison_direction="EQ")
 
 
 def _extremum_tangent(y: Tensor, xs: Sequence[Tensor], t: MaybeZero, t_updates: MaybeZero, params: Params) -> Tensor:
-    """The mean of the tangents of all elements and updates that attain the extremum at an index."""
+    """The mean of the tangents of all elements and updates that attain the extremum at an index.
+
+    Args:
+      y: the result.
+      xs: operand, indices and updates.
+      t: the tangent of the operand.
+      t_updates: the tangent of the updates.
+      params: the parameters of the scatter.
+    """
     x, indices, updates = xs
-    mine = compare(x, y, comparison_direction="EQ")
-    theirs = compare(updates, _read_back(y, indices, updates, params), comparison_direction="EQ")
-    count = scatter(convert(mine, dtype=x.dtype), indices, convert(theirs, dtype=x.dtype), body="add", **params)
+    is_operand = compare(x, y, comparison_direction="EQ")
+    is_update = compare(updates, _read_back(y, indices, updates, params), comparison_direction="EQ")
+    count = scatter(convert(is_operand, dtype=x.dtype), indices, convert(is_update, dtype=x.dtype), body="add", **params)
     total = scatter(
-        where_zero(mine, materialize(t, x)), indices, where_zero(theirs, materialize(t_updates, updates)), body="add", **params
+        where_zero(is_operand, materialize(t, x)),
+        indices,
+        where_zero(is_update, materialize(t_updates, updates)),
+        body="add",
+        **params,
     )
     return total / count
 
 
 def _product_tangent(y: Tensor, xs: Sequence[Tensor], t: MaybeZero, t_updates: MaybeZero, params: Params) -> MaybeZero:
-    """The tangent of x * prod(u): each factor's tangent times the product of the other factors.
+    """The tangent of x * prod(u): the sum over the factors of the factor's tangent times the product of the other factors.
 
-    That product is computed without division, so it is exact if factors are zero.
+    The product of the others is computed without division, so it is exact if factors are zero.
     """
     x, indices, updates = xs
     total: MaybeZero = ZERO
@@ -187,33 +211,38 @@ def _product_tangent(y: Tensor, xs: Sequence[Tensor], t: MaybeZero, t_updates: M
         return total
     factor = _read_back(x, indices, updates, params)
     if not params["unique_indices"]:
-        factor = factor * _others(x, indices, updates, params)
+        factor = factor * _product_of_others(x, indices, updates, params)
     return add_any(total, scatter(full_like(x, 0), indices, t_updates * factor, body="add", **params))
 
 
-def _others(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
+def _product_of_others(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
     """For each update the product of all other updates with the same index.
 
     Updates are sorted by index; the result is the product of the updates before it times the product of those after it.
     """
     number = np.dtype(np.int64 if x.size > np.iinfo(np.int32).max else np.int32)
     positions = reshape(iota(shape=(x.size,), dtype=number, iota_dimension=0), shape=x.shape)
-    own = _read_back(positions, indices, updates, params)
-    own = select(_inside(x, indices, updates, params), own, full_like(own, x.size))
+    targets_of_updates = _read_back(positions, indices, updates, params)
+    targets_of_updates = select(
+        _is_in_range(x, indices, updates, params), targets_of_updates, full_like(targets_of_updates, x.size)
+    )  # x.size: out of range
     count = updates.size
     position = iota(shape=(count,), dtype=np.dtype(np.int32), iota_dimension=0)
     by_position = {"dimension": 0, "is_stable": True, "comparator": "LT"}
     sort = REGISTRY["stablehlo.sort"]
-    targets, order = sort.apply([reshape(own, shape=(count,)), position], by_position)
-    _, back = sort.apply([order, position], by_position)
+    targets, order = sort.apply([reshape(targets_of_updates, shape=(count,)), position], by_position)
+    _, inverse_order = sort.apply([order, position], by_position)
     factors = along_axis(reshape(updates, shape=(count,)), order, 0)
     before = _products_before(factors, targets)
     after_each = reverse(_products_before(*(reverse(v, dimensions=(0,)) for v in (factors, targets))), dimensions=(0,))
-    return reshape(along_axis(before * after_each, back, 0), shape=updates.shape)
+    return reshape(along_axis(before * after_each, inverse_order, 0), shape=updates.shape)
 
 
 def _products_before(factors: Tensor, targets: Tensor) -> Tensor:
-    """For each element, the product of the earlier elements with the same index, by doubling distances (Hillis and Steele 1986)."""
+    """For each element, the product of the earlier elements with the same target index.
+
+    The distances are doubled (Hillis and Steele 1986). Equal `targets` must be neighbours.
+    """
     one = full_like(factors, 1)
 
     def from_before(x: Tensor, distance: int) -> Tensor:
@@ -232,17 +261,18 @@ def _products_before(factors: Tensor, targets: Tensor) -> Tensor:
 
 
 def _scatter_transpose(cts: Tensors, i: int, xs: Tensors, body: Any, **params: Any) -> Tensor:
+    """The cotangent of the operand (i = 0), or of the updates: read at their indices, and 0 for updates without effect."""
     x, indices, updates = xs
     ct = cts[0]
     if i == 0:
         return ct if body == "add" else scatter(ct, indices, full_like(updates, 0), body="set", **params)
-    gathered_ct = where_zero(_inside(x, indices, updates, params), _read_back(ct, indices, updates, params))
+    gathered_ct = where_zero(_is_in_range(x, indices, updates, params), _read_back(ct, indices, updates, params))
     if body == "set" and not params["unique_indices"]:
-        gathered_ct = where_zero(_winners(x, indices, updates, params), gathered_ct)
+        gathered_ct = where_zero(_is_last_write(x, indices, updates, params), gathered_ct)
     return gathered_ct
 
 
-def _inside(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
+def _is_in_range(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
     """True for each update whose window lies inside the operand; the other updates were dropped."""
     dims = params["scatter_dimension_numbers"]
     sizes = _window_sizes(x, updates, dims)
@@ -261,8 +291,8 @@ def _inside(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
     if vector_dim < indices.ndim:
         fits = reduce(fits, full((), True, np.dtype(bool)), dimensions=(vector_dim,), body="and")
     windows = set(dims["update_window_dims"])
-    own = tuple(d for d in range(updates.ndim) if d not in windows)
-    return broadcast_in_dim(fits, shape=updates.shape, broadcast_dimensions=own)
+    update_axes = tuple(d for d in range(updates.ndim) if d not in windows)
+    return broadcast_in_dim(fits, shape=updates.shape, broadcast_dimensions=update_axes)
 
 
 def _scatter_batch(xs: Tensors, mapped: Sequence[bool], size: int, body: Any, **params: Any) -> list[Tensor]:
@@ -288,6 +318,8 @@ def _scatter_batch(xs: Tensors, mapped: Sequence[bool], size: int, body: Any, **
 
 
 def _scatter_numpy(ufunc: Any) -> Any:
+    """A function of NumPy that combines updates with rows of an array, as the reference of a sample."""
+
     def run(x: Any, i: Any, u: Any) -> Any:
         x = x.copy()
         for row, update in zip(i[:, 0], u, strict=True):
@@ -313,7 +345,7 @@ scatter: OpDef = general(
     emit_region=emit_combiner,
     read_region=read_combiner,
     result=_scatter_result,
-    decomposition=_applied,
+    decomposition=_as_writes,
     jvp=_scatter_jvp,
     linear=_scatter_linear,
     transpose=_scatter_transpose,

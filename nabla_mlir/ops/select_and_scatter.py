@@ -1,4 +1,4 @@
-"""select_and_scatter: adds each source element to one selected element of its window; the reverse mode of pooling."""
+"""select_and_scatter adds each source element to one selected element of its window: the reverse mode of pooling."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ from nabla_mlir.table.traits import ONE_BY_ONE
 
 
 def _emit_body(region: ir.Region, word: str, operands: Sequence[Tensor]) -> None:
+    """Fills a region with a combiner, or with a comparison if `word` is a direction such as "GE"."""
     if word in COMBINERS:
         emit_combiner(region, word, operands)
         return
@@ -50,6 +51,7 @@ def _emit_body(region: ir.Region, word: str, operands: Sequence[Tensor]) -> None
 
 
 def _read_body(region: ir.Region) -> str | None:
+    """The name of the combiner, or the direction of the comparison, in a region; None for another body."""
     combiner = read_combiner(region)
     if combiner is not None:
         return combiner
@@ -61,8 +63,10 @@ def _read_body(region: ir.Region) -> str | None:
     return None if params["compare_type"] == "TOTALORDER" else params["comparison_direction"]
 
 
-def _chosen(x: Tensor, payload: Tensor, *, select: Any, window_dimensions: Shape, window_strides: Shape, padding: Any) -> Tensor:
-    """For each window, the payload at the selected element; padding is never selected."""
+def _select_payload(
+    x: Tensor, payload: Tensor, *, select: Any, window_dimensions: Shape, window_strides: Shape, padding: Any
+) -> Tensor:
+    """For each window of x, the element of `payload` at the position that `select` chooses in x; padding is never chosen."""
     ones = (1,) * x.ndim
     zero = lambda v: full((), 0, v.dtype)  # noqa: E731
     values = [padded(v, zero(v), ones, padding) for v in (x, payload)]
@@ -89,6 +93,7 @@ def _linear(xs: Sequence[Tensor], scatter: Any, **_: Any) -> tuple[int, ...]:
 
 
 def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> list[MaybeZero]:
+    """The scatter of the tangents; the selection does not change with its operand."""
     x, source, init = xs
     if isinstance(tangents[1], Zero) and isinstance(tangents[2], Zero):
         return [ZERO]
@@ -100,12 +105,14 @@ def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> lis
 
 
 def _transpose(cts: Tensors, i: int, xs: Tensors, *, scatter: Any, **params: Any) -> Tensor:
+    """The cotangent of the source (the cotangent at the selected elements), or of the initial value (i = 2)."""
     if i == 2:
         return reduce_sum(cts[0], tuple(range(cts[0].ndim)))
-    return _chosen(xs[0], cts[0], **params)
+    return _select_payload(xs[0], cts[0], **params)
 
 
 def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
+    """The batch: the mapped axis is one more axis with windows of size 1."""
     x, source = all_prefixed(xs[:2], mapped[:2], size)
     shifted = prefixed_geometry(params)
     init, scatter = xs[2], params["scatter"]
@@ -119,6 +126,8 @@ def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> lis
 
 
 def _numpy(**params: Any) -> Any:
+    """A function of NumPy with one window after the other, as the reference of a sample."""
+
     def run(x: Any, source: Any, init: Any) -> Any:
         out = np.full(x.shape, init)
         lows = [low for low, _ in params["padding"]]

@@ -58,6 +58,7 @@ def reduce_sum(x: Tensor, dimensions: Sequence[int]) -> Tensor:
 
 
 def _broadcast_transpose(cts: Tensors, i: int, xs: Tensors, shape: Shape, broadcast_dimensions: Shape) -> Tensor:
+    """The sum of the cotangent over the copies, with its axes in the order of the operand."""
     ct, x = cts[0], xs[0]
     axis_of = {d: axis for axis, d in enumerate(broadcast_dimensions) if x.shape[axis] == shape[d]}
     ct = reduce_sum(ct, tuple(d for d in range(len(shape)) if d not in axis_of))
@@ -144,13 +145,12 @@ def _pad_transpose(
     everything = reduce_sum(ct, tuple(range(ct.ndim)))
     if 0 in x.shape:
         return everything
-    own = _unpad(ct, x, edge_padding_low, edge_padding_high, interior_padding)
-    return everything - reduce_sum(own, tuple(range(own.ndim)))
+    operand_ct = _unpad(ct, x, edge_padding_low, edge_padding_high, interior_padding)
+    return everything - reduce_sum(operand_ct, tuple(range(operand_ct.ndim)))
 
 
 def _unpad(ct: Tensor, x: Tensor, low: Shape, high: Shape, interior: Shape) -> Tensor:
     """The cotangent of an operand of `pad`: the part of ct at its elements; zero for elements that were cut off."""
-    # Undo the edges (a negative edge cut elements off, which get zero), then the interior.
     if any(low) or any(high):
         ct = pad(
             ct,
@@ -179,7 +179,6 @@ def _pad_batch(
     x = x if mapped[0] else prefixed(x, size)
     if not mapped[1]:
         return [pad(x, value, **params)]
-    # One padding value per entry: pad with zeros, then select the values where a padded mask is False.
     padded = pad(x, full((), 0, x.dtype), **params)
     inside = pad(full(x.shape[1:], True, np.dtype(bool)), full((), False, np.dtype(bool)), **{k: v[1:] for k, v in params.items()})
     values = broadcast_in_dim(value, shape=padded.shape, broadcast_dimensions=(0,))
@@ -266,7 +265,7 @@ def _dynamic_slice_batch(xs: Tensors, mapped: Sequence[bool], size: int, slice_s
 
 
 def _start_rows(starts: Sequence[Tensor], mapped: Sequence[bool], size: int, shape: Shape, sizes: Shape) -> Tensor:
-    # One row of start indices for each entry, clamped as in a dynamic slice.
+    """A matrix with a row of start indices for each entry, clamped as in a dynamic slice."""
     columns = []
     for start, is_mapped, extent, width in zip(starts, mapped, shape, sizes, strict=True):
         position = operation("clamp")(full((), 0, start.dtype), start, full((), extent - width, start.dtype))
@@ -340,7 +339,7 @@ dynamic_update_slice: OpDef = structural(
 )  # fmt: skip
 
 
-# ---------------------------------------------------------------- words used by rules
+# ---------------------------------------------------------------- helpers of rules
 
 
 def expand(x: Tensor, shape: Shape, axes: Sequence[int]) -> Tensor:

@@ -50,8 +50,8 @@ def read_comparator(region: ir.Region) -> str | None:
     return params["comparison_direction"] if is_written else None
 
 
-def _with_payload(source: Region, payload: ir.Type) -> Any:
-    """The comparator with two more arguments that it ignores."""
+def _comparator_ignoring(source: Region, payload: ir.Type) -> Any:
+    """A function that fills a region with the comparator `source`, with two more arguments of type `payload` that it ignores."""
 
     def emit(region: ir.Region, _: Any, __: Any) -> None:
         block = source.source.blocks[0]
@@ -66,7 +66,7 @@ def _with_payload(source: Region, payload: ir.Type) -> Any:
 
 
 def _sort_with_order(xs: Sequence[Tensor], dimension: int, is_stable: bool, comparator: Any) -> list[Tensor]:
-    """The sorted operands, and the indices from which their elements came: a sort that also carries indices."""
+    """The sorted operands, and for each element its index before the sort."""
     dimension %= xs[0].ndim
     position = iota(shape=xs[0].shape, dtype=np.dtype(np.int32), iota_dimension=dimension)
     params = {"dimension": dimension, "is_stable": is_stable}
@@ -79,13 +79,13 @@ def _sort_with_order(xs: Sequence[Tensor], dimension: int, is_stable: bool, comp
             regions=1,
             attributes={k: sort.attributes[k].encode(v) for k, v in params.items()},  # type: ignore[arg-type]
         )
-        _with_payload(comparator, tensor_type((), position.dtype))(op.regions[0], None, None)
+        _comparator_ignoring(comparator, tensor_type((), position.dtype))(op.regions[0], None, None)
         return [Tensor(r) for r in op.results]
     return sort.apply([*xs, position], {**params, "comparator": comparator})
 
 
 def _sort_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, dimension: int, **_: Any) -> list[MaybeZero]:
-    """The forward rule: tangents move as their primals do."""
+    """The forward rule: the tangents are reordered like their primals."""
     *_values, order = outs
     return [t if isinstance(t, Zero) else along_axis(t, order, dimension % order.ndim) for t in tangents]
 

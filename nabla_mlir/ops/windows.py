@@ -73,23 +73,24 @@ def fold(values: Values, windows: Shape, strides: Shape, dilations: Shape, join:
 
 
 def _fold_axis(values: Values, axis: int, window: int, stride: int, dilation: int, join: Combine) -> Values:
-    """The windows along one axis, each combined by `join`; the form depends on the length and distance of the windows."""
+    """The windows along one axis, each combined by `join`: from one slice per element, separately, or by doubling."""
     count = positions(values[0].shape[axis], window, stride, dilation)
     if count == 0:
-        return [_along(v, axis, 0, 0) for v in values]
+        return [_select_along(v, axis, 0, 0) for v in values]
     if window <= FEW:
-        return _tree([[_along(v, axis, k * dilation, count, stride) for v in values] for k in range(window)], join)
+        return _join_tree([[_select_along(v, axis, k * dilation, count, stride) for v in values] for k in range(window)], join)
     if dilation == 1 and (count == 1 or stride >= window):
         return _fold_separately(values, axis, count, window, stride, join)
     return _fold_wide(values, axis, count, window, stride, dilation, join)
 
 
-def _along(x: Tensor, axis: int, start: int, count: int, stride: int = 1) -> Tensor:
+def _select_along(x: Tensor, axis: int, start: int, count: int, stride: int = 1) -> Tensor:
     """Selects `count` elements along one axis, with a distance of `stride`."""
     return sliced(x, axis, start, start + spread(count, stride), stride)
 
 
-def _tree(items: list[Values], join: Combine) -> Values:
+def _join_tree(items: list[Values], join: Combine) -> Values:
+    """The items, joined pairwise until one is left."""
     while len(items) > 1:
         pairs = [join(a, b) for a, b in zip(items[::2], items[1::2], strict=False)]
         items = pairs + items[2 * len(pairs) :]
@@ -97,20 +98,20 @@ def _tree(items: list[Values], join: Combine) -> Values:
 
 
 def _fold_separately(values: Values, axis: int, count: int, window: int, stride: int, join: Combine) -> Values:
-    """Combines windows that do not overlap: they become a new axis, which is halved until one element is left."""
+    """Combines windows that do not overlap: each window becomes a row of a new axis, which is halved until one element is left."""
     stride = max(stride, window) if count > 1 else window
     rows = []
     for v in values:
-        v = _along(v, axis, 0, (count - 1) * stride + window)
+        v = _select_along(v, axis, 0, (count - 1) * stride + window)
         missing = [(0, stride - window if a == axis else 0) for a in range(v.ndim)]
         v = padded(v, full((), 0, v.dtype), (1,) * v.ndim, missing)
         rows.append(reshape(v, shape=(*v.shape[:axis], count, stride, *v.shape[axis + 1 :])))
-    n, rest, leftovers = window, [_along(v, axis + 1, 0, window) for v in rows], []
+    n, rest, leftovers = window, [_select_along(v, axis + 1, 0, window) for v in rows], []
     while n > 1:
         half = n // 2
         if n % 2:  # the last element is joined after the others are reduced
-            leftovers.append([_along(v, axis + 1, n - 1, 1) for v in rest])
-        even, odd = ([_along(v, axis + 1, k, half, 2) for v in rest] for k in (0, 1))
+            leftovers.append([_select_along(v, axis + 1, n - 1, 1) for v in rest])
+        even, odd = ([_select_along(v, axis + 1, k, half, 2) for v in rest] for k in (0, 1))
         rest, n = join(even, odd), half
     for last in reversed(leftovers):
         rest = join(rest, last)
@@ -120,19 +121,19 @@ def _fold_separately(values: Values, axis: int, count: int, window: int, stride:
 def _fold_wide(values: Values, axis: int, count: int, window: int, stride: int, dilation: int, join: Combine) -> Values:
     """Combines wide windows by doubling: `run` holds at each index the combination of the next `length` elements.
 
-    The bits of `window` tell which runs are joined.
+    A window is composed of runs of lengths 1, 2, 4, ...: the ones among the bits of its size.
     """
     run, length, offset, total = values, 1, 0, None
     while True:
         if window & length:
-            part = [_along(v, axis, offset * dilation, count, stride) for v in run]
+            part = [_select_along(v, axis, offset * dilation, count, stride) for v in run]
             total = part if total is None else join(total, part)
             offset += length
         if offset == window:
             assert total is not None
             return total
         rest = run[0].shape[axis] - length * dilation
-        run = join([_along(v, axis, 0, rest) for v in run], [_along(v, axis, length * dilation, rest) for v in run])
+        run = join([_select_along(v, axis, 0, rest) for v in run], [_select_along(v, axis, length * dilation, rest) for v in run])
         length *= 2
 
 
@@ -146,7 +147,7 @@ def folded(
     padding: Any,
     body: Any,
 ) -> Values:
-    """The definition of `reduce_window` by other operations."""
+    """The result of `reduce_window`, by slices and by the body on whole arrays."""
     count = len(xs) // 2
     inits = list(xs[count:])
     values = [padded(x, i, base_dilations, padding) for x, i in zip(xs[:count], inits, strict=True)]
@@ -161,6 +162,7 @@ def folded(
 
 
 def _result(*xs: Tensor, window_dimensions: Shape, body: Any, **geometry: Any) -> list[Any]:
+    """The shape and dtype of each result."""
     count = len(xs) // 2
     strides, bases, dilations, around = (geometry[name] for name in _GEOMETRY)
     shape = tuple(
@@ -190,7 +192,7 @@ def _sum_tangent(xs: Sequence[Tensor], tangents: Sequence[MaybeZero], params: Pa
         total = reduce_window(t, full((), 0, t.dtype), body="add", **params)
     if isinstance(t_init, Zero):
         return total
-    # init is also the padding value: it is combined once, and once more for each padded position.
+    # The initial value is also the padding: it counts once, and once more for each position of the window in the padding.
     counts = reduce_window(full_like(x, 1), full((), 0, x.dtype), body="add", **params)
     entries = full_like(counts, 1 + int(np.prod(params["window_dimensions"]))) - counts
     return add_any(total, expand_scalar(t_init, counts) * entries)
@@ -212,7 +214,10 @@ def _extremum_tangent(xs: Sequence[Tensor], t: Tensor, body: str, params: Params
 
 
 def chooser(wins: Any) -> Combine:
-    """A function that returns one of two tuples of values: the one whose first value wins, or the first tuple if both do."""
+    """A function of two lists of values that returns one of them: the list whose first value wins.
+
+    If both win, it returns the first list. `wins` is the direction of a comparison, or a body.
+    """
 
     def join(low: Values, high: Values) -> Values:
         first = holds(wins, low[0], high[0])
@@ -241,18 +246,19 @@ def _transpose(
     window_dilations: Shape,
     padding: Any,
 ) -> MaybeZero:
-    """The cotangent of an element is the sum of the cotangents of the windows that contain it: a window sum of the dilated
-    cotangent.
+    """The cotangent of the operand of a window sum: for each element, the sum of the cotangents of the windows that contain it.
+
+    That is a window sum of the dilated cotangent.
     """
     ct, x = cts[0], xs[0]
     if 0 in (ct.size, x.size):
         return full_like(x, 0)
-    around = []
+    new_padding = []
     for k, window in enumerate(window_dimensions):
         extent = spread(window, window_dilations[k])
         low = extent - 1 - padding[k][0]
         room = spread(x.shape[k], base_dilations[k]) + extent - 1
-        around.append((low, room - spread(ct.shape[k], window_strides[k]) - low))
+        new_padding.append((low, room - spread(ct.shape[k], window_strides[k]) - low))
     return reduce_window(
         ct,
         full((), 0, ct.dtype),
@@ -261,16 +267,17 @@ def _transpose(
         window_strides=base_dilations,
         base_dilations=window_strides,
         window_dilations=window_dilations,
-        padding=tuple(around),
+        padding=tuple(new_padding),
     )
 
 
 def prefixed_geometry(params: Params) -> Params:
-    """The parameters of the same windows after a new leading axis."""
+    """The parameters of the same windows, with one more leading axis that has windows of size 1."""
     return {k: v if k in ("body", "select", "scatter") else ((0, 0), *v) if k == "padding" else (1, *v) for k, v in params.items()}
 
 
 def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> Sequence[Tensor]:
+    """The batch: the mapped axis is one more axis with windows of size 1."""
     count = len(xs) // 2
     if any(mapped[count:]):
         return batch_by_decomposition(folded)(xs, mapped, size, **params)
@@ -292,7 +299,7 @@ def window_params(rank: int, **params: Any) -> Params:
 
 
 def _numpy(ufunc: Any, **params: Any) -> Any:
-    """The definition of a window reduction in NumPy, one window at a time."""
+    """A function of NumPy with one window after the other, as the reference of a sample."""
 
     def run(x: Any, init: Any) -> Any:
         for axis, (base, (low, high)) in enumerate(zip(params["base_dilations"], params["padding"], strict=True)):

@@ -71,6 +71,7 @@ def _length(name: str, x: Any) -> int:
 
 @library
 def _permutation(key: Any, x: Any, axis: Static[int], independent: bool) -> Tensor:
+    """The elements along an axis in random order; `independent` shuffles each vector along the axis separately."""
     x, key = as_tensor(x), words_of(key)
     if independent or x.ndim == 1:
         return _shuffled(key, x, axis)
@@ -79,10 +80,12 @@ def _permutation(key: Any, x: Any, axis: Static[int], independent: bool) -> Tens
 
 @library
 def _order(key: Any, n: Static[int], count: Static[int | None]) -> Tensor:
+    """`count` of the numbers 0, ..., n - 1 in random order; None means all."""
     return _shuffled(words_of(key), _numbers(n), 0)[:count]
 
 
 def _numbers(n: int) -> Tensor:
+    """The numbers 0, ..., n - 1."""
     return sh.iota(shape=(n,), dtype=Defaults.int, iota_dimension=0)
 
 
@@ -144,6 +147,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
 
 
 def _draws(name: str, shape: Any) -> tuple[int, ...]:
+    """The shape of the result as a tuple. Raises ShapeError unless it is a sequence."""
     if not isinstance(shape, Sequence):
         raise ShapeError(f"{name} requires a sequence as shape, got {shape!r}.", where=user_frame())
     return shape_of(name, tuple(shape))
@@ -151,6 +155,7 @@ def _draws(name: str, shape: Any) -> tuple[int, ...]:
 
 @library
 def _some(key: Any, x: Any, shape: Static[Any], axis: Static[int]) -> Tensor:
+    """As many different elements along an axis as `shape` has, in random order; `shape` replaces the axis."""
     x = as_tensor(x)
     order = _permutation(key, x, axis, False)
     index = (slice(None),) * axis + (slice(math.prod(shape)),)
@@ -159,6 +164,7 @@ def _some(key: Any, x: Any, shape: Static[Any], axis: Static[int]) -> Tensor:
 
 @library
 def _selected(x: Any, positions: Any, axis: Static[int]) -> Tensor:
+    """The elements at positions along an axis; the positions are in range."""
     return take(as_tensor(x), as_tensor(positions), axis, mode="promise_in_bounds")
 
 
@@ -236,6 +242,7 @@ def categorical(
 
 @library
 def _with_replacement(key: Any, logits: Any, axis: Static[int], shape: Static[Any], mode: str) -> Tensor:
+    """Draws each category separately: the largest of its logits plus Gumbel numbers."""
     x = as_tensor(logits)
     position = len(shape) - (x.ndim - 1) + axis
     whole = (*shape[:position], x.shape[axis], *shape[position:])
@@ -244,6 +251,7 @@ def _with_replacement(key: Any, logits: Any, axis: Static[int], shape: Static[An
 
 @library
 def _without_replacement(key: Any, logits: Any, axis: Static[int], shape: Static[Any], mode: str) -> Tensor:
+    """Draws different categories: those with the largest sums of logits and Gumbel numbers."""
     x = as_tensor(logits)
     x = moveaxis(x + gumbels(words_of(key), x.shape, x.dtype, mode), axis, -1)
     _, positions = top_k(x, math.prod(shape[: len(shape) - (x.ndim - 1)]))

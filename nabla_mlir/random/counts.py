@@ -34,16 +34,18 @@ _FEW = 10.0  # for larger means, rejection needs fewer steps than counting
 _STIRLING = 10  # for smaller numbers, the remainder is a sum of logarithms instead of a series
 
 
-def _is(x: Tensor, direction: str, y: Any) -> Tensor:
-    """A comparison with a tensor, or with a number."""
+def _compare(x: Tensor, direction: str, y: Any) -> Tensor:
+    """Compares a tensor with a tensor or a number; `direction` is a word such as "LT"."""
     return lg.compare(x, y if isinstance(y, Tensor) else full_like(x, y), comparison_direction=direction)
 
 
 def _both(x: Tensor, y: Tensor) -> Tensor:
+    """The logical and of two masks."""
     return lg.logical_and(x, y)
 
 
 def _either(x: Tensor, y: Tensor) -> Tensor:
+    """The logical or of two masks."""
     return lg.logical_or(x, y)
 
 
@@ -76,22 +78,22 @@ def _poisson(key: Any, lam: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
     """Poisson numbers by counting for small means, and by rejection for others."""
     (mean,) = spread("poisson", (lam,), _F32, shape)
     key = words_of(key)
-    is_few = lg.logical_not(_is(mean, "GE", _FEW))
+    is_few = lg.logical_not(_compare(mean, "GE", _FEW))
     few = _count_of_products(key, lg.select(is_few, mean, full_like(mean, 0)), dtype)
     many = _poisson_by_rejection(key, lg.select(is_few, full_like(mean, 1e5), mean), dtype)
-    return lg.select(_is(mean, "EQ", 0), full_like(few, 0), lg.select(is_few, few, many))
+    return lg.select(_compare(mean, "EQ", 0), full_like(few, 0), lg.select(is_few, few, many))
 
 
 def _count_of_products(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tensor:
     """The number of uniform numbers whose product is above exp(-mean)."""
 
     def is_open(state: Any) -> Tensor:
-        return any(_is(state[2], "GT", -mean))
+        return any(_compare(state[2], "GT", -mean))
 
     def draw(state: Any) -> Any:
         key, count, log = state
         following, now = split_in(key, 2)
-        more = convert(_is(log, "GT", -mean), dtype)
+        more = convert(_compare(log, "GT", -mean), dtype)
         return following, count + more, log + ew.log(fractions(now, mean.shape, _F32))
 
     zero = full_like(mean, 0)
@@ -103,6 +105,7 @@ def _until_all(key: KeyArray, start: Tensor, is_done: Tensor, propose: Callable[
     """Repeats proposals from two uniform numbers, until a proposal is accepted for each element.
 
     Args:
+      key: the key of the uniform numbers.
       start: the initial results.
       is_done: the mask of elements that need no proposal.
       propose: a function from the uniform numbers to proposals and the mask of accepted ones.
@@ -118,7 +121,10 @@ def _until_all(key: KeyArray, start: Tensor, is_done: Tensor, propose: Callable[
 
 
 def _poisson_by_rejection(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tensor:
-    """Poisson numbers by transformed rejection (PTRS)."""
+    """Poisson numbers by transformed rejection (PTRS, Hoermann 1993), for means that are not small.
+
+    The constants fit a simple density above that of the numbers. Most proposals are accepted without its logarithm.
+    """
     log_mean = ew.log(mean)
     b = ew.sqrt(mean) * 2.53 + 0.931
     a = b * 0.02483 - 0.059
@@ -131,9 +137,9 @@ def _poisson_by_rejection(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tenso
         k = ew.floor((a * 2.0 / edge + b) * x + mean + 0.43)
         ratio = ew.log(y * height / (a / (edge * edge) + b))
         log_probability = k * log_mean - mean - gm.lgamma(k + 1.0)
-        is_inner = _both(_is(edge, "GE", 0.07), _is(y, "LE", share))
-        is_out = _either(_is(k, "LT", 0), _both(_is(edge, "LT", 0.013), _is(y, "GT", edge)))
-        return k, _either(is_inner, _both(lg.logical_not(is_out), _is(ratio, "LE", log_probability)))
+        is_inner = _both(_compare(edge, "GE", 0.07), _compare(y, "LE", share))
+        is_out = _either(_compare(k, "LT", 0), _both(_compare(edge, "LT", 0.013), _compare(y, "GT", edge)))
+        return k, _either(is_inner, _both(lg.logical_not(is_out), _compare(ratio, "LE", log_probability)))
 
     count = _until_all(key, full_like(mean, -1), lg.logical_not(lg.is_finite(mean)), propose)
     return convert(count, dtype)
@@ -160,33 +166,37 @@ def binomial(key: Key, n: Any, p: Any, shape: ShapeLike | None = None, dtype: DT
       (4,)
     """
     dtype = float_dtype("binomial", dtype)
-    own = inexact_dtype(common_dtype([p]))
-    n, p = parameters("binomial", own, n, p)
-    return _binomial(key_of("binomial", key), n, p, shape_for("binomial", shape, n, p), own, dtype)
+    working_dtype = inexact_dtype(common_dtype([p]))
+    n, p = parameters("binomial", working_dtype, n, p)
+    return _binomial(key_of("binomial", key), n, p, shape_for("binomial", shape, n, p), working_dtype, dtype)
 
 
 @library
-def _binomial(key: Any, n: Any, p: Any, shape: Static[Any], own: np.dtype, dtype: np.dtype) -> Tensor:
-    return _binomials(words_of(key), *spread("binomial", (n, p), own, shape), dtype=dtype)
+def _binomial(key: Any, n: Any, p: Any, shape: Static[Any], working_dtype: np.dtype, dtype: np.dtype) -> Tensor:
+    """Binomial numbers, computed in the float dtype `working_dtype`."""
+    return _binomials(words_of(key), *spread("binomial", (n, p), working_dtype, shape), dtype=dtype)
 
 
 def _binomials(key: KeyArray, n: Tensor, p: Tensor, *, dtype: np.dtype) -> Tensor:
-    """Binomial numbers by inversion for small means, and by rejection for others."""
-    is_low = _is(p, "LT", 0.5)
+    """Binomial numbers by counting for small means, and by rejection for others.
+
+    For p >= 1/2, the failures are counted. A negative or NaN argument gives NaN, and infinitely many trials give infinity.
+    """
+    is_low = _compare(p, "LT", 0.5)
     share = lg.select(is_low, p, 1.0 - p)  # the smaller of both probabilities
-    is_no_share = lg.logical_not(_is(share, "GE", 0))
-    is_no_count = lg.logical_not(_is(n, "GE", 0))
+    is_no_share = lg.logical_not(_compare(share, "GE", 0))
+    is_no_count = lg.logical_not(_compare(n, "GE", 0))
     share = lg.select(is_no_share, full_like(p, 0.01), share)
-    is_few = _either(is_no_count, _is(n * share, "LE", _FEW))
+    is_few = _either(is_no_count, _compare(n * share, "LE", _FEW))
     trials = ew.floor(n)
     few = _count_of_gaps(key, lg.select(is_few, trials, full_like(n, 0)), share)
     inputs = (lg.select(is_few, full_like(x, number), x) for x, number in ((trials, 1e4), (share, 0.5)))
     count = convert(lg.select(is_few, few, _binomial_by_rejection(key, *inputs)), dtype)
     is_wrong = _either(is_no_share, is_no_count)
-    is_infinite = _is(n, "EQ", np.inf)
+    is_infinite = _compare(n, "EQ", np.inf)
     count = lg.select(is_wrong, full_like(count, np.nan), count)
     count = lg.select(_both(is_infinite, lg.logical_not(is_wrong)), full_like(count, np.inf), count)
-    stays = _either(_either(is_low, is_no_count), _either(_is(p, "NE", p), is_infinite))
+    stays = _either(_either(is_low, is_no_count), _either(_compare(p, "NE", p), is_infinite))
     return lg.select(stays, count, convert(trials, dtype) - count)
 
 
@@ -197,15 +207,18 @@ def _count_of_gaps(key: KeyArray, n: Tensor, p: Tensor) -> Tensor:
     def draw(state: Any) -> Any:
         key, count, total = state
         now, following = split_in(key, 2)
-        more = convert(_is(total, "LE", n), p.dtype)
+        more = convert(_compare(total, "LE", n), p.dtype)
         return following, count + more, total + ew.ceil(ew.log(fractions(now, p.shape, p.dtype)) / log_failure)
 
     zero = full_like(p, 0)
-    return while_loop(lambda state: any(_is(state[2], "LE", n)), draw, (key, zero, zero))[1] - 1.0
+    return while_loop(lambda state: any(_compare(state[2], "LE", n)), draw, (key, zero, zero))[1] - 1.0
 
 
 def _binomial_by_rejection(key: KeyArray, n: Tensor, p: Tensor) -> Tensor:
-    """Binomial numbers by transformed rejection (BTRS)."""
+    """Binomial numbers by transformed rejection (BTRS, Hoermann 1993), for n p that is not small and p of at most 1/2.
+
+    The constants fit a simple density above that of the numbers. Most proposals are accepted without its logarithm.
+    """
     deviation = ew.sqrt(n * p * (1.0 - p))
     b = deviation * 2.53 + 1.15
     a = b * 0.0248 - 0.0873 + p * 0.01
@@ -218,17 +231,17 @@ def _binomial_by_rejection(key: KeyArray, n: Tensor, p: Tensor) -> Tensor:
     def propose(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         x = x - 0.5
         edge = 0.5 - ew.absolute(x)
-        is_inner = _both(_is(edge, "GE", 0.07), _is(y, "LE", share))
+        is_inner = _both(_compare(edge, "GE", 0.07), _compare(y, "LE", share))
         k = ew.floor((a * 2.0 / edge + b) * x + centre)
-        is_in = lg.logical_not(_either(_is(k, "LT", 0), _is(k, "GT", n)))
+        is_in = lg.logical_not(_either(_compare(k, "LT", 0), _compare(k, "GT", n)))
         ratio = ew.log(y * height / (a / (edge * edge) + b))
         bound = (mode + 0.5) * ew.log((mode + 1.0) / (odds * (n - mode + 1.0)))
         bound = bound + (n + 1.0) * ew.log((n - mode + 1.0) / (n - k + 1.0))
         bound = bound + (k + 0.5) * ew.log(odds * (n - k + 1.0) / (k + 1.0))
         bound = bound + _stirling(mode) + _stirling(n - mode) - _stirling(k) - _stirling(n - k)
-        return k, _either(is_inner, _both(is_in, _is(ratio, "LE", bound)))
+        return k, _either(is_inner, _both(is_in, _compare(ratio, "LE", bound)))
 
-    return _until_all(key, full_like(p, -1), _is(p, "NE", p), propose)
+    return _until_all(key, full_like(p, -1), _compare(p, "NE", p), propose)
 
 
 def _stirling(k: Tensor) -> Tensor:
@@ -238,7 +251,7 @@ def _stirling(k: Tensor) -> Tensor:
     series = (1 / 12 - (1 / 360 - (1 / 1260) / square) / square) / (k + 1.0)
     for i in range(_STIRLING):
         exact = math.lgamma(i + 1) - ((i + 0.5) * math.log(i + 1) - (i + 1) + 0.5 * math.log(2 * math.pi))
-        series = lg.select(_both(_is(k, "GE", i), _is(k, "LT", i + 1)), full_like(k, exact), series)
+        series = lg.select(_both(_compare(k, "GE", i), _compare(k, "LT", i + 1)), full_like(k, exact), series)
     return series
 
 
@@ -265,28 +278,31 @@ def multinomial(
       >>> float(multinomial(nm.random.key(0), 10, np.array([0.2, 0.3, 0.5])).sum())
       10.0
     """
-    own = inexact_dtype(common_dtype([n, p]))
-    n, p = parameters("multinomial", own, n, p)
+    working_dtype = inexact_dtype(common_dtype([n, p]))
+    n, p = parameters("multinomial", working_dtype, n, p)
     whole = shape_for("multinomial", tuple(p.shape) if shape is None else shape, p)
     if not p.ndim or not whole:
         raise ShapeError("multinomial requires probabilities in an axis, got a scalar.", where=user_frame())
     shape_for("multinomial", whole[:-1], n)
     dtype = Defaults.float if dtype is None else as_dtype(dtype)
-    return _multinomial(key_of("multinomial", key), n, p, whole, own, dtype, unroll)
+    return _multinomial(key_of("multinomial", key), n, p, whole, working_dtype, dtype, unroll)
 
 
 @library
-def _multinomial(key: Any, n: Any, p: Any, shape: Static[Any], own: np.dtype, dtype: np.dtype, unroll: int) -> Tensor:
-    """Draws the counts one after the other in a scan over the outcomes."""
-    (p,) = spread("multinomial", (p,), own, shape)
-    (n,) = spread("multinomial", (n,), own, shape[:-1])
+def _multinomial(key: Any, n: Any, p: Any, shape: Static[Any], working_dtype: np.dtype, dtype: np.dtype, unroll: int) -> Tensor:
+    """Draws the counts one after the other in a scan over the outcomes.
+
+    Each count is binomial: its trials are those that are left, and its probability is the share of the outcome in the rest.
+    """
+    (p,) = spread("multinomial", (p,), working_dtype, shape)
+    (n,) = spread("multinomial", (n,), working_dtype, shape[:-1])
     p = moveaxis(p, -1, 0)
     rest = reversed_along(cumsum(reversed_along(p, (0,)), 0), (0,))
-    ratio = clip(p / lg.select(_is(rest, "EQ", 0), full_like(rest, 1), rest), 0.0, 1.0)
+    ratio = clip(p / lg.select(_compare(rest, "EQ", 0), full_like(rest, 1), rest), 0.0, 1.0)
 
     def step(left: Tensor, row: Any) -> Any:
         keys, share = row
-        count = _binomials(keys, left, share, dtype=own)
+        count = _binomials(keys, left, share, dtype=working_dtype)
         return left - count, count
 
     _, counts = scan(step, n, (split_keys(words_of(key), (p.shape[0],)), ratio), unroll=unroll)
@@ -311,14 +327,15 @@ def geometric(key: Key, p: Any, shape: ShapeLike | None = None, dtype: DTypeLike
       (4,)
     """
     dtype = integer_dtype("geometric", dtype)
-    own = inexact_dtype(common_dtype([p]))
-    (p,) = parameters("geometric", own, p)
-    return _geometric(key_of("geometric", key), p, shape_for("geometric", shape, p), own, dtype)
+    working_dtype = inexact_dtype(common_dtype([p]))
+    (p,) = parameters("geometric", working_dtype, p)
+    return _geometric(key_of("geometric", key), p, shape_for("geometric", shape, p), working_dtype, dtype)
 
 
 @library
-def _geometric(key: Any, p: Any, shape: Static[Any], own: np.dtype, dtype: np.dtype) -> Tensor:
-    x = fractions(words_of(key), shape, own)
-    x = lg.select(_is(x, "EQ", 0), full_like(x, 1), x)
-    log_failure = broadcast_to(ew.log_plus_one(-spread("geometric", (p,), own, np.shape(p))[0]), shape)
+def _geometric(key: Any, p: Any, shape: Static[Any], working_dtype: np.dtype, dtype: np.dtype) -> Tensor:
+    """The number of trials up to the first success, from a uniform number by the inverse distribution function."""
+    x = fractions(words_of(key), shape, working_dtype)
+    x = lg.select(_compare(x, "EQ", 0), full_like(x, 1), x)
+    log_failure = broadcast_to(ew.log_plus_one(-spread("geometric", (p,), working_dtype, np.shape(p))[0]), shape)
     return convert(ew.floor(ew.log(x) / log_failure) + 1.0, dtype)

@@ -122,6 +122,7 @@ def dirichlet(key: Key, alpha: Any, shape: ShapeLike | None = None, dtype: DType
 
 @library
 def _dirichlet(key: Any, alpha: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    """Gamma-distributed numbers divided by their sum, from their logarithms."""
     logs = gammas(words_of(key), *spread("dirichlet", (alpha,), dtype, shape), is_log=True)
     if not logs.size:
         return logs
@@ -151,6 +152,7 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Tensor
 
 
 def _chisquares(key: KeyArray, df: Tensor) -> Tensor:
+    """Twice a gamma-distributed number with the parameter df / 2."""
     return ew.exponential(gammas(key, df / 2.0, is_log=True)) * 2.0
 
 
@@ -225,10 +227,12 @@ def generalized_normal(key: Key, p: Any, shape: ShapeLike = (), dtype: DTypeLike
 
 @library
 def _generalized_normal(key: Any, p: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    """Numbers of `generalized_normal` for the parameters and the shape of a user."""
     return _generalized_normals(words_of(key), *spread("generalized_normal", (p,), dtype, shape))
 
 
 def _generalized_normals(key: KeyArray, p: Tensor) -> Tensor:
+    """The 1/p-th power of gamma-distributed numbers with the parameter 1/p, with random signs."""
     first, second = split_in(key, 2)
     power = 1.0 / p
     return signs(second, p.shape, p.dtype) * ew.power(gammas(first, power), power)
@@ -260,6 +264,7 @@ def ball(key: Key, d: int, p: Any = 2.0, shape: ShapeLike = (), dtype: DTypeLike
 
 @library
 def _ball(key: Any, p: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    """Vectors of generalized normal numbers, divided by the p-norm of the vector with one exponential number more."""
     first, second = split_in(words_of(key), 2)
     p = real("ball", p, dtype)
     x = _generalized_normals(first, broadcast_to(p, shape))

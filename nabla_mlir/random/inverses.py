@@ -137,11 +137,12 @@ def gumbel_mode(name: str, mode: Any) -> str:
 
 @library
 def _gumbel(key: Any, shape: Static[Any], dtype: np.dtype, mode: str) -> Tensor:
+    """Numbers of `gumbel`."""
     return gumbels(words_of(key), shape, dtype, mode)
 
 
 def gumbels(keys: KeyArray, shape: Any, dtype: np.dtype, mode: str) -> Tensor:
-    """The numbers of `gumbel` for a single key."""
+    """The numbers of `gumbel` for a single key; `mode` is the precision of the uniform numbers from which they are computed."""
     tiny = float(finfo(dtype).tiny)
     if mode == "low":
         return -ew.log(-ew.log(between(keys, shape, tiny, 1.0, dtype)))
@@ -277,6 +278,7 @@ def weibull_min(key: Key, scale: Any, concentration: Any, shape: ShapeLike = (),
 
 @library
 def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    """The power 1 / concentration of exponential numbers, times the scale."""
     whole = shape_over("weibull_min", None, shape, tuple(scale.shape), tuple(concentration.shape))
     scale, concentration = spread("weibull_min", (scale, concentration), dtype, whole)
     (x,) = spread("weibull_min", (exponentials(words_of(key), shape, dtype),), dtype, whole)

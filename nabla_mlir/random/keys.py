@@ -81,26 +81,32 @@ class KeyArray(AnyArray):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of the array of keys, without the axis of their words."""
         return tuple(np.shape(self.high))
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
+        """The number of keys."""
         return math.prod(self.shape)
 
     @property
     def dtype(self) -> KeyDtype:
+        """The dtype of keys."""
         return KeyDtype()
 
     @property
     def itemsize(self) -> int:
+        """The number of bytes of one key."""
         return KeyDtype.itemsize
 
     @property
     def nbytes(self) -> int:
+        """The number of bytes of all keys."""
         return self.size * self.itemsize
 
     def __repr__(self) -> str:

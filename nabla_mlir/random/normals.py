@@ -52,10 +52,12 @@ def normal(key: Key, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> T
 
 @library
 def _normal(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    """Numbers of `normal`."""
     return _normals(words_of(key), shape, dtype)
 
 
 def _normals(keys: KeyArray, shape: Shape, dtype: np.dtype) -> Tensor:
+    """Normal numbers; the parts of complex numbers have the variance 1/2."""
     if not is_complex(dtype):
         return normals(keys, shape, dtype)
     part = np.zeros((), dtype).real.dtype
@@ -112,6 +114,7 @@ def lognormal(key: Key, sigma: Any = 1.0, shape: ShapeLike | None = None, dtype:
 
 @library
 def _lognormal(key: Any, sigma: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    """The exponentials of normal numbers times sigma."""
     (sigma,) = spread("lognormal", (sigma,), dtype, shape)
     return ew.exponential(_normals(words_of(key), shape, dtype) * sigma)
 
@@ -137,6 +140,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Tensor:
 
 
 def _lengths(keys: KeyArray, shape: Shape, dtype: np.dtype) -> Tensor:
+    """The lengths of vectors of three normal numbers."""
     x = normals(keys, (*shape, 3), dtype)
     return ew.sqrt(reduce_sum(x * x, (len(shape),)))
 
@@ -168,6 +172,7 @@ def double_sided_maxwell(key: Key, loc: Any, scale: Any, shape: ShapeLike = (), 
 
 @library
 def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    """Maxwell numbers with random signs, times `scale`, plus `loc`."""
     loc, scale = spread("double_sided_maxwell", (loc, scale), dtype, shape)
     first, second = split_in(words_of(key), 2)
     return signs(second, shape, dtype) * _lengths(first, shape, dtype) * scale + loc
@@ -242,6 +247,7 @@ def multivariate_normal(
 def _multivariate_normal(
     key: Any, mean: Any, cov: Any, shape: Static[Any], dtype: np.dtype, common: np.dtype, method: str
 ) -> Tensor:
+    """The mean plus a factor of the covariance times normal vectors; `common` is the dtype of both parameters."""
     mean, cov = (real("multivariate_normal", x, common) for x in (mean, cov))
     x = normals(words_of(key), (*shape, mean.shape[-1]), dtype)
     return mean + einsum("...ij,...j->...i", _factor(cov, method), x)

@@ -105,7 +105,7 @@ def log_slope(a: Tensor, log_x: Tensor) -> Tensor:
 
 
 def _series(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The sum of x^n / ((a + 1) ... (a + n)) over n = 0, 1, ..., and its derivative by a."""
+    """The sum of x^n / ((a + 1) ... (a + n)) over n = 0, 1, ..., and its derivative by a, both to the precision of the dtype."""
     eps, zero = float(finfo(a.dtype).eps), full_like(a, 0)
 
     def add(state: Any) -> Any:

@@ -68,6 +68,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:  # noqa: N802
 
 
 def _key(name: str, seed: Any) -> KeyArray:
+    """The key of a seed: a Python integer, whose words are known, or an array with one integer."""
     if isinstance(seed, int):
         if not -(2**63) <= seed < 2**63:
             raise DtypeError(f"{name} requires a seed of at most 64 bits, got {seed}.", where=user_frame())
@@ -78,6 +79,7 @@ def _key(name: str, seed: Any) -> KeyArray:
 
 
 def _check_integer(name: str, x: Any, what: str, word: str) -> None:
+    """Raises an error unless `x` is an array with one integer; `what` and `word` name it in the message."""
     if not is_array(x) or isinstance(x, KeyArray) or x.dtype.kind not in "biu":
         got = f"an array of {x.dtype}" if is_array(x) else repr(x)
         raise DtypeError(f"{name} requires {what}, got {got}.", where=user_frame())
@@ -91,6 +93,7 @@ def _check_integer(name: str, x: Any, what: str, word: str) -> None:
 
 @library
 def _words_of_seed(seed: Any) -> KeyArray:
+    """The key whose words are the high and the low bits of an integer."""
     x = as_tensor(seed)
     low = convert(x, WORD)
     if x.dtype.itemsize < 8 or Defaults.int.itemsize < 8:  # as for a Python integer
@@ -119,6 +122,7 @@ def split(key: Key, num: Any = 2) -> Any:
 
 @library
 def _split(key: Any, shape: Static[Any]) -> Any:
+    """New keys of a shape, in the form of the old key."""
     return in_form_of(key, split_keys(words_of(key), shape))
 
 
@@ -148,6 +152,7 @@ def fold_in(key: Key, data: Any) -> Any:
 
 @library
 def _fold_in(key: Any, data: Any) -> Any:
+    """The combination of a key and a number, in the form of the key."""
     return in_form_of(key, fold(words_of(key), convert(as_tensor(data), WORD)))
 
 
@@ -176,6 +181,7 @@ def key_data(keys: Any) -> Any:
 
 @library
 def _key_data(keys: Any) -> Any:
+    """The words of keys along the last axis; an array of words is returned unchanged."""
     return words_in(keys) if isinstance(keys, KeyArray) else keys
 
 
@@ -202,6 +208,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
 
 @library
 def _wrap_key_data(words: Any) -> KeyArray:
+    """The array of keys with these words."""
     return words_of(words)
 
 

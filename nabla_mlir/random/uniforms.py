@@ -47,6 +47,7 @@ def bits(key: Key, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Ten
 
 @library
 def _bits(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    """Numbers of `bits`."""
     return random_bits(words_of(key), shape, dtype)
 
 
@@ -77,6 +78,7 @@ def uniform(key: Key, shape: ShapeLike = (), dtype: DTypeLike | None = None, min
 
 @library
 def _uniform(key: Any, low: Any, high: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    """Numbers of `uniform`."""
     low, high = spread("uniform", (low, high), dtype, shape)
     return between(words_of(key), shape, low, high, dtype)
 
@@ -120,7 +122,10 @@ def _bound(x: Any) -> Any:
 
 @library
 def _randint(key: Any, low: Any, high: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    """Combines two random words modulo the range, as in JAX."""
+    """Integers in [low, high): combines two random words modulo the range, as in JAX.
+
+    An upper bound above the largest integer of the dtype stands for it plus 1.
+    """
     wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)  # narrow dtypes are drawn in int32, which holds the upper bound
     word = np.dtype(f"u{wide.itemsize}")
     info, room = np.iinfo(dtype), int(wide != dtype)
@@ -142,6 +147,7 @@ def _randint(key: Any, low: Any, high: Any, shape: Static[Any], dtype: np.dtype)
 
 
 def _is_above(x: Tensor, bound: int) -> Tensor:
+    """True where integers are above a bound, which may be outside of their dtype."""
     if x.dtype.kind == "b" or bound >= np.iinfo(x.dtype).max:
         return full(x.shape, False, np.dtype(bool))
     return lg.compare(x, full_like(x, bound), comparison_direction="GT")
@@ -186,11 +192,15 @@ def bernoulli(key: Key, p: Any = 0.5, shape: ShapeLike | None = None, mode: str 
 
 @library
 def _bernoulli(key: Any, p: Any, shape: Static[Any], mode: str) -> Tensor:
+    """Truth values of `bernoulli`."""
     return chances(words_of(key), as_tensor(p), shape, mode)
 
 
 def chances(keys: Any, p: Tensor, shape: Any, mode: str = "low") -> Tensor:
-    """Truth values for each key, which are True with probability `p`."""
+    """Truth values for each key, which are True with probability `p`.
+
+    Mode "low" compares `p` with one random fraction; "high" uses the digits of a second one too.
+    """
     dtype, p = p.dtype, broadcast_to(p, (*keys.shape, *shape))
     if mode == "low":
         return lg.compare(fractions(keys, shape, dtype), p, comparison_direction="LT")
@@ -218,11 +228,12 @@ def rademacher(key: Key, shape: ShapeLike = (), dtype: DTypeLike | None = None) 
 
 @library
 def _rademacher(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+    """Signs of `rademacher`."""
     return signs(words_of(key), shape, dtype)
 
 
 def signs(keys: Any, shape: Any, dtype: np.dtype) -> Tensor:
-    """-1 or 1 for each key."""
+    """-1 or 1 for each key and each index of a shape; in an unsigned dtype, the largest integer stands for -1."""
     one = full((*keys.shape, *shape), 1, dtype)
     is_one = chances(keys, full((), 0.5, Defaults.float), shape)
     return lg.select(is_one, one, full_like(one, np.iinfo(dtype).max if dtype.kind == "u" else -1))

@@ -1,9 +1,9 @@
 """`ad.checkpoint`: a region whose values reverse mode recomputes instead of storing.
 
 The backward pass gets its own region, which recomputes the forward values and pulls the cotangents back through them.
-When that region is inlined, its inputs pass an `optimization_barrier`; without it, the merging of duplicates would undo
-the recomputation. The values that a policy saves become results of the forward region, and the backward region reads
-those.
+When that region is inlined, its inputs pass an `optimization_barrier`; without the barrier, the merging of duplicates would
+undo the recomputation. The values that a policy saves become results of the forward region, and the backward region reads
+these results.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ name: OpDef = general(
 
 
 def _jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
+    """Emits one checkpoint that returns the results, then the tangents of the active results."""
     _, ops, outputs = body_of(op.regions[0])
     active = active_results(op, set(tangents))
     if not active:
@@ -57,7 +58,7 @@ def _jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
 
 
 def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
-    """Emits the pullback as a region that recomputes the values which the policy did not save."""
+    """Emits the pullback as a checkpoint that recomputes the values which the policy did not save."""
     captures = [v for v in captures_of(op) if v in active]
     new = exposed(op)
     _, ops, outputs = body_of(new.regions[0])
@@ -79,7 +80,7 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> P
             copy = replacements.get(old, old)
             maker = copy.owner
             copy.replace_all_uses_with(value)
-            if maker.name == "ad.name":  # what it names is the same value
+            if maker.name == "ad.name":  # the operand of `ad.name` is the same value
                 maker.operands[0].replace_all_uses_with(value)
         return outs
 
@@ -92,6 +93,7 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> P
 
 
 def _batch(op: ir.Operation, batch: Batch) -> None:
+    """Emits one checkpoint whose region is batched; all results carry the mapped axis."""
     _, ops, outputs = body_of(op.regions[0])
     wanted = [True] * len(outputs)
     attributes = {key: op.attributes[key] for key in op.attributes}
@@ -109,8 +111,9 @@ checkpoint: OpDef = control(
 
 
 def emit_body(op: ir.Operation) -> list[Tensor]:
-    """Emits the operations of the region. If it is a recomputation, its inputs pass a barrier, so that it is not merged
-    with the original.
+    """Emits the operations of a checkpoint's region; returns their results.
+
+    If the region is a recomputation, its inputs pass a barrier, so that it is not merged with the original.
     """
     _, ops, outputs = body_of(op.regions[0])
     mapping: dict[ir.Value, ir.Value] = {}

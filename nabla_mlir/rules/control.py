@@ -1,6 +1,6 @@
-"""Control flow: while, if and case. Their rules rewrite regions, so they get the operation itself.
+"""Control flow: while, if and case. Their rules rewrite regions, so the rules get the operation itself.
 
-A loop's derivative and its batch are again one loop; an `if` stays one unless its predicate is batched.
+The derivative of a loop is again one loop, and so is the batch of a loop. An `if` stays one unless its predicate is batched.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BOOL = np.dtype(bool)
 
 
 def _while_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
-    """Emits one loop that carries the primal values and the tangents of the carries that vary."""
+    """Emits one loop that carries the primal values, and the tangents of the carries that depend on the active values."""
     active = active_carries(op, set(tangents))
     inits = [wrap(v) for v in op.operands]
     if not active:
@@ -54,7 +54,7 @@ def _while_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
         mapping = {a: c.value for a, c in zip(arguments, carry[:n], strict=True)}
         all_tangents = dict(tangents)
         all_tangents.update({carry[i].value: t for i, t in zip(active, carry[n:], strict=True)})
-        outs = _pushed(ops, outputs, mapping, all_tangents)
+        outs = _push_body(ops, outputs, mapping, all_tangents)
         return [*outs, *(materialize(all_tangents.get(outs[i].value, ZERO), outs[i]) for i in active)]
 
     with ir.InsertionPoint(op):
@@ -64,7 +64,7 @@ def _while_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
 
 
 def untouched(op: ir.Operation) -> Pushed:
-    """An operation whose results have no tangents."""
+    """The results of an operation, without tangents."""
     return Pushed([wrap(r) for r in op.results], [ZERO] * len(op.results))
 
 
@@ -74,10 +74,10 @@ def with_tangents(values: Sequence[Tensor], indices: Sequence[int], tangents: Se
     return Pushed(values, [by_index.get(i, ZERO) for i in range(len(values))])
 
 
-def _pushed(
+def _push_body(
     ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], mapping: dict[ir.Value, ir.Value], tangents: Tangents
 ) -> list[Tensor]:
-    """Emits a copy of a body and its tangents (into `tangents`); returns the values that the body returns."""
+    """Emits a copy of a body, and its tangents into `tangents`; returns the values that the copy of the body returns."""
     clones = clone_body(ops, mapping)
     outs = [mapping.get(v, v) for v in outputs]
     replacements = push_forward(clones, tangents)
@@ -85,9 +85,10 @@ def _pushed(
 
 
 def _while_batch(op: ir.Operation, batch: Batch) -> None:
-    """Batches a loop. If the predicate is unmapped, the result is one loop with a batched body.
+    """Batches a loop.
 
-    If the predicate is mapped, the loop runs until the predicate of every entry is false.
+    If the predicate does not carry the mapped axis, the result is one loop with a batched body. If it does, the loop runs until
+    the predicate of every entry is false.
     """
     arguments, ops, outputs = body_of(op.regions[1])
     tests, test_ops, (predicate,) = body_of(op.regions[0])
@@ -112,15 +113,20 @@ def _while_batch(op: ir.Operation, batch: Batch) -> None:
             batch_gated(ops, inner, alive, arguments)
         return [with_axis(inner, r, i in varying) for i, r in enumerate(outputs)]
 
-    own = varying & changing
-    emit = functools.partial(_while_per_entry, live=batch.live, own=own) if per_entry else emit_while
+    frozen_at_end = varying & changing  # carries that must not change in an entry that has ended
+    emit = functools.partial(_while_per_entry, live=batch.live, frozen_at_end=frozen_at_end) if per_entry else emit_while
     results = emit(inits, test, step, like=op)
     for i, (old, new) in enumerate(zip(op.results, results, strict=True)):
         batch.bind(old, new, i in varying)
 
 
 def _varying_carries(op: ir.Operation, batch: Batch, changing: set[int]) -> tuple[set[int], bool]:
-    """Finds the carries that differ between the entries of a map, as a fixed point; also tells if the predicate differs.
+    """The carries that differ between the entries of a map, and True if the predicate differs too: a fixed point over the body.
+
+    Args:
+      op: the loop.
+      batch: the values outside that are mapped.
+      changing: the carries that an iteration changes.
 
     Example: in ``while x < n: x, i = 2 * x, i + 1`` only n is mapped. Then the predicate differs between entries, and
       so do x and i, because each entry stops at its own iteration.
@@ -134,7 +140,10 @@ def _varying_carries(op: ir.Operation, batch: Batch, changing: set[int]) -> tupl
         inside = varying_values(ops, [*(arguments[i] for i in varying), *captures])
         more = varying | {i for i, r in enumerate(outputs) if r in inside}
         per_entry = predicate in varying_values(test_ops, [*(tests[i] for i in more), *captures])
-        return more | changing if per_entry else more, per_entry  # an entry that is done keeps its own value
+        return (
+            more | changing if per_entry else more,
+            per_entry,
+        )  # the value of an ended entry stays, so the carry differs between entries
 
     return fixed_point(({i for i, v in enumerate(op.operands) if v in batch}, False), iterate)
 
@@ -146,15 +155,19 @@ def _while_per_entry(
     like: ir.Operation,
     *,
     live: Tensor | None,
-    own: set[int],
+    frozen_at_end: set[int],
 ) -> list[Tensor]:
-    """Emits a loop that runs while the predicate of any entry holds; an entry that has ended keeps its exact values.
+    """Emits a loop that runs while the predicate of any entry holds; the values of an entry that has ended do not change.
 
     The predicate is a carry, so it is computed once per iteration.
 
     Args:
+      inits: the initial values; mapped ones have the mapped axis in front.
+      test: ``(carry, mask) -> predicate of each entry``.
+      step: ``(carry, mask) -> carry`` of one iteration.
+      like: the original loop.
       live: the mask of entries that use the results; the other entries do not start.
-      own: the carries that differ between the entries and change.
+      frozen_at_end: the carries that differ between the entries and change.
     """
 
     def any_left(carry: list[Tensor]) -> Tensor:
@@ -162,8 +175,10 @@ def _while_per_entry(
 
     def body(carry: list[Tensor]) -> list[Tensor]:
         *state, alive = carry
-        new = [choose(alive, a, b) if i in own else a for i, (a, b) in enumerate(zip(step(state, alive), state, strict=True))]
-        # An entry that has ended does not start again.
+        new = [
+            choose(alive, a, b) if i in frozen_at_end else a for i, (a, b) in enumerate(zip(step(state, alive), state, strict=True))
+        ]
+        # The predicate of an ended entry stays false.
         return [*new, logical_and(alive, test(new, alive))]
 
     first = test(inits)
@@ -171,6 +186,7 @@ def _while_per_entry(
 
 
 def _any(entries: Tensor) -> Tensor:
+    """True if a predicate holds for any entry of the mapped axis."""
     return reduce(entries, full((), False, BOOL), dimensions=(0,), body="or")
 
 
@@ -178,11 +194,12 @@ def _any(entries: Tensor) -> Tensor:
 
 
 def _branches(op: ir.Operation) -> list[tuple[list[ir.Operation], list[ir.Value]]]:
+    """The operations of each branch, and the values that it returns."""
     return [body_of(region)[1:] for region in op.regions]
 
 
 def _case_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
-    """Emits one choice with the same index, whose branches return results and tangents."""
+    """Emits one choice with the same index, whose branches return the results and the tangents."""
     active = active_results(op, set(tangents))
     if not active:
         return untouched(op)
@@ -198,7 +215,7 @@ def branch_pushed(
 ) -> list[Tensor]:
     """Emits a copy of a body without arguments; returns its results, then the tangents of the results at `active`."""
     all_tangents = dict(tangents)
-    outs = _pushed(ops, outputs, {}, all_tangents)
+    outs = _push_body(ops, outputs, {}, all_tangents)
     return [*outs, *(materialize(all_tangents.get(outs[i].value, ZERO), outs[i]) for i in active)]
 
 
@@ -212,7 +229,7 @@ def active_results(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
 
 
 def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
-    """Emits a second choice with the same index; each of its branches recomputes a branch and pulls cotangents back through it.
+    """Emits a second choice with the same index, whose branches recompute the original branch and pull cotangents back through it.
 
     The values inside a branch are not visible outside it, so they are recomputed. IREE shares nothing between the two
     choices.
@@ -249,7 +266,7 @@ def _case_batch(op: ir.Operation, batch: Batch) -> None:
 
     if index in batch:
         masks = _masks(batch[index], len(branches))
-        outs = [_branch_gated(*b, batch, t) for b, t in zip(branches, masks, strict=True)]
+        outs = [_gated_branch(*b, batch, t) for b, t in zip(branches, masks, strict=True)]
         results = outs[-1]
         for values, entries in zip(reversed(outs[:-1]), reversed(masks[:-1]), strict=True):
             results = [choose(entries, a, b) for a, b in zip(values, results, strict=True)]
@@ -264,16 +281,19 @@ def _case_batch(op: ir.Operation, batch: Batch) -> None:
 
 
 def branch_batched(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], wanted: Sequence[bool], batch: Batch) -> list[Tensor]:
-    """Emits the batch of a body without arguments; the results that are `wanted` to carry the mapped axis do."""
+    """Emits the batch of a body without arguments; returns its results.
+
+    Results for which `wanted` is True carry the mapped axis, even if they do not vary.
+    """
     inner = batch.inner()
     batch_ops(ops, inner)
     return [with_axis(inner, r, m) for r, m in zip(outputs, wanted, strict=True)]
 
 
-def _branch_gated(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], batch: Batch, mask: Tensor) -> list[Tensor]:
-    """Emits `branch_batched` for a branch that only the entries of `mask` select.
+def _gated_branch(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], batch: Batch, mask: Tensor) -> list[Tensor]:
+    """Emits the batch of a branch that only the entries of `mask` select; all results carry the mapped axis.
 
-    A branch with a loop that may not end runs only if some entry selects it.
+    The derivatives of the other entries are zero. A branch with a loop that may not end runs only if some entry selects it.
     """
 
     def make() -> list[Tensor]:
@@ -281,13 +301,13 @@ def _branch_gated(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], batc
         batch_gated(ops, inner, mask)
         return [with_axis(inner, r) for r in outputs]
 
-    def untaken() -> list[Tensor]:
+    def zeros_instead() -> list[Tensor]:
         return [prefixed(full(x.shape, 0, x.dtype), batch.size) for x in map(wrap, outputs)]
 
     if batch.live is not None:
         mask = logical_and(batch.live, mask)
     may_not_end = any(o.name == "stablehlo.while" and find_counter(o) is None for op in ops for o in [*nested(op), op])
-    return emit_case(_any(mask), [make, untaken]) if may_not_end else make()
+    return emit_case(_any(mask), [make, zeros_instead]) if may_not_end else make()
 
 
 def _masks(index: Tensor, branches: int) -> list[Tensor]:

@@ -13,7 +13,10 @@ from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import made_by, nested
 from nabla_mlir.table.traits import bytes_of, updated
 
-_WRITTEN = {"stablehlo.dynamic_update_slice": 1, "stablehlo.scatter": -1}  # the index of the operand that is written
+_WRITTEN = {
+    "stablehlo.dynamic_update_slice": 1,
+    "stablehlo.scatter": -1,
+}  # by operation: the index of the operand with the written elements
 _MANY = 4  # A copy is reported if it has at least this many bytes for each byte that is written.
 
 
@@ -40,9 +43,9 @@ class Copy:
 
 
 def overwritten(value: ir.Value) -> ir.BlockArgument | None:
-    """The block argument from which operations make `value` only by writing to parts of it; None if there is no such argument.
+    """The block argument that `value` is a changed version of; None if there is no such argument.
 
-    `value` may also be the argument itself.
+    Only writes to parts, reshapes and loops may lie between the argument and `value`. `value` may also be the argument itself.
     """
     maker = made_by(value)
     while maker is not None:
@@ -68,7 +71,10 @@ def copies_of(func: ir.Operation) -> Iterator[Copy]:
 
 
 def _is_read_last(op: ir.Operation) -> bool:
-    """True if no operation after `op` reads the buffer that `op` writes to. If one does, the copy is needed in any case."""
+    """True if no operation after `op` reads an earlier version of the array that `op` writes to.
+
+    If one does, the copy is needed even with a donated argument.
+    """
     value = op.operands[0]
     while True:
         readers = [use.owner.operation for use in value.uses]

@@ -63,9 +63,9 @@ def with_trips(op: ir.Operation, times: int = 1) -> Iterator[tuple[ir.Operation,
 
 
 def written_by(ops: Iterable[ir.Operation]) -> tuple[int, int]:
-    """The bytes of the results that `ops` compute, and the number of these results.
+    """The total bytes of the results that `ops` compute, and the number of these results.
 
-    The results in the body of a loop count once per iteration, and the loop itself counts as one.
+    The bytes in the body of a loop count once per iteration; in the number, a loop counts as one.
     """
     size = count = 0
     for op in ops:
@@ -110,6 +110,7 @@ _STATE = ("util.global.load", "util.global.store")
 
 
 def _bytes_or_zero(value: ir.Value) -> int:
+    """The bytes of a tensor; 0 for a value of another type."""
     return bytes_of(value) if isinstance(value.type, ir.RankedTensorType) else 0
 
 
@@ -129,4 +130,5 @@ def _peak(block: ir.Block) -> int:
 
 
 def _is_counted(value: ir.Value) -> bool:
+    """True if `_peak` counts the bytes of a value: those of free operations, such as views, are not counted."""
     return not is_free(made_by(value))

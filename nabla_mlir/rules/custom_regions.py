@@ -41,13 +41,13 @@ def emit_rule(op: ir.Operation, region: int, arguments: Sequence[ir.Value]) -> l
     for clone in clone_body(ops, mapping):
         for inner in [*nested(clone), clone]:
             if inner.name == RECUR and op.name in CUSTOM and inner.attributes["name"] == op.attributes["name"]:
-                _recur(op, inner, clone, mapping)
+                _replace_recur(op, inner, clone, mapping)
     return [wrap(mapping.get(v, v)) for v in outputs]
 
 
-_errors: OrderedDict[str, Exception] = OrderedDict()  # of rules that raised one, by the number in the IR
+_errors: OrderedDict[str, Exception] = OrderedDict()  # by the number in the IR: the error that a rule raised when it was traced
 _numbers = itertools.count()
-_MOST = 64  # they refer to the frames of their tracebacks
+_MOST = 64  # stored errors; few, because each pins the frames of its traceback
 
 
 def postponed(error: Exception) -> ir.Attribute:
@@ -59,7 +59,7 @@ def postponed(error: Exception) -> ir.Attribute:
     return ir.StringAttr.get(f"{number} {type(error).__name__}: {error}")
 
 
-def _recur(op: ir.Operation, inner: ir.Operation, clone: ir.Operation, mapping: dict[ir.Value, ir.Value]) -> None:
+def _replace_recur(op: ir.Operation, inner: ir.Operation, clone: ir.Operation, mapping: dict[ir.Value, ir.Value]) -> None:
     """Replaces an `ad.recur` by a copy of the whole operation `op`.
 
     It does nothing if a rule of the same name, inside `op`, encloses the `ad.recur`: that rule replaces it later.
@@ -80,11 +80,11 @@ def _recur(op: ir.Operation, inner: ir.Operation, clone: ir.Operation, mapping: 
         whole = op.clone().operation
     for i, operand in enumerate(inner.operands):
         whole.operands[i] = operand
-    stands_for = dict(zip(inner.results, whole.results, strict=True))
+    copy_of = dict(zip(inner.results, whole.results, strict=True))
     for key, value in mapping.items():
-        if value in stands_for:
-            mapping[key] = stands_for[value]
-    for old, new in stands_for.items():
+        if value in copy_of:
+            mapping[key] = copy_of[value]
+    for old, new in copy_of.items():
         old.replace_all_uses_with(new)
     inner.erase()
 
@@ -99,7 +99,7 @@ class Exposed:
 
 
 def exposed_rule(op: ir.Operation) -> Exposed | None:
-    """Emits `fwd` in front of an `ad.custom_vjp`; returns None if `bwd` calls the function again.
+    """Emits the `fwd` of an `ad.custom_vjp` in front of it; returns the new operation, or None if `bwd` calls the function itself.
 
     Reverse mode of a loop then sees the residuals in the body, and can store them in tapes.
     """

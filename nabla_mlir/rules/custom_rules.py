@@ -46,10 +46,9 @@ def _refuse_active_captures(op: ir.Operation, active: Collection[ir.Value]) -> N
 
 
 def _own_values(op: ir.Operation, outs: Sequence[Tensor], new_ops: Sequence[ir.Operation]) -> list[Tensor]:
-    """The results that the rule computed by `new_ops`, each as a value of its own.
+    """The results of a rule, each as a different value that one of `new_ops` computes.
 
-    If the rule returns one of its arguments, the result is a copy of it, because its tangent differs from that of the
-    argument.
+    If the rule returns an argument, or one value twice, the result is a copy: its tangent may differ from that of the value.
     """
     fresh = {r for new in new_ops for r in new.results}
     values = []
@@ -57,7 +56,7 @@ def _own_values(op: ir.Operation, outs: Sequence[Tensor], new_ops: Sequence[ir.O
         if out.value not in fresh:
             with ir.InsertionPoint(op):
                 out = reshape(out, shape=out.shape)
-        fresh.discard(out.value)  # a value that is returned twice stands for one result
+        fresh.discard(out.value)  # if it is returned a second time, that result is a copy
         values.append(out)
     return values
 
@@ -66,6 +65,7 @@ def _own_values(op: ir.Operation, outs: Sequence[Tensor], new_ops: Sequence[ir.O
 
 
 def _custom_jvp_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
+    """Replaces the function by its rule, which computes results and tangents."""
     _refuse_active_captures(op, tangents)
     view = CustomJvpOp(op)
     operands = list(op.operands)
@@ -87,27 +87,34 @@ def _custom_jvp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[Maybe
         outs, new_ops = recorded(lambda: emit_rule(op, 1, [*operands, *seeds]))
     n = len(op.results)
     outs = [*_own_values(op, outs[:n], new_ops), *outs[n:]]
-    linear, replacements = _through_values(new_ops, [h.value for h in holders.values()])
-    outs = _replaced(outs, replacements)
+    linear, replacements = _replace_by_bodies(new_ops, [h.value for h in holders.values()])
+    outs = _replace_values(outs, replacements)
     out_cts = [cts[i] for i in view.of]
     what = f"the transpose of the rule of {view.label}"
     in_cts, replacements = pulled(what, outs[n:], linear, list(holders.values()), out_cts)
     result: Cotangents = {}
     for i, ct in zip(holders, in_cts, strict=True):
         accumulate(result, operands[i], ct, active)
-    return Pulled(result, _replaced(outs[:n], replacements))
+    return Pulled(result, _replace_values(outs[:n], replacements))
 
 
-def _replaced(values: Sequence[Tensor], replacements: Replacements) -> list[Tensor]:
+def _replace_values(values: Sequence[Tensor], replacements: Replacements) -> list[Tensor]:
+    """The values, or their replacements."""
     return [wrap(replacements.get(v.value, v.value)) for v in values]
 
 
-def _through_values(ops: Sequence[ir.Operation], roots: Sequence[ir.Value]) -> tuple[list[ir.Operation], Replacements]:
-    """Returns `ops` in which each function with a forward rule that is applied to a tangent is replaced by its body, and
-    the replacements of results.
+def _replace_by_bodies(ops: Sequence[ir.Operation], roots: Sequence[ir.Value]) -> tuple[list[ir.Operation], Replacements]:
+    """Replaces each `ad.custom_jvp` in `ops` that is applied to a tangent by its body.
 
     Such a function is linear in the tangent, so the transpose of its body is the transpose of its rule. Applying the
     rule instead would not end if the rule calls its own function on a tangent.
+
+    Args:
+      ops: the operations of a rule.
+      roots: its tangents.
+
+    Returns:
+      The new operations, and the replacements of results.
     """
     plain: list[ir.Operation] = []
     replacements: Replacements = {}
@@ -119,8 +126,8 @@ def _through_values(ops: Sequence[ir.Operation], roots: Sequence[ir.Value]) -> t
         if op.name == CustomJvpOp.name:
             with ir.InsertionPoint(op):
                 outs, new_ops = recorded(functools.partial(emit_rule, op, 0, list(op.operands)))
-            inner, inner_replacements = _through_values(new_ops, [*varying, *(out.value for out in outs)])
-            outs = _replaced(outs, inner_replacements)
+            inner, inner_replacements = _replace_by_bodies(new_ops, [*varying, *(out.value for out in outs)])
+            outs = _replace_values(outs, inner_replacements)
             varying.update(out.value for out in outs)
             replacements |= substitute(op, outs)
             plain += inner
@@ -134,7 +141,7 @@ def _through_values(ops: Sequence[ir.Operation], roots: Sequence[ir.Value]) -> t
 
 
 def _custom_vjp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
-    """Emits `fwd` before the operation, and `bwd` with its residuals."""
+    """Emits `fwd` in front of the operation, and `bwd` on the residuals of `fwd` and the cotangents."""
     _refuse_active_captures(op, active)
     view = CustomVjpOp(op)
     operands, n = list(op.operands), len(op.results)
@@ -178,11 +185,14 @@ def batched_region(
     batch: Batch,
     sums: Sequence[bool] = (),
 ) -> list[bool]:
-    """Fills `target` with the batch of a region; returns for each result if it carries the axis.
+    """Fills `target` with the batch of a region; returns for each result True if it carries the mapped axis.
 
     Args:
+      region: the region.
+      target: an empty region.
       is_mapped: for each argument, True if it carries the axis.
-      wanted: for each result, True if it must carry the axis; None if it may, but need not.
+      wanted: for each result, True if it must carry the axis; None or False if it need not.
+      batch: the mapped values outside.
       sums: for each result, True if it is summed over the axis.
     """
     parameters, ops, outputs = body_of(region)
@@ -249,8 +259,12 @@ def _batch(op: ir.Operation, batch: Batch) -> None:
 
 
 def _active(op: ir.Operation, varying: set[ir.Value]) -> Sequence[int]:
+    """The indices of the results that vary with the values `varying`.
+
+    A captured value counts too, so that its derivative is refused instead of zero.
+    """
     view = CUSTOM[op.name](op)
-    reads = {*(op.operands[i] for i in view.wrt), *captures_of(op)}  # derivatives by the second are refused, not zero
+    reads = {*(op.operands[i] for i in view.wrt), *captures_of(op)}
     return [] if varying.isdisjoint(reads) else view.of
 
 
@@ -263,6 +277,7 @@ custom_vjp: OpDef = control(
 
 
 def _recur_batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, types: Any, name: str) -> list[Tensor]:
+    """Batches a call of the enclosing rule: all operands and results carry the axis."""
     prefixed_types = [((size, *shape), dtype) for shape, dtype in types]
     return recur.apply(all_prefixed(xs, mapped, size), {"types": prefixed_types, "name": name})
 

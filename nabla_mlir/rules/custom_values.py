@@ -23,15 +23,15 @@ from nabla_mlir.table.traits import runs_regions
 def apply_rules(ops: Iterable[ir.Operation], active: set[ir.Value]) -> Replacements:
     """Replaces each function with a custom rule that depends on `active` by the code of its rule; returns the replacements.
 
-    Its derivative has been emitted already. A later derivative then differentiates this code, as in JAX; it does not
-    apply the function's own rule a second time. The new values join `active`.
+    The derivative of the function has been emitted already. A later derivative then differentiates this code, as in JAX; it
+    does not apply the function's own rule a second time. The function adds the new values to `active`.
     """
     replacements: Replacements = {}
     for op in ops:
         if not any(v in active for v in reads_of(op)):
             continue
         if op.name in CUSTOM:
-            values = _values(op)
+            values = _rule_results(op)
             active.update(x.value for x in values)
             replacements |= substitute(op, values)
         elif runs_regions(op):
@@ -56,7 +56,10 @@ def has_rules(op: ir.Operation) -> bool:
 
 
 def values_by_rules(op: ir.Operation, active: set[ir.Value]) -> list[Tensor]:
-    """The results of a choice, computed by a copy in front of it in which functions with custom rules are replaced."""
+    """The results of a choice.
+
+    If a branch has a function with a custom rule, they are the results of a copy of the choice, with the code of the rule.
+    """
     if not has_rules(op):
         return [wrap(r) for r in op.results]
     with ir.InsertionPoint(op):
@@ -66,7 +69,10 @@ def values_by_rules(op: ir.Operation, active: set[ir.Value]) -> list[Tensor]:
 
 
 def apply_rules_in(op: ir.Operation, active: set[ir.Value]) -> Replacements:
-    """Calls `apply_rules` for the regions of a loop, a branch or a checkpoint; `active` are values outside of it."""
+    """Calls `apply_rules` for the regions of a loop, a branch or a checkpoint; returns the replacements.
+
+    `active` are values outside the operation.
+    """
     captures = [v for v in captures_of(op) if v in active]
     is_loop = op.name == "stablehlo.while"
     carries = active_carries(op, active) if is_loop else []
@@ -77,7 +83,7 @@ def apply_rules_in(op: ir.Operation, active: set[ir.Value]) -> Replacements:
     return replacements
 
 
-def _values(op: ir.Operation) -> list[Tensor]:
+def _rule_results(op: ir.Operation) -> list[Tensor]:
     """The results of a function with a custom rule, computed by the code of its rule."""
     operands = list(op.operands)
     with ir.InsertionPoint(op), op.location:

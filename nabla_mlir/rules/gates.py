@@ -40,6 +40,12 @@ def batch_gated(ops: Sequence[ir.Operation], batch: Batch, mask: Tensor, argumen
 
     A value from outside that all entries share is broadcast along the mapped axis first: its cotangent is a sum over
     the entries of the mask only.
+
+    Args:
+      ops: the operations.
+      batch: the mapped values; the function binds the gated values and the results.
+      mask: the entries that use the results.
+      arguments: values that need no gate.
     """
     inside = set(arguments)
     for op in ops:

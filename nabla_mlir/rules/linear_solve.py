@@ -1,8 +1,8 @@
 """`ad.linear_solve`: the solution of a linear system, differentiated implicitly.
 
-With A x = b: dx = A^-1 (db - dA x). For a cotangent c of x, let A^T l = c: the cotangent of b is l, and the cotangents
-of the values in A are the pullback of -l through A x. Both are linear solves with the same regions, so derivatives of
-every order exist (Giles, "An extended collection of matrix derivative results", 2008, section 2.3.1).
+With A x = b: dx = A^-1 (db - dA x). For a cotangent c of x, let A^T l = c: the cotangent of b is l. The cotangents of the
+values in A are the pullback of -l through A x. The solves in dx and l have the same regions as the original, so derivatives
+of every order exist (Giles, "An extended collection of matrix derivative results", 2008, section 2.3.1).
 """
 
 from __future__ import annotations
@@ -31,31 +31,33 @@ _TRANSPOSED = "pass transpose_solve to nm.custom_linear_solve, or symmetric=True
 
 
 def emit_linear_solve(b: Sequence[Tensor], matvec: Fill, solve: Fill, transpose_solve: Fill) -> list[Tensor]:
-    """Emits x with A x = b; the regions compute A x, the solution of A x = b and the solution of A^T x = b."""
+    """Emits the solution x of A x = b. The regions compute A x, the solution of A x = b and that of A^T x = b."""
     return _emit(Bool.encode(True), b, matvec, solve, transpose_solve)
 
 
 def _emit(transposable: ir.Attribute, b: Sequence[Tensor], *regions: Fill) -> list[Tensor]:
+    """Emits an `ad.linear_solve` of `b` whose regions are filled by `regions`; returns the solution."""
     types = [x.value.type for x in b]
-    op = _make(transposable, [x.value for x in b], types)
+    op = _create_solve(transposable, [x.value for x in b], types)
     for region, make in zip(op.regions, regions, strict=True):
         fill(region, types, make)
     return [wrap(r) for r in op.results]
 
 
-def _make(transposable: ir.Attribute, operands: Sequence[ir.Value], results: Sequence[ir.Type]) -> ir.Operation:
+def _create_solve(transposable: ir.Attribute, operands: Sequence[ir.Value], results: Sequence[ir.Type]) -> ir.Operation:
+    """Creates an `ad.linear_solve` with empty regions."""
     attributes = {"transposable": transposable}
     return stablehlo.emit(LinearSolveOp.name, operands, results=results, attributes=attributes, regions=3)
 
 
-def _copy(op: ir.Operation, region: int) -> Callable[[list[Tensor]], list[Tensor]]:
+def _emit_region_of(op: ir.Operation, region: int) -> Callable[[list[Tensor]], list[Tensor]]:
     """A function that emits a copy of a region of `op` on other arguments."""
     return lambda xs: emit_rule(op, region, [x.value for x in xs])
 
 
 def _jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
     """Emits dx as the solution of A dx = db - dA x, with the same regions."""
-    xs, matvec = [wrap(r) for r in op.results], _copy(op, MATVEC)
+    xs, matvec = [wrap(r) for r in op.results], _emit_region_of(op, MATVEC)
     with ir.InsertionPoint.after(op):
         products, new_ops = recorded(lambda: matvec(xs))
         all_tangents = dict(tangents)
@@ -65,7 +67,9 @@ def _jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
             db, dax = tangents.get(b, ZERO), all_tangents.get(replacements.get(ax.value, ax.value), ZERO)
             rhs_tangent = materialize(db, wrap(b))
             rhs.append(rhs_tangent if isinstance(dax, Zero) else subtract(rhs_tangent, dax))
-        x_tangents = _emit(op.attributes["transposable"], rhs, *(_copy(op, region) for region in (MATVEC, SOLVE, TRANSPOSE_SOLVE)))
+        x_tangents = _emit(
+            op.attributes["transposable"], rhs, *(_emit_region_of(op, region) for region in (MATVEC, SOLVE, TRANSPOSE_SOLVE))
+        )
     return Pushed(xs, x_tangents)
 
 
@@ -73,14 +77,16 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> P
     """Solves A^T l = c for the cotangents c; pulls -l back through A x to the values that A captures."""
     if not op.attributes["transposable"].value:
         raise missing_rule(op, "vjp", "it has no solver of the transposed system", _TRANSPOSED)
-    xs, matvec = [wrap(r) for r in op.results], _copy(op, MATVEC)
+    xs, matvec = [wrap(r) for r in op.results], _emit_region_of(op, MATVEC)
     seeds = [materialize(ct, x) for ct, x in zip(cts, xs, strict=True)]
 
     def vecmat(cts: list[Tensor]) -> list[Tensor]:
         products = transposed("the transpose of a linear solve", matvec, cts, cts)
         return [materialize(x, like) for x, like in zip(products, cts, strict=True)]
 
-    multipliers = _emit(op.attributes["transposable"], seeds, vecmat, _copy(op, TRANSPOSE_SOLVE), _copy(op, SOLVE))
+    multipliers = _emit(
+        op.attributes["transposable"], seeds, vecmat, _emit_region_of(op, TRANSPOSE_SOLVE), _emit_region_of(op, SOLVE)
+    )
     result: Cotangents = {}
     for b, ct in zip(op.operands, multipliers, strict=True):
         accumulate(result, b, ct, active)
@@ -100,7 +106,7 @@ def _batch(op: ir.Operation, batch: Batch) -> None:
     """Emits one solve for all entries; right-hand sides and solutions carry the axis."""
     b = [with_axis(batch, v) for v in op.operands]
     results = [prefixed_type(r.type, batch.size) for r in op.results]
-    new = _make(op.attributes["transposable"], [x.value for x in b], results)
+    new = _create_solve(op.attributes["transposable"], [x.value for x in b], results)
     every = [True] * len(b)
     for old_region, new_region in zip(op.regions, new.regions, strict=True):
         batched_region(old_region, new_region, every, every, batch)

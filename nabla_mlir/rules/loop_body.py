@@ -31,9 +31,9 @@ class Backward:
 
     holder: ir.Operation
     block: ir.Block
-    stored: dict[ir.Value, ir.Value]  # placeholder -> value of the original body it stands for
-    cts: list[int]  # carries whose cotangent is carried
-    sums: list[ir.Value]  # captured values whose cotangent is summed
+    stored: dict[ir.Value, ir.Value]  # placeholder -> the value of the original body that it represents
+    cts: list[int]  # indices of the carries whose cotangents the backward loop carries
+    sums: list[ir.Value]  # values from outside whose cotangents the backward loop sums
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Roles:
     """The values of a loop, grouped by their role in reverse mode.
 
     Attributes:
-      invariant: carries that do not change: the cotangent of the result is that of the initial value.
-      tapes: carries that are tapes: each iteration reads the row of the cotangent that it wrote.
-      carries: the other carries that vary: their cotangents are carries of the backward loop.
-      sums: values from outside, and initial values of invariant carries, that the iterations read: the cotangent is a
+      invariant: carries that no iteration changes. The cotangent of the result is that of the initial value.
+      tapes: carries of which each iteration writes one row. The iteration reads the same row of the cotangent.
+      carries: the other carries that vary. Their cotangents are carries of the backward loop.
+      sums: values from outside, and initial values of invariant carries, that the iterations read. The cotangent is a
         sum over the iterations.
     """
 
@@ -95,6 +95,8 @@ def trace_backward(
     """Emits one iteration in reverse, with a placeholder for every value of the forward iteration.
 
     Args:
+      op: the loop.
+      roles: the roles of its carries and captures.
       masks: for each of `roles.carries` and `roles.sums`, a mask outside of which its cotangent is zero, or None.
       rows: by carry that is a tape, the cotangent of the whole tape and its mask; the iteration reads its own row of both.
       residuals: values of the body that are stored if they are needed, even if they are cheap.
@@ -119,7 +121,7 @@ def trace_backward(
         for i, ct, mask in zip(carries, incoming, masks, strict=False):
             accumulate(cotangents, mapping.get(outputs[i], outputs[i]), masked(ct, mask), active)
         for i, (whole, mask) in rows.items():
-            _, row, *position = (mapping.get(v, v) for v in _made(outputs[i]).operands)
+            _, row, *position = (mapping.get(v, v) for v in _maker_of(outputs[i]).operands)
             starts, sizes = [wrap(v) for v in position], wrap(row).shape
             row_ct = dynamic_slice(whole, *starts, slice_sizes=sizes)
             accumulate(cotangents, row, masked(row_ct, row_of(mask, starts, sizes)), active)
@@ -136,7 +138,8 @@ def trace_backward(
     return backward
 
 
-def _made(value: ir.Value) -> ir.Operation:
+def _maker_of(value: ir.Value) -> ir.Operation:
+    """The operation that computes a value, which must not be an argument."""
     maker = made_by(value)
     assert maker is not None
     return maker
@@ -147,9 +150,13 @@ def _placeholder(type: ir.Type) -> ir.Value:
 
 
 def _choose_stored(backward: Backward, ops: list[ir.Operation], copies: list[list[ir.Value]], stored: list[bool]) -> None:
-    """Replaces operations that the backward body needs by placeholders, if `stored` says that their results are stored.
+    """Replaces results that the backward body needs by placeholders, if these results are stored.
 
-    Each of these results stays until the walk, from the last operation to the first, reaches it.
+    Args:
+      backward: the body, which contains a copy of the forward iteration.
+      ops: the operations of the original body.
+      copies: for each operation, the results of its copy.
+      stored: for each operation, True if its results are stored. The copy stays until the walk, from last to first, reaches it.
     """
     pinned = {r for results, s in zip(copies, stored, strict=True) if s for r in results}
     _erase_unused((o.operation for o in backward.block.operations), pinned)
@@ -187,7 +194,13 @@ def _erase_unused(ops: Iterable[ir.Operation], pinned: set[ir.Value]) -> None:
 
 
 def step_back(backward: Backward, carry: Sequence[Tensor], values: dict[ir.Value, Tensor]) -> list[Tensor]:
-    """Emits one iteration in reverse; `values` maps the stored values of the forward iteration to their current values."""
+    """Emits one iteration in reverse; returns the new values of the carries of the backward loop.
+
+    Args:
+      backward: the body.
+      carry: the current values of these carries.
+      values: from the stored values of the forward iteration to tensors that are read from tapes.
+    """
     mapping = {a: c.value for a, c in zip(backward.block.arguments, carry, strict=True)}
     *ops, terminator = (o.operation for o in backward.block.operations)
     for holder, value in backward.stored.items():

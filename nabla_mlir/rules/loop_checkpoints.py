@@ -24,7 +24,7 @@ from nabla_mlir.rules.tapes import INDEX, read_row, write_row
 from nabla_mlir.table.regions import emit_while
 from nabla_mlir.table.tensor import Tensor, constant, full
 
-START, WORK = 0, 1  # slots next to those of the plan: the first state, and one that is written where nothing is stored
+START, WORK = 0, 1  # two more slots: the first state, and a slot for steps that store nothing
 SHORTEST = 2  # the fewest iterations in a piece: IREE 3.13 does not run a loop that reads tapes of one row
 
 
@@ -84,12 +84,13 @@ def schedule(plan: Plan) -> list[tuple[int, int, int, int, int]]:
     of pieces is split where both parts need the same number of repetitions.
     """
 
-    def step(slot: int, low: int, to: int, store: int, backward: bool) -> tuple[int, int, int, int, int]:
-        first, stop = low * plan.length, to * plan.length
+    def step(slot: int, low: int, high: int, store: int, backward: bool) -> tuple[int, int, int, int, int]:
+        first, stop = low * plan.length, high * plan.length
         return slot, first, stop, store, min(stop + plan.length, plan.trips) if backward else stop
 
     steps = []
-    work = [(0, plan.pieces, START, plan.slots)]  # pieces low ... high - 1 from the state in a slot, and the number of free slots
+    # A range of pieces low ... high - 1, the slot with the state at its start, and the number of free slots.
+    work = [(0, plan.pieces, START, plan.slots)]
     while work:
         low, high, slot, free = work.pop()
         count = high - low
@@ -104,6 +105,7 @@ def schedule(plan: Plan) -> list[tuple[int, int, int, int, int]]:
     return steps
 
 
+# See `run_plan`.
 Advance = Callable[[Sequence[Tensor], Tensor, Tensor], Sequence[Tensor]]
 PullPiece = Callable[[Sequence[Tensor], Tensor, Tensor, Sequence[Tensor]], Sequence[Tensor]]
 
@@ -124,12 +126,12 @@ def run_plan(plan: Plan, inits: Sequence[Tensor], cts: Sequence[Tensor], advance
     n = len(slots)
 
     def body(carry: list[Tensor]) -> list[Tensor]:
-        at, states, cts = carry[0], carry[1 : n + 1], carry[n + 1 :]
-        row = read_row(table, at)
+        step, states, cts = carry[0], carry[1 : n + 1], carry[n + 1 :]
+        row = read_row(table, step)
         source, first, stop, target, end = (read_row(row, full((), k, INDEX)) for k in range(5))
         state = advance([read_row(s, source) for s in states], first, stop)
         states = [write_row(s, x, target) for s, x in zip(states, state, strict=True)]
-        return [add(at, full((), 1, INDEX)), *states, *pull_piece(state, stop, end, cts)]
+        return [add(step, full((), 1, INDEX)), *states, *pull_piece(state, stop, end, cts)]
 
     def condition(carry: list[Tensor]) -> Tensor:
         return compare(carry[0], full((), steps, INDEX), comparison_direction="LT")

@@ -1,8 +1,8 @@
 """Masks of the carries of a backward loop: a selection before the loop stays known in its body.
 
-In ``where(m, loop(x), 0)`` the cotangent of the loop's result is ``where(m, ct, 0)``. The carry of the backward loop
-starts with it; if each iteration leaves it zero outside of m, the body applies m once more, where the derivative of a
-partial may be infinite.
+In ``where(m, loop(x), 0)`` the cotangent of the loop's result is ``where(m, ct, 0)``, the initial value of a carry of the
+backward loop. If each iteration leaves the carry zero outside of m, the body applies m once more: outside of m, the derivative
+of a partial may be infinite.
 """
 
 from __future__ import annotations
@@ -21,29 +21,37 @@ Masks = list[Tensor | None]
 
 
 def masked_backward(op: ir.Operation, roles: Roles, cts: Sequence[MaybeZero], residuals: set[ir.Value]) -> tuple[Backward, Masks]:
-    """Emits one iteration in reverse, inside the masks that are proven to hold after every iteration; returns them, too.
+    """Emits one iteration in reverse, inside masks that are proven to hold after every iteration; returns the body and the masks.
 
     A mask is assumed first. If the body that was emitted inside the masks does not prove one of them, the body is
     emitted once more without that mask.
 
     Args:
+      op: the loop.
+      roles: the roles of its carries and captures.
       cts: the cotangents of the results of the loop.
       residuals: values of the body that are stored if they are needed, even if they are cheap.
     """
     rows = {i: (ct, selection_mask(ct)) for i in roles.tapes if isinstance(ct := cts[i], Tensor)}
     seeds = [(op.results[i], cts[i]) for i in roles.carries]
-    masks = _assumed(seeds, roles.sums, [cts[i] for i in roles.tapes])
+    masks = _assume_masks(seeds, roles.sums, [cts[i] for i in roles.tapes])
     backward = trace_backward(op, roles, masks, rows, residuals)
-    while not all(proven := _proven(backward, masks)):
+    while not all(proven := _prove_masks(backward, masks)):
         backward.holder.erase()
         masks = [mask if holds else None for mask, holds in zip(masks, proven, strict=True)]
         backward = trace_backward(op, roles, masks, rows, residuals)
     return backward, masks
 
 
-def _assumed(seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir.Value], rows: Sequence[MaybeZero]) -> Masks:
-    """For each carry of the backward loop, the mask outside of which it is zero, derived from its initial value or its
-    rows; or None.
+def _assume_masks(seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir.Value], rows: Sequence[MaybeZero]) -> Masks:
+    """For each carry of the backward loop, a mask outside of which its initial value is zero, or None.
+
+    A mask of one cotangent is assumed for all carries of the same shape.
+
+    Args:
+      seeds: the carried results of the forward loop, and their cotangents.
+      sums: the values whose cotangents are summed.
+      rows: the cotangents of tapes.
     """
     shared = shared_masks([*(ct for _, ct in seeds), *rows])
     shared = {m.shape: m for whole in shared.values() if (m := mask_of_rows(whole)) is not None} | shared
@@ -54,8 +62,8 @@ def _assumed(seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir.Valu
     return carry_masks + [by_shape[n] for n in shapes]
 
 
-def _proven(backward: Backward, masks: Sequence[Tensor | None]) -> list[bool]:
-    """For each carry of the backward loop, True if it has no mask, or if an iteration provably leaves it zero outside its mask."""
+def _prove_masks(backward: Backward, masks: Sequence[Tensor | None]) -> list[bool]:
+    """For each carry of the backward loop, True if it has no mask, or if it provably stays zero outside its mask."""
     arguments, outputs = list(backward.block.arguments), list(backward.block.operations)[-1].operands
     proven = []
     for value, mask in zip(outputs, masks, strict=True):

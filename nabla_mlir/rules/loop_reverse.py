@@ -46,21 +46,21 @@ from nabla_mlir.table.tensor import Tensor, full, wrap
 def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
     """Emits the cotangents of initial values and captures at the insertion point, and a loop with tapes before `op`."""
     if not any(inner.name in CUSTOM or inner.name == "ad.checkpoint" for inner in nested(op)):
-        return _pulled(op, active, cts)
+        return _pull_loop(op, active, cts)
     with ir.InsertionPoint(op):
         copy = op.clone().operation
     for inner in body_of(copy.regions[1])[1]:
         if inner.name == "ad.checkpoint":  # the values that its policy saves can be stored in tapes
             substitute(inner, [wrap(r) for r in exposed(inner).results][: len(inner.results)])
-    pulled = _pulled(copy, active, cts)
+    pulled = _pull_loop(copy, active, cts)
     if pulled.values is None:
         return Pulled(pulled.cotangents, [wrap(r) for r in copy.results])
     copy.erase()
     return pulled
 
 
-def _pulled(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
-    """Does the same for a loop in which functions with custom rules may be replaced."""
+def _pull_loop(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
+    """Does the same as `while_vjp` for a loop of which functions with custom rules may be rewritten."""
     rules = _exposed_rules(op, active)
     counter, roles = find_counter(op), roles_of(op, active)
     backward, masks = masked_backward(op, roles, cts, {v for rule in rules for v in rule.residuals})
@@ -81,7 +81,7 @@ def _pulled(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -
 
 
 def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
-    """The custom rules of the body that are differentiated; `fwd` of each is emitted in front of it."""
+    """The custom rules of the body that are differentiated, after the `fwd` of each was emitted in front of it."""
     arguments, ops, _ = body_of(op.regions[1])
     roots = [arguments[i] for i in active_carries(op, active)] + [v for v in captures_of(op) if v in active]
     varying = active_values(ops, roots)
@@ -91,22 +91,28 @@ def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
 
 def _apply_exposed(rules: Sequence[Exposed], backward: Backward) -> None:
     """Replaces each custom rule by the results of its `fwd`, also among the values that tapes will store."""
-    becomes: dict[ir.Value, ir.Value] = {}
+    replacement: dict[ir.Value, ir.Value] = {}
     for rule in rules:
-        outs = [becomes.get(v, v) for v in rule.outs]  # one that only hands on the result of another
-        becomes.update(zip(rule.op.results, outs, strict=True))
-    backward.stored = {holder: becomes.get(v, v) for holder, v in backward.stored.items()}
+        outs = [replacement.get(v, v) for v in rule.outs]  # an out may be the result of an earlier rule
+        replacement.update(zip(rule.op.results, outs, strict=True))
+    backward.stored = {holder: replacement.get(v, v) for holder, v in backward.stored.items()}
     for rule in rules:
-        replace(rule.op, [wrap(becomes[r]) for r in rule.op.results])
+        replace(rule.op, [wrap(replacement[r]) for r in rule.op.results])
 
 
-def _tapes(backward: Backward, length: int, others: set[ir.Value]) -> tuple[list[ir.Value], list[Tensor]]:
-    """The values that are stored, without duplicates, and an empty tape for each."""
+def _empty_tapes(backward: Backward, length: int, others: set[ir.Value]) -> tuple[list[ir.Value], list[Tensor]]:
+    """The values that are stored, without duplicates, and an empty tape for each.
+
+    Args:
+      backward: the body of the backward loop.
+      length: the number of rows.
+      others: values that need no tape, such as the counter.
+    """
     values = [v for v in dict.fromkeys(backward.stored.values()) if v not in others]
     return values, [empty_tape(length, wrap(v)) for v in values]
 
 
-def _forward(
+def _forward_loop(
     op: ir.Operation,
     start: Sequence[Tensor],
     index: Tensor,
@@ -118,8 +124,16 @@ def _forward(
     """Emits the loop from the state `start` on; it counts its iterations and fills tapes.
 
     Args:
+      op: the original loop.
+      start: the values of the carries.
+      index: the number of the first iteration.
       stop: the index of the first iteration that does not run; None to use the loop's own condition.
-      offset: the index of the first row of the tapes; None for 0.
+      offset: the iteration of the first row of the tapes; None for 0.
+      stored: the values that are written to tapes.
+      tapes: a tape for each of them.
+
+    Returns:
+      The carries at the end, the number of the next iteration, and the tapes.
     """
     n = len(start)
 
@@ -146,7 +160,15 @@ def _forward(
 
 
 def _backward_loop(backward: Backward, seeds: Sequence[Tensor], first: Tensor, last: Tensor, known_at: object) -> list[Tensor]:
-    """Emits a loop that runs iterations first, first - 1, ..., last in reverse, from the cotangents `seeds`."""
+    """Emits a loop that runs iterations first, first - 1, ..., last in reverse; returns the cotangents at its end.
+
+    Args:
+      backward: the body.
+      seeds: the initial cotangents.
+      first: the iteration that is pulled back first.
+      last: the iteration that is pulled back last.
+      known_at: a function from an iteration to the values of the forward loop in it.
+    """
 
     def condition(carry: list[Tensor]) -> Tensor:
         return compare(carry[0], last, comparison_direction="GE")
@@ -163,7 +185,8 @@ def _counted(
 ) -> tuple[list[Tensor], list[Tensor] | None]:
     """Emits the backward loop if the number of iterations is a constant; the tapes have that length.
 
-    Returns its results, and the results of the forward loop with tapes, if there are tapes.
+    Returns:
+      The results of the backward loop; and those of the forward loop with tapes, or None if the original loop stays.
     """
     sums = [zeros(wrap(v)) for v in backward.sums]
     arguments = body_of(op.regions[1])[0]
@@ -175,10 +198,10 @@ def _counted(
     if bound is not None and row * counter.trips > bound:
         return _planned(op, backward, counter, [*seeds, *sums], bound), None
     with ir.InsertionPoint(op):
-        stored, empty = _tapes(backward, counter.trips, {counting})
+        stored, empty = _empty_tapes(backward, counter.trips, {counting})
         if stored:
             operands = [wrap(v) for v in op.operands]
-            state, _, tapes = _forward(op, operands, full((), 0, INDEX), None, None, stored, empty)
+            state, _, tapes = _forward_loop(op, operands, full((), 0, INDEX), None, None, stored, empty)
         else:
             state, tapes = None, []
     dtype = wrap(counting).dtype
@@ -195,7 +218,7 @@ def _counted(
 
 
 def _planned(op: ir.Operation, backward: Backward, counter: Counter, cts: list[Tensor], bound: int) -> list[Tensor]:
-    """Emits the backward loop in pieces, because the tapes of all iterations would need more than `bound` bytes.
+    """Emits the backward loop in pieces; returns its results. The tapes of all iterations would need more than `bound` bytes.
 
     A state consists of the carries on which the tapes depend. A loop that only collects its results has no such
     carries.
@@ -205,19 +228,19 @@ def _planned(op: ir.Operation, backward: Backward, counter: Counter, cts: list[T
     carries = sorted(carries_behind(op, [counting, *backward.stored.values()]))
     state_bytes = sum(_bytes(inits[i]) for i in carries)
     plan = choose_plan(op, counter.trips, _row_bytes(backward, {counting}), state_bytes, bound)
-    stored, empty = _tapes(backward, plan.length, {counting})
+    stored, empty = _empty_tapes(backward, plan.length, {counting})
     one = full((), 1, INDEX)
 
-    def whole(state: Sequence[Tensor]) -> list[Tensor]:
+    def all_carries(state: Sequence[Tensor]) -> list[Tensor]:
         by_carry = dict(zip(carries, state, strict=True))
         return [by_carry.get(i, init) for i, init in enumerate(inits)]  # the other carries are not read
 
     def advance(state: Sequence[Tensor], first: Tensor, stop: Tensor) -> list[Tensor]:
-        end = _forward(op, whole(state), first, stop, None, [], [])[0]
+        end = _forward_loop(op, all_carries(state), first, stop, None, [], [])[0]
         return [end[i] for i in carries]
 
     def pull_piece(state: Sequence[Tensor], first: Tensor, stop: Tensor, cts: Sequence[Tensor]) -> list[Tensor]:
-        _, _, tapes = _forward(op, whole(state), first, stop, first, stored, empty)
+        _, _, tapes = _forward_loop(op, all_carries(state), first, stop, first, stored, empty)
 
         def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
             row = subtract(i, first)
@@ -233,6 +256,7 @@ def _planned(op: ir.Operation, backward: Backward, counter: Counter, cts: list[T
 
 
 def _row_bytes(backward: Backward, others: set[ir.Value]) -> int:
+    """The bytes that the tapes need for one iteration, without tapes of `others`."""
     return sum(_bytes(wrap(v)) for v in dict.fromkeys(backward.stored.values()) if v not in others)
 
 
@@ -241,17 +265,17 @@ def _bytes(x: Tensor) -> int:
 
 
 def _uncounted(op: ir.Operation, backward: Backward, seeds: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Emits the backward loop if the number of iterations is known only after the loop has run; tapes hold LOOP_CHUNK iterations.
+    """Emits the backward loop if the number of iterations is known only at run time; tapes hold LOOP_CHUNK iterations.
 
-    A loop of up to LOOP_CHUNK iterations runs forward twice. A longer one runs from its start again for each chunk:
+    A loop of up to LOOP_CHUNK iterations runs forward twice. A longer one is restarted for each chunk:
     memory stays bounded, and the extra work grows with (trips / LOOP_CHUNK) ** 2. Chunks are shorter if LOOP_CHUNK
-    iterations do not fit into LOOP_MEMORY, or into the user's bound.
+    iterations do not fit into LOOP_MEMORY, or into the user's bound. Returns the results of both loops.
     """
     sums = [zeros(wrap(v)) for v in backward.sums]
     zero, one = full((), 0, INDEX), full((), 1, INDEX)
     with ir.InsertionPoint(op):
         inits = [wrap(v) for v in op.operands]
-        state, trips, _ = _forward(op, inits, full((), 0, INDEX), None, None, [], [])
+        state, trips, _ = _forward_loop(op, inits, full((), 0, INDEX), None, None, [], [])
     length, row = thresholds.LOOP_CHUNK, _row_bytes(backward, set())
     bound = residual_bound(op)
     if bound is None:
@@ -259,14 +283,14 @@ def _uncounted(op: ir.Operation, backward: Backward, seeds: list[Tensor]) -> tup
     if length * row > bound:
         length = max(1, bound // row)
     chunk = full((), length, INDEX)
-    stored, empty = _tapes(backward, length, set())
+    stored, empty = _empty_tapes(backward, length, set())
 
     def back_chunk(carry: list[Tensor]) -> list[Tensor]:
         """Runs forward to the first iteration of a chunk, stores the chunk, pulls back through it, and goes to the one before."""
         first, cts = carry[0], carry[1:]  # first: the first iteration of the chunk
-        start, _, _ = _forward(op, inits, zero, first, None, [], [])
+        start, _, _ = _forward_loop(op, inits, zero, first, None, [], [])
         stop = minimum(add(first, chunk), trips)
-        _, _, tapes = _forward(op, start, first, stop, first, stored, empty)
+        _, _, tapes = _forward_loop(op, start, first, stop, first, stored, empty)
 
         def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
             row = subtract(i, first)

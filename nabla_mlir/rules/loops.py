@@ -12,6 +12,7 @@ from nabla_mlir.dialects.stablehlo import integer_constant
 from nabla_mlir.table.regions import body_of, ends_of, reads_of
 from nabla_mlir.table.registry import REGISTRY
 
+# The comparison after its operands are exchanged.
 _FLIPPED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "NE": "NE", "EQ": "EQ"}
 
 
@@ -61,7 +62,7 @@ def find_counter(op: ir.Operation) -> Counter | None:
 
 
 def most_trips(op: ir.Operation) -> int | None:
-    """The largest number of trips of a loop: of its counter, or of one in a conjunction of tests; None if there is no counter.
+    """An upper bound of the number of trips of a loop; None if no counter bounds it.
 
     For example, ``(error > 1e-6) & (i < 50)`` has at most 50 trips if i starts at 0 and grows by 1.
     """
@@ -77,7 +78,7 @@ def most_trips(op: ir.Operation) -> int | None:
 
 
 def _counter_in(op: ir.Operation, test: ir.Operation | None) -> Counter | None:
-    """The counter that a comparison of the loop's condition tests."""
+    """The counter that `test`, a comparison in the loop's condition, compares with a constant; None if there is none."""
     if test is None or test.name != "stablehlo.compare":
         return None
     arguments, _ = ends_of(op.regions[0])

@@ -58,23 +58,23 @@ def _mask_of(value: ir.Value) -> Asking[Tensor | None]:
     if op is None:
         return None
     if op.name == "stablehlo.select":
-        return (yield from _of_selection(op))
+        return (yield from _mask_of_selection(op))
     if op.name == "stablehlo.dynamic_slice":
         mask = yield op.operands[0]
         return row_of(mask, [wrap(v) for v in op.operands[1:]], wrap(value).shape)
     if moved(op) and len(op.results) == 1:
-        return (yield from _of_moved(op))
+        return (yield from _mask_of_moved(op))
     if op.name == "stablehlo.scatter":
-        return (yield from _of_scatter(op))
+        return (yield from _mask_of_scatter(op))
     if op.name == "stablehlo.reduce":
-        return (yield from _of_sum(op))
+        return (yield from _mask_of_reduction(op))
     if is_sum(op):  # such as the cotangents of several uses: the sum is zero where each of them is
-        return (yield from _of_terms(op))
+        return (yield from _mask_of_terms(op))
     return None
 
 
-def _of_moved(op: ir.Operation) -> Asking[Tensor | None]:
-    """The mask of a result that moves elements: the masks are moved in the same way.
+def _mask_of_moved(op: ir.Operation) -> Asking[Tensor | None]:
+    """The mask of a result whose operation moves elements: the operation, applied to the masks of its operands.
 
     A source without a mask counts as all True, or as all False if it is zero.
     """
@@ -84,7 +84,7 @@ def _of_moved(op: ir.Operation) -> Asking[Tensor | None]:
     present = [mask for mask in masks.values() if mask is not None]
     if not present:
         return None
-    whole = before_reshapes(present[0].value)  # two reshapes that cancel
+    whole = before_reshapes(present[0].value)  # a view of a reshape may be the mask before the reshape
     if is_view(op) and wrap(whole).shape == wrap(op.results[0]).shape:
         return wrap(whole)
 
@@ -96,8 +96,8 @@ def _of_moved(op: ir.Operation) -> Asking[Tensor | None]:
     return record.apply([mask_of(v) if v in masks else wrap(v) for v in op.operands], record.read(op))[0]
 
 
-def _of_scatter(op: ir.Operation) -> Asking[Tensor | None]:
-    """The mask of a scatter: the initial elements and the updates may differ from zero only inside their own masks."""
+def _mask_of_scatter(op: ir.Operation) -> Asking[Tensor | None]:
+    """The mask of a sum of updates that are scattered into zeros: the scattered mask of the updates; None for others."""
     params = scatter.read(op)
     if params["body"] != "add" or len(op.operands) != 3 or not is_zero(wrap(op.operands[0])):
         return None
@@ -107,7 +107,7 @@ def _of_scatter(op: ir.Operation) -> Asking[Tensor | None]:
     return None if mask is None else scatter(never, positions, mask, **{**params, "body": "or"})
 
 
-def _of_terms(op: ir.Operation) -> Asking[Tensor | None]:
+def _mask_of_terms(op: ir.Operation) -> Asking[Tensor | None]:
     """The mask of a sum of terms: it may differ from zero where any term may."""
     union: Tensor | None = None
     for value in op.operands:
@@ -118,8 +118,8 @@ def _of_terms(op: ir.Operation) -> Asking[Tensor | None]:
     return union
 
 
-def _of_sum(op: ir.Operation) -> Asking[Tensor | None]:
-    """The mask of a reduction: a sum is zero if all its elements are zero."""
+def _mask_of_reduction(op: ir.Operation) -> Asking[Tensor | None]:
+    """The mask of a sum over axes: True if any summed element may differ from zero; None for other reductions."""
     params = reduce.read(op)
     if params["body"] != "add" or len(op.operands) != 2 or not is_zero(wrap(op.operands[1])):
         return None
@@ -128,26 +128,29 @@ def _of_sum(op: ir.Operation) -> Asking[Tensor | None]:
     return None if mask is None else reduce(mask, never, dimensions=params["dimensions"], body="or")
 
 
-def _of_selection(op: ir.Operation) -> Asking[Tensor | None]:
-    """The mask of a selection: the predicate and the mask of the selected value must both hold."""
+def _mask_of_selection(op: ir.Operation) -> Asking[Tensor | None]:
+    """The mask of a selection between a value and zero: the predicate, and the mask of the value."""
     predicate, value, other = (wrap(v) for v in op.operands)
     if is_zero(other):
-        own, rest = predicate, value
+        chosen, selected = predicate, value
     elif is_zero(value):
-        own, rest = logical_not(predicate), other
+        chosen, selected = logical_not(predicate), other
     else:
         return None
-    before = yield rest.value
-    if own.shape != rest.shape:  # a scalar predicate: see `choice_of`
-        return before
-    return own if before is None or implies(own.value, before.value) else logical_and(own, before)
+    inner = yield selected.value
+    if chosen.shape != selected.shape:  # a scalar predicate: see `choice_of`
+        return inner
+    return chosen if inner is None or implies(chosen.value, inner.value) else logical_and(chosen, inner)
 
 
 # ---------------------------------------------------------------- at the border of a region
 
 
 def shared_masks(cts: Sequence[MaybeZero]) -> dict[tuple[int, ...], Tensor]:
-    """For each shape, the mask inside which any of the cotangents that have a mask may differ from zero."""
+    """For each shape, one mask outside of which all cotangents of this shape with a mask are zero.
+
+    It is the union of their masks.
+    """
     masks: dict[tuple[int, ...], Tensor] = {}
     for ct in cts:
         mask = None if isinstance(ct, Zero) else selection_mask(ct)
@@ -158,7 +161,7 @@ def shared_masks(cts: Sequence[MaybeZero]) -> dict[tuple[int, ...], Tensor]:
 
 
 def remasked(results: Sequence[Tensor], cts: Sequence[MaybeZero]) -> list[Tensor]:
-    """Applies masks to the results of a region: a result that is provably zero outside the mask of the cotangents of its
+    """The results of a region, with masks: a result that is provably zero outside the shared mask of the cotangents of its
     shape gets that mask.
 
     Example: a branch gets the cotangent ``where(m, ct, 0)`` and returns ``ct * 2``. The new result is ``where(m, ct *
@@ -170,7 +173,7 @@ def remasked(results: Sequence[Tensor], cts: Sequence[MaybeZero]) -> list[Tensor
 
 
 def masked(t: Tensor, mask: Tensor | None) -> Tensor:
-    """The value `t`, which is zero outside of `mask`, as a selection by which `selection_mask` finds the mask."""
+    """A selection of `t` inside `mask`, in which `selection_mask` finds the mask; `t` must be zero outside `mask`."""
     return t if mask is None else where_zero(mask, t)
 
 
@@ -182,7 +185,7 @@ def repeated(mask: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
 
 
 def row_of(mask: Tensor | None, starts: Sequence[Tensor], sizes: tuple[int, ...]) -> Tensor | None:
-    """The mask of a row of a tape, or of another part of it, from the mask of the whole tape."""
+    """The mask of a row of a tape, or of another window, from the mask of the whole tape; `starts` and `sizes` are the window."""
     if mask is None:
         return None
     same = mask_of_rows(mask) if sizes == (1, *mask.shape[1:]) else None

@@ -24,8 +24,9 @@ def _is_saved(op: ir.Operation, policies: Sequence[Sequence[str]]) -> bool:
 
 
 def _allows(policy: Sequence[str], op: ir.Operation, label: str | None) -> bool:
-    """True if the policy allows that the results of `op`, whose `ad.name` is `label`, are stored. The names of policies
-    are those of JAX.
+    """True if a policy allows that the results of `op` are stored; `label` is the name in its `ad.name`.
+
+    A policy is a name of JAX, followed by the names of values.
     """
     word, *names = policy
     if word == "everything_saveable":

@@ -1,4 +1,7 @@
-"""Questions about values, which are answered from the answers for the values that they are computed from."""
+"""Questions about values, which are answered from the answers for the values that they are computed from.
+
+An example is "what is the mask of this cotangent?": a reshape has the reshaped mask of its operand.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,15 @@ Asking = Generator[ir.Value, Any, Answer]  # a question: yields values whose ans
 
 
 def follow(value: ir.Value, ask: Callable[[ir.Value], Asking[Answer]], answers: Known) -> Answer:
-    """The answer to a question about a value, computed from the answers for other values; without recursion, because
-    programs are deep.
+    """The answer to a question about a value, without recursion of Python, because programs are deep.
 
     A question is a generator: ``mask = yield other`` asks for the answer of another value, and ``return`` gives its
     own. Questions that wait for an answer are on a stack, and each value is asked about once.
+
+    Args:
+      value: the value.
+      ask: the question about a value.
+      answers: the known answers; the function adds to them.
     """
     waiting = [] if value in answers else [(value, ask(value))]
     answer = answers.get(value)

@@ -52,11 +52,16 @@ def accumulate(cotangents: Cotangents, value: ir.Value, ct: MaybeZero, active: s
 def pull_back(
     ops: Sequence[ir.Operation], active: set[ir.Value], cotangents: Cotangents, are_constant: bool = False
 ) -> Replacements:
-    """Extends `cotangents` (keyed by primal value) from the results of `ops` to their active operands.
+    """Extends `cotangents` from the results of `ops` to the active operands; returns the replacements of results.
 
-    All code is emitted at the current insertion point, which must be after `ops`. Cotangents of one value are summed; a
-    value that receives none has no entry. `are_constant` states that the initial cotangents do not depend on `active`.
-    An operation whose rule computes its results together with residuals is replaced; returns these replacements.
+    All code is emitted at the current insertion point, which must be after `ops`. Cotangents of one value are summed. An
+    operation whose rule computes its results together with residuals is replaced.
+
+    Args:
+      ops: straight-line code.
+      active: the values that are differentiated.
+      cotangents: by primal value, its cotangent; no entry is zero.
+      are_constant: True if the initial cotangents do not depend on `active`.
     """
     replacements: Replacements = {}
     masks: Known = {}
@@ -103,7 +108,17 @@ def _operand_cotangents(
     varying: dict[ir.Value, bool] | None,
     replacements: Replacements,
 ) -> list[MaybeZero]:
-    """The cotangents of the operands of one operation: by its partials, its transpose, or its linearised jvp rule."""
+    """The cotangents of the operands of one operation: by its partials, its transpose, or its linearised jvp rule.
+
+    Args:
+      op: the operation.
+      operands: its operands.
+      active: the values that are differentiated.
+      cts: the cotangents of its results.
+      masks: the known masks of cotangents.
+      varying: the known answers of `is_constant`; None if the initial cotangents depend on `active`.
+      replacements: the function adds replacements of results.
+    """
     record = record_of(op, "vjp")
     if isinstance(record.jvp, Zero):
         return [ZERO] * len(operands)
@@ -116,14 +131,14 @@ def _operand_cotangents(
         ct, partials = cts[0], record.partials
         if record.constant_partials and varying is not None and is_constant(ct, active, varying):
             partials = record.constant_partials
-        return _scaled(partials, op, xs, is_active, ct, params, masks)
+        return _scale_by_partials(partials, op, xs, is_active, ct, params, masks)
     linear = record.linear_operands(xs, params)
     if all(i in linear for i, a in enumerate(is_active) if a):
-        return _transposed(record, op, xs, is_active, cts, params)
-    return _linearized(record, op, xs, is_active, cts, params, replacements)
+        return _apply_transpose(record, op, xs, is_active, cts, params)
+    return _transpose_jvp(record, op, xs, is_active, cts, params, replacements)
 
 
-def _scaled(
+def _scale_by_partials(
     partials: Sequence[Partial | Zero],
     op: ir.Operation,
     xs: list[Tensor],
@@ -132,7 +147,7 @@ def _scaled(
     params: Params,
     masks: Known,
 ) -> list[MaybeZero]:
-    """The cotangents of an elementwise operation: `ct` times each partial, computed inside the mask of `ct` only."""
+    """The cotangents of the operands of an elementwise operation: `ct` times each partial, computed inside the mask of `ct`."""
     if isinstance(ct, Zero):
         return [ZERO] * len(xs)
     y = wrap(op.results[0])
@@ -147,14 +162,14 @@ def _scaled(
         if isinstance(partial, Zero) or not a:
             operand_cts.append(ZERO)
             continue
-        own = partial(ct, y, *xs, **params)
-        if isinstance(own, Tensor) and share is not None:
-            own = product(weight, own)
-        operand_cts.append(own if mask is None or isinstance(own, Zero) else where_zero(mask, own))
+        operand_ct = partial(ct, y, *xs, **params)
+        if isinstance(operand_ct, Tensor) and share is not None:
+            operand_ct = product(weight, operand_ct)
+        operand_cts.append(operand_ct if mask is None or isinstance(operand_ct, Zero) else where_zero(mask, operand_ct))
     return operand_cts
 
 
-def _transposed(
+def _apply_transpose(
     record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], cts: list[MaybeZero], params: Params
 ) -> list[MaybeZero]:
     """The cotangents of the active operands by the record's transpose rule."""
@@ -167,7 +182,7 @@ def _transposed(
     return [transpose(full_cts, i, xs, **params) if a else ZERO for i, a in enumerate(is_active)]
 
 
-def _linearized(
+def _transpose_jvp(
     record: OpDef,
     op: ir.Operation,
     xs: list[Tensor],
@@ -176,7 +191,7 @@ def _linearized(
     params: Params,
     replacements: Replacements,
 ) -> list[MaybeZero]:
-    """Emits the jvp rule on placeholders for the tangents, and transposes it; the placeholders are dead afterwards."""
+    """The cotangents by the transpose of the jvp rule, which is emitted on placeholders; the placeholders are dead afterwards."""
     holders = {i: placeholder(x) for i, (x, a) in enumerate(zip(xs, is_active, strict=True)) if a}
     with ir.InsertionPoint.after(op):
         outs = augmented(op, record, replacements)
@@ -185,12 +200,12 @@ def _linearized(
         return as_rule(record.jvp)(outs, xs, [holders.get(i, ZERO) for i in range(len(xs))], **params)
 
     tangents, new_ops = recorded(run)
-    found = _pulled_to(list(holders.values()), tangents, new_ops, cts)
+    found = _pull_to_placeholders(list(holders.values()), tangents, new_ops, cts)
     by_position = dict(zip(holders, found, strict=True))
     return [by_position.get(i, ZERO) for i in range(len(xs))]
 
 
-def _pulled_to(
+def _pull_to_placeholders(
     holders: Sequence[Tensor], tangents: Sequence[MaybeZero], new_ops: Sequence[ir.Operation], cts: Sequence[MaybeZero]
 ) -> list[MaybeZero]:
     """The cotangents of the placeholders `holders`, from which `new_ops` compute `tangents`."""
@@ -209,14 +224,14 @@ def _pulled_to(
 def _through_decomposition(
     op: ir.Operation, record: OpDef, values: Sequence[ir.Value], cts: Sequence[MaybeZero]
 ) -> list[MaybeZero]:
-    """The cotangents of values that an operation reads, some of them captured by its region.
+    """The cotangents of `values`, which an operation reads, some of them in its region.
 
-    The operation is replaced by its decomposition, which has no region, and that is linearised.
+    The operation is replaced by its decomposition, which has no region; that is linearised and transposed.
     """
     holders = [placeholder(wrap(v)) for v in values]
     known: Tangents = dict(zip(values, holders, strict=True))
     tangents, new_ops = recorded(lambda: pushed_through(lambda: decomposed(op, record, "vjp"), known))
-    return _pulled_to(holders, tangents, new_ops, cts)
+    return _pull_to_placeholders(holders, tangents, new_ops, cts)
 
 
 PLACEHOLDER = "ad.placeholder"
@@ -241,9 +256,14 @@ def transposed(
 def pulled(
     what: str, outs: Sequence[MaybeZero], new_ops: list[ir.Operation], holders: Sequence[Tensor], cts: Sequence[MaybeZero]
 ) -> tuple[list[MaybeZero], Replacements]:
-    """Does the same as `transposed` for a map that is emitted already: `new_ops` compute `outs` from the placeholders `holders`.
+    """The transpose of a linear map that is emitted already, and the values that replace results of its operations.
 
-    Also returns the values that replace results of `new_ops`.
+    Args:
+      what: the name of the map, for an error.
+      outs: its results.
+      new_ops: its operations.
+      holders: its arguments, placeholders.
+      cts: the cotangents of the results.
     """
     roots = [h.value for h in holders]
     active = active_values(new_ops, roots)

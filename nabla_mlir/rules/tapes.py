@@ -40,7 +40,10 @@ def read_row(tape: Tensor, index: Tensor, axis: int = 0) -> Tensor:
 
 
 def row_read(value: ir.Value) -> tuple[ir.Value, ir.Value] | None:
-    """The array and the index if a value is one entry of the leading axis of an array, as `read_row` emits it; else None."""
+    """The array and the index if a value is one element of the leading axis of an array, as `read_row` emits it.
+
+    None for another value.
+    """
     maker = made_by(value)
     read = made_by(maker.operands[0]) if maker is not None and maker.name == "stablehlo.reshape" else None
     if read is None or read.name != "stablehlo.dynamic_slice":
@@ -61,22 +64,22 @@ class Tape:
 
 
 def direction(op: ir.Operation, index: ir.Value, counter: Counter) -> int:
-    """1 if a value in the body counts 0 ... trips - 1 upward as the loop runs, -1 if it counts downward, else 0.
+    """The order in which a value in the body counts the iterations: 1 for 0 ... trips - 1, -1 for trips - 1 ... 0.
 
-    The value is either the counter, or the last index minus the counter.
+    0 for a value that is neither the counter nor the last index minus the counter.
     """
     counting = op.regions[1].blocks[0].arguments[counter.carry]
-    runs = {(0, 1): 1, (counter.trips - 1, -1): -1}.get((counter.start, counter.step), 0)
+    upward = {(0, 1): 1, (counter.trips - 1, -1): -1}.get((counter.start, counter.step), 0)
     if index == counting:
-        return runs
+        return upward
     maker = made_by(index)
     if maker is None or maker.name != "stablehlo.subtract" or maker.operands[1] != counting:
         return 0
-    return -runs if splat_of(wrap(maker.operands[0])) == counter.trips - 1 else 0
+    return -upward if splat_of(wrap(maker.operands[0])) == counter.trips - 1 else 0
 
 
 def tape_of(op: ir.Operation, carry: int, counter: Counter) -> Tape | None:
-    """The tape that a carry is, if every row of it is written; else None."""
+    """The tape of a carry, if each iteration writes one row of it, and nothing else uses it; else None."""
     update = row_update(op, carry, counter)
     if update is None:
         return None
@@ -113,7 +116,7 @@ def reads_row(user: ir.Operation, update: ir.Operation) -> bool:
 
 
 def count_at(index: Tensor, counter: Counter, dtype: np.dtype) -> Tensor:
-    """The value of the loop's own counter at iteration `index`."""
+    """The value of the loop's counter at iteration number `index`."""
     value = index if dtype == INDEX else convert(index, dtype=dtype)
     if counter.step != 1:
         value = multiply(value, full((), counter.step, dtype))

@@ -54,14 +54,17 @@ def polynomial(coefficients: Sequence[Tensor | None]) -> Series:
 
 
 def _derivative(x: Series) -> Series:
-    return Series(lambda k: _scaled(x.at(k + 1), k + 1))
+    """The series of the derivative by t."""
+    return Series(lambda k: _scale(x.at(k + 1), k + 1))
 
 
-def _scaled(x: Tensor | None, factor: float) -> Tensor | None:
+def _scale(x: Tensor | None, factor: float) -> Tensor | None:
+    """A coefficient times a number; None for zero."""
     return x if x is None or factor == 1 else x * full(x.shape, factor, x.dtype)
 
 
-def _added(parts: Iterable[Tensor | None]) -> Tensor | None:
+def _add_parts(parts: Iterable[Tensor | None]) -> Tensor | None:
+    """The sum of coefficients, of which None means zero."""
     total: Tensor | None = None
     for part in parts:
         total = part if total is None else total if part is None else total + part
@@ -69,13 +72,14 @@ def _added(parts: Iterable[Tensor | None]) -> Tensor | None:
 
 
 class Expansion:
-    """The state of Taylor mode over operations: values that vary have a series, other values have a constant at the
-    insertion point.
+    """The state of Taylor mode over operations.
+
+    A value that varies with t has a series (`series`). Any other value has a constant at the insertion point (`constants`).
     """
 
     def __init__(self) -> None:
-        self._found: dict[Any, list[Series]] = {}  # by operation, parameters and operands
-        self.holders: list[ir.Operation] = []  # of the rules, to be erased at the end
+        self._found: dict[Any, list[Series]] = {}  # by operation, parameters and operands: the series of the results
+        self.holders: list[ir.Operation] = []  # scratch operations with the code of rules, to be erased at the end
 
     def push(self, ops: Iterable[ir.Operation], series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]) -> None:
         """Extends `series` and `constants` over the results of operations."""
@@ -99,7 +103,7 @@ class Expansion:
         if record.control is not None or isinstance(record.jvp, UNSUPPORTED):
             raise missing_rule(op, "jet", "it has no Taylor rule; loops need a constant number of steps")
         if any(v in series for v in captures_by_rule(op, record)):
-            self._without_regions(op, record, series, constants)
+            self._push_decomposition(op, record, series, constants)
             return
         params = record.read(op)
         for name in record.regions:
@@ -121,7 +125,7 @@ class Expansion:
             found = self._found[key] = self._series(record, params, operands, values, len(op.results))
         series.update(zip(op.results, found, strict=True))
 
-    def _without_regions(
+    def _push_decomposition(
         self, op: ir.Operation, record: OpDef, series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]
     ) -> None:
         """Pushes an operation whose region captures a varying value through its decomposition into other operations."""
@@ -139,7 +143,7 @@ class Expansion:
     def _series(
         self, record: OpDef, params: Any, operands: list[Series | Tensor], values: list[Tensor], count: int
     ) -> list[Series]:
-        """The Taylor series of the results: by a formula for linear operands and products, else by the derivative rule."""
+        """The series of the results: by a formula for linear operations and products of two varying operands, else by the rule."""
         varying = [i for i, x in enumerate(operands) if isinstance(x, Series)]
         linear = record.linear_operands(values, params)
         if set(varying) <= set(linear):
@@ -152,7 +156,7 @@ class Expansion:
     def _linear(
         self, record: OpDef, params: Any, operands: list[Series | Tensor], linear: Sequence[int], count: int
     ) -> list[Series]:
-        """The series of the results of an operation that is linear in the operands `linear`: it is applied to each coefficient."""
+        """The series of the results of an operation that is linear in the operands `linear`, applied to each coefficient."""
 
         def all_of(k: int) -> list[Tensor | None]:
             """Coefficient k of all results."""
@@ -166,7 +170,7 @@ class Expansion:
             terms = [full(like.shape, 0, like.dtype) if x is None else x for x, like in zip(xs, likes, strict=True)]
             return list(record.apply(terms, params))
 
-        return _jointly(all_of, count)
+        return _series_of_results(all_of, count)
 
     def _product(self, record: OpDef, params: Any, operands: list[Series | Tensor], varying: Sequence[int]) -> Series:
         """The series of a product of two varying operands: coefficient k is the sum of x_n y_(k-n) over n."""
@@ -182,7 +186,7 @@ class Expansion:
             whole[i], whole[j] = a, b
             return record.apply(whole, params)[0]
 
-        return Series(lambda k: _added(term(x.at(n), y.at(k - n)) for n in range(k + 1)))
+        return Series(lambda k: _add_parts(term(x.at(n), y.at(k - n)) for n in range(k + 1)))
 
     def _by_rule(
         self, record: OpDef, params: Any, operands: list[Series | Tensor], values: list[Tensor], varying: Sequence[int], count: int
@@ -197,7 +201,7 @@ class Expansion:
             if not slopes:
                 slopes.extend(self._slopes(record, params, operands, heads, outs, varying))
             slope = slopes[n]
-            return None if slope is None else _scaled(slope.at(k - 1), 1 / k)
+            return None if slope is None else _scale(slope.at(k - 1), 1 / k)
 
         outs = [Series(functools.partial(coefficient, n)) for n in range(count)]
         return outs
@@ -211,7 +215,10 @@ class Expansion:
         outs: list[Series],
         varying: Sequence[int],
     ) -> list[Series | None]:
-        """The derivatives of the results: the forward rule, applied to the derivatives of the operands."""
+        """The derivatives of the results by t; None for zero.
+
+        Pushes the operations of the forward rule, on the derivatives of the operands.
+        """
         xs = [x for x in operands if isinstance(x, Series)]
         types = [y.value.type for y in heads] + 2 * [x.head.value.type for x in xs]
         block = scratch_block(types)
@@ -244,7 +251,7 @@ class Expansion:
         series: dict[ir.Value, Series],
         constants: dict[ir.Value, ir.Value],
     ) -> None:
-        """Pushes a function with a custom rule through the code of its body."""
+        """Pushes region number `region` of an operation, on `operands`, in place of the operation."""
         arguments, ops, outputs = body_of(op.regions[region])
         self._bind(arguments, operands, series, constants)
         self.push(ops, series, constants)
@@ -258,16 +265,16 @@ class Expansion:
         arguments, ops, outputs = body_of(op.regions[1])
         carry: Sequence[ir.Value] = list(op.operands)
         for _ in range(counter.trips):
-            inner, same = dict(series), dict(constants)
-            self._bind(arguments, carry, inner, same)
-            self.push(ops, inner, same)
+            inner, inner_constants = dict(series), dict(constants)
+            self._bind(arguments, carry, inner, inner_constants)
+            self.push(ops, inner, inner_constants)
             # After each iteration, the results of the loop stand for the values that the iteration returns.
-            self._bind(list(op.results), outputs, inner, same)
+            self._bind(list(op.results), outputs, inner, inner_constants)
             series.update((r, inner[r]) for r in op.results if r in inner)
             for r in op.results:
                 if r not in inner:
                     series.pop(r, None)
-                    constants[r] = same[r]
+                    constants[r] = inner_constants[r]
             carry = list(op.results)
         if not counter.trips:
             self._bind(list(op.results), carry, series, constants)
@@ -284,11 +291,11 @@ class Expansion:
             """Coefficient k of all results."""
             right = [series[v].at(k) if v in series else wrap(constants.get(v, v)) if k == 0 else None for v in op.operands]
             if k:
-                inner, same = dict(series), dict(constants)
+                inner, inner_constants = dict(series), dict(constants)
                 inner.update((p, polynomial([row[i] for row in known])) for i, p in enumerate(parameters))
-                self.push(ops, inner, same)
+                self.push(ops, inner, inner_constants)
                 before = [inner[v].at(k) if v in inner else None for v in outputs]
-                right = [_added([b, _scaled(a, -1)]) for b, a in zip(right, before, strict=True)]
+                right = [_add_parts([b, _scale(a, -1)]) for b, a in zip(right, before, strict=True)]
             mapping = dict(constants)
             for v, b, r in zip(op.operands, right, op.results, strict=True):
                 shape, dtype = shape_and_dtype(r.type)
@@ -296,13 +303,13 @@ class Expansion:
             known.append([wrap(r) for r in clone_op(op, mapping).results])
             return known[k]
 
-        outer.update(zip(op.results, _jointly(all_of, count), strict=True))
+        outer.update(zip(op.results, _series_of_results(all_of, count), strict=True))
 
     @staticmethod
     def _bind(
         names: Sequence[ir.Value], values: Sequence[ir.Value], series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]
     ) -> None:
-        """Gives names the series or constants of values, as a call binds parameters to arguments."""
+        """Gives each of `names` the series or constant of its value, as a call binds parameters to arguments."""
         found = [(series.get(v), constants.get(v, v)) for v in values]
         for name, (varying, value) in zip(names, found, strict=True):
             if varying is None:
@@ -312,7 +319,7 @@ class Expansion:
                 series[name] = varying
 
 
-def _jointly(all_of: Callable[[int], list[Tensor | None]], count: int) -> list[Series]:
+def _series_of_results(all_of: Callable[[int], list[Tensor | None]], count: int) -> list[Series]:
     """One series for each result of a function that computes coefficient k of all results at once."""
     rows: dict[int, list[Tensor | None]] = {}
 

@@ -20,10 +20,10 @@ from nabla_mlir.table.rules import ZERO, MaybeZero, MaybeZeros, Tensors, Zero
 from nabla_mlir.table.tensor import Tensor, full
 
 
-def _shifted(x: Tensor, axis: int, by: int) -> Tensor:
-    """The array whose entry i along an axis is entry i - `by` of x, and zero if that is out of range."""
-    part = sliced(x, axis, max(-by, 0), x.shape[axis] - max(by, 0))
-    low, high = ([max(n, 0) if d == axis else 0 for d in range(x.ndim)] for n in (by, -by))
+def _shift(x: Tensor, axis: int, steps: int) -> Tensor:
+    """The array whose entry i along an axis is entry i - `steps` of x, and zero if that is out of range."""
+    part = sliced(x, axis, max(-steps, 0), x.shape[axis] - max(steps, 0))
+    low, high = ([max(n, 0) if d == axis else 0 for d in range(x.ndim)] for n in (steps, -steps))
     return pad(part, full((), 0, x.dtype), edge_padding_low=low, edge_padding_high=high, interior_padding=[0] * x.ndim)
 
 
@@ -34,12 +34,13 @@ def _product(diagonals: Sequence[MaybeZero], x: Tensor) -> MaybeZero:
         if isinstance(diagonal, Zero):
             continue
         wide = broadcast_in_dim(diagonal, shape=x.shape, broadcast_dimensions=tuple(range(diagonal.ndim)))
-        term = wide * (_shifted(x, rows, by) if by else x)
+        term = wide * (_shift(x, rows, by) if by else x)
         total = term if isinstance(total, Zero) else total + term
     return total
 
 
 def _solve(target: str, diagonals: Sequence[Tensor], b: Tensor) -> Tensor:
+    """The solution x of the system, by LAPACK's routine."""
     stack = b.ndim - 2
     xs = [*diagonals, b]
     results = [*((x.shape, x.dtype) for x in xs), (b.shape[:stack], np.dtype(np.int32))]
@@ -51,7 +52,7 @@ def _gtsv(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **__
     (*diagonals, _), (*dots, db) = xs, tangents
     lower, diagonal, upper = diagonals
     axis = diagonal.ndim - 1
-    adjoints = [_shifted(upper, axis, 1), diagonal, _shifted(lower, axis, -1)]
+    adjoints = [_shift(upper, axis, 1), diagonal, _shift(lower, axis, -1)]
     change = _product(dots, outs[3])
     right = add_any(db, ZERO if isinstance(change, Zero) else -change)
     if isinstance(right, Zero):
@@ -62,7 +63,7 @@ def _gtsv(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **__
         lambda b: [_solve(target, diagonals, b[0])],
         lambda b: [_solve(target, adjoints, b[0])],
     )
-    return [ZERO, ZERO, ZERO, dx, ZERO]  # what is left of the diagonals is scratch
+    return [ZERO, ZERO, ZERO, dx, ZERO]  # the results for the diagonals are scratch
 
 
 register_routine("gtsv", _gtsv, lambda outs, xs, **_: 8 * xs[3].size)

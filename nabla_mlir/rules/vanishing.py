@@ -64,6 +64,7 @@ def _keeps_order(op: ir.Operation) -> bool:
 
 
 def _all(values: Iterable[ir.Value]) -> Asking[bool]:
+    """Asks if the answer for each value is True."""
     for value in values:
         if not (yield value):
             return False
@@ -86,9 +87,12 @@ def _row_vanishes(value: ir.Value, mask: ir.Value, position: Sequence[ir.Value])
 
 
 def _selected(value: ir.Value, keeps: Callable[[ir.Operation], bool], is_inside: Callable[[ir.Value], bool]) -> Asking[bool]:
-    """Asks if a value differs from zero only where selections inside of a mask chose an element.
+    """Asks if a value is zero, except where selections inside of a mask chose an element.
 
-    Operations for which `keeps` is true may add such values.
+    Args:
+      value: the value.
+      keeps: True for an operation whose result has the property if its operands have it, for example a sum.
+      is_inside: True for a predicate that implies the mask.
     """
     op = made_by(value)
     if op is None or is_zero(wrap(value)):
@@ -144,7 +148,7 @@ def implies(predicate: ir.Value, mask: ir.Value) -> bool:
 
 
 def _parts(value: ir.Value, name: str) -> set[ir.Value]:
-    """The truth value and all values from which it is computed by operations `name` (`and`, or `or`)."""
+    """The values whose conjunction, or disjunction, a truth value is, and the value; `name` is the operation `and` or `or`."""
     parts, work = {value}, [value]
     while work:
         maker = made_by(work.pop())

@@ -83,7 +83,7 @@ class Coloring:
         if self.kind == "acyclic":
             readable = np.full(self.pattern.nnz, is_acyclic(self.pattern, self.columns))
         elif self.kind == "star":
-            readable = self.by_column | _mirrored(self.pattern, self.by_column)
+            readable = self.by_column | _mirror_flags(self.pattern, self.by_column)
         else:
             readable = self.by_column | self.by_row
         if not readable.all():
@@ -116,8 +116,8 @@ def _alone(line: np.ndarray, color: np.ndarray, colors: int) -> np.ndarray:
     return np.where(color < 0, False, counts[np.where(color < 0, 0, keys + 1)] == 1)
 
 
-def _mirrored(pattern: Pattern, flags: np.ndarray) -> np.ndarray:
-    """The flags of the mirror image of each entry of a symmetric pattern."""
+def _mirror_flags(pattern: Pattern, flags: np.ndarray) -> np.ndarray:
+    """The flag of the mirror image (j, i) for each entry (i, j) of a symmetric pattern."""
     return flags[mirror(pattern)]
 
 
@@ -178,14 +178,14 @@ def color(pattern: Pattern, kind: str = "column", order: str | Sequence[int] = "
             help="order='best' uses a lattice if there is one.",
         )
     if kind == "acyclic" and order == "best" and best.num_colors > least and (depth is not None or not _has_diagonal(pattern)):
-        star = color(pattern, "star")  # of depth 1; without a diagonal entry, a color may be read by nothing
+        star = color(pattern, "star")  # of depth 1; without a diagonal, some of its colors may be unread
         if star.num_colors < best.num_colors:
             return star
     if kind == "star" and order == "best" and best.num_colors > least and not _has_diagonal(pattern):
-        columns = color(pattern, "column")  # here neighbours may have the same color, which no graph coloring allows
+        columns = color(pattern, "column")  # without a diagonal, neighbours may have the same color
         if columns.num_colors < best.num_colors:
             best = Coloring(pattern, kind, columns.columns, columns.rows, columns.order)
-    return _without_idle(best)
+    return _drop_unread_colors(best)
 
 
 def _has_diagonal(pattern: Pattern) -> bool:
@@ -195,13 +195,13 @@ def _has_diagonal(pattern: Pattern) -> bool:
 def _trials(
     pattern: Pattern, kind: str, order: str | Sequence[int], least: int, depth: int | None
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Colorings of one kind, with the names of their orders."""
+    """Colorings of one kind as arrays of colors, each with the name of its order; a trial may be worse than earlier ones."""
     if not pattern.nnz:
         yield "natural", np.full(pattern.shape[1], -1)
         return
     most = pattern.shape[1]
     if order in ("best", "lattice"):
-        for grid, colors in _lattices(pattern, kind, least, most, depth):
+        for grid, colors in _lattice_colorings(pattern, kind, least, most, depth):
             most = int(colors.max()) + 1
             yield "lattice", colors
             is_long = kind == "column" and len(grid) > 1 and _edges(pattern) > thresholds.LATTICE_ALONE
@@ -211,7 +211,7 @@ def _trials(
         return
     paint, graph, work = _painter(pattern, kind, depth)
     if not isinstance(order, str):
-        yield "given", np.array(paint(_checked(order, pattern.shape[1])), np.int64)
+        yield "given", np.array(paint(_check_order(order, pattern.shape[1])), np.int64)
         return
     total = 1 if most < pattern.shape[1] else 0  # a lattice coloring makes greedy colorings optional
     for name in ORDERS if order == "best" else (order,):
@@ -222,7 +222,7 @@ def _trials(
         yield name, np.array(paint(vertices), np.int64)
 
 
-def _checked(order: Sequence[int], count: int) -> list[int]:
+def _check_order(order: Sequence[int], count: int) -> list[int]:
     """The order of the columns as a list; raises unless each column is in it once."""
     vertices = [int(v) for v in order]
     if sorted(vertices) != list(range(count)):
@@ -252,7 +252,7 @@ def _edges(pattern: Pattern) -> int:
     return int((lengths * lengths).sum())
 
 
-def _lattices(
+def _lattice_colorings(
     pattern: Pattern, kind: str, least: int, most: int, depth: int | None
 ) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
     """For each grid that the columns may form, a lattice coloring if it has fewer colors than those before."""
@@ -269,24 +269,26 @@ def _lattices(
                 break
 
 
-def _without_idle(coloring: Coloring) -> Coloring:
-    """Removes colors from which no entry is read; their columns are then in no product."""
+def _drop_unread_colors(coloring: Coloring) -> Coloring:
+    """The coloring without colors from which no entry is read; their columns are then in no product."""
     pattern, kind = coloring.pattern, coloring.kind
     if kind == "column":
         full = pattern.T.rows.lengths() > 0
         columns = np.where(full, coloring.columns, -1)
     elif kind == "star":
         mine = coloring.by_column
-        useful = mine & ~(_mirrored(pattern, mine) & (coloring.columns[pattern.row_of_entry] < coloring.columns[pattern.indices]))
+        useful = mine & ~(
+            _mirror_flags(pattern, mine) & (coloring.columns[pattern.row_of_entry] < coloring.columns[pattern.indices])
+        )
         useful_colors = np.zeros(coloring.num_colors, bool)
         useful_colors[coloring.columns[pattern.indices[useful]]] = True
         columns = np.where(useful_colors[coloring.columns], coloring.columns, -1) if len(useful_colors) else coloring.columns
     else:
         columns = coloring.columns
-    return Coloring(pattern, kind, _numbered(columns), coloring.rows, coloring.order)
+    return Coloring(pattern, kind, _renumber(columns), coloring.rows, coloring.order)
 
 
-def _numbered(colors: np.ndarray) -> np.ndarray:
+def _renumber(colors: np.ndarray) -> np.ndarray:
     """The colors renumbered, so that those that occur are 0, 1, 2, ..."""
     found = np.unique(colors[colors >= 0])
     positions = np.full(int(colors.max(initial=-1)) + 2, -1)
@@ -302,14 +304,14 @@ def _bidirectional(pattern: Pattern, order: str | Sequence[int]) -> Coloring:
     """
     if not pattern.nnz:
         return Coloring(pattern, "bidirectional", np.full(pattern.shape[1], -1), np.full(pattern.shape[0], -1), "natural")
-    found = [_split(pattern, order), _flipped(_split(Pattern(pattern.T.rows), order), pattern)]
+    found = [_long_rows_by_rows(pattern, order), _exchange_sides(_long_rows_by_rows(Pattern(pattern.T.rows), order), pattern)]
     best = min(found, key=lambda c: c.num_colors)
-    for coloring in _mixed(pattern, order, lower_bound(pattern, "bidirectional")):
+    for coloring in _star_colorings(pattern, order, lower_bound(pattern, "bidirectional")):
         best = min(best, coloring, key=lambda c: c.num_colors)
     return best
 
 
-def _mixed(pattern: Pattern, order: str | Sequence[int], least: int) -> Iterator[Coloring]:
+def _star_colorings(pattern: Pattern, order: str | Sequence[int], least: int) -> Iterator[Coloring]:
     """Star colorings of the bipartite graph of columns and rows.
 
     An entry is an edge of this graph, and it is read from the product of either end.
@@ -326,14 +328,14 @@ def _mixed(pattern: Pattern, order: str | Sequence[int], least: int) -> Iterator
             return
         total += work
         colors = np.array(greedy.star(graph, ORDERS[name](graph)), np.int64)
-        found = _without_unread(Coloring(pattern, "bidirectional", _numbered(colors[:n]), _numbered(colors[n:]), name))
+        found = _drop_needless_colors(Coloring(pattern, "bidirectional", _renumber(colors[:n]), _renumber(colors[n:]), name))
         yield found
         if found.num_colors <= least:
             return
 
 
-def _without_unread(coloring: Coloring) -> Coloring:
-    """Removes colors of columns and rows that are not needed.
+def _drop_needless_colors(coloring: Coloring) -> Coloring:
+    """The coloring without colors of columns and rows that are not needed.
 
     It keeps a color if an entry can be read from it only, then adds the colors from which most remaining entries can be
     read.
@@ -353,14 +355,14 @@ def _without_unread(coloring: Coloring) -> Coloring:
         is_read[counts.argmax()] = True
     columns = np.where(is_read[coloring.columns], coloring.columns, -1)
     rows = np.where(is_read[coloring.rows + split], coloring.rows, -1)
-    return Coloring(pattern, coloring.kind, _numbered(columns), _numbered(rows), coloring.order)
+    return Coloring(pattern, coloring.kind, _renumber(columns), _renumber(rows), coloring.order)
 
 
-def _flipped(coloring: Coloring, pattern: Pattern) -> Coloring:
+def _exchange_sides(coloring: Coloring, pattern: Pattern) -> Coloring:
     return Coloring(pattern, coloring.kind, coloring.rows, coloring.columns, coloring.order)
 
 
-def _split(pattern: Pattern, order: str | Sequence[int]) -> Coloring:
+def _long_rows_by_rows(pattern: Pattern, order: str | Sequence[int]) -> Coloring:
     """The coloring that computes the longest rows by rows; their number is the one with the fewest colors."""
     lengths = pattern.rows.lengths()
     longest = np.argsort(-lengths, kind="stable")
@@ -373,7 +375,7 @@ def _split(pattern: Pattern, order: str | Sequence[int]) -> Coloring:
             continue
         lines = np.zeros(pattern.shape[0], bool)
         lines[longest[:count]] = True
-        trial = _both(pattern, lines, order)
+        trial = _color_both(pattern, lines, order)
         if best is None or trial.num_colors < best.num_colors:
             best = trial
     assert best is not None
@@ -386,8 +388,8 @@ def _least_rows(pattern: Pattern, rows: np.ndarray) -> int:
     return int(np.bincount(part.indices, minlength=1).max(initial=0)) if part.indices.size else 0
 
 
-def _both(pattern: Pattern, lines: np.ndarray, order: str | Sequence[int]) -> Coloring:
-    """The coloring that computes the rows in the mask `lines` by rows, and the others by columns."""
+def _color_both(pattern: Pattern, lines: np.ndarray, order: str | Sequence[int]) -> Coloring:
+    """The coloring that computes the rows in the mask `lines` by rows, and the entries of the others by columns."""
     numbers = np.arange(pattern.shape[0])
     others = Pattern(pattern.rows.take(np.where(lines, -1, numbers)), pattern.grids)
     mine = Pattern(pattern.rows.take(np.where(lines, numbers, -1)))

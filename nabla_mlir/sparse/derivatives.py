@@ -67,11 +67,11 @@ def jacobian(
         raise PatternError(f"jacobian requires a kind among auto, column, row, bidirectional, got {kind!r}.", where=user_frame())
 
     def run(call: FlatCall) -> SparseMatrix:
-        colors = _verified(coloring)
+        colors = _check_coloring(coloring)
         if colors is None:
             where = pattern_at(call, call.tensors) if pattern is None else Pattern.of(pattern)
-            colors = cheapest(where, order) if kind == "auto" else _colored(where, kind, order)
-        return _compressed(call, call, colors, "jacobian")
+            colors = cheapest(where, order) if kind == "auto" else _cached_color(where, kind, order)
+        return _compress(call, call, colors, "jacobian")
 
     return _transform("jacobian", f, argnums, run)
 
@@ -109,24 +109,24 @@ def hessian(
         raise PatternError(f"hessian requires a kind among {', '.join(_SYMMETRIC)}, got {kind!r}.", where=user_frame())
 
     def run(call: FlatCall) -> SparseMatrix:
-        colors = _verified(coloring)
+        colors = _check_coloring(coloring)
         if colors is None:
             where = pattern_at(call.gradient, call.tensors, symmetric=True) if pattern is None else Pattern.of(pattern)
-            colors = _colored(where, kind, order)
-        return _compressed(call, call.gradient, colors, "hessian")
+            colors = _cached_color(where, kind, order)
+        return _compress(call, call.gradient, colors, "hessian")
 
     return _transform("hessian", f, argnums, run)
 
 
-def _verified(coloring: Coloring | None) -> Coloring | None:
-    """Checks a coloring of the user, because a wrong coloring would give a wrong matrix silently."""
+def _check_coloring(coloring: Coloring | None) -> Coloring | None:
+    """The coloring of the user, after a check: a wrong coloring would give a wrong matrix silently."""
     if coloring is not None:
         coloring.verify()
     return coloring
 
 
 def _transform(what: str, f: Callable[..., Any], argnums: Argnums, run: Callable[[FlatCall], Any]) -> Callable[..., Any]:
-    """A function that traces f and gives the flat call to `run`; it is compiled like other transforms."""
+    """A transform of `f`: a function that gives each call, flattened to vectors, to `run`; it is compiled like other transforms."""
     check_function(what, f)
     positions(what, argnums, None)
 
@@ -149,26 +149,33 @@ def cheapest(pattern: Pattern, order: str | Sequence[int] = "best") -> Coloring:
       >>> nm.sparse.cheapest(nm.sparse.Pattern.of(np.ones((1, 100)))).kind
       'row'
     """
-    trials = [_colored(pattern, kind, order) for kind in ("column", "row")]
+    trials = [_cached_color(pattern, kind, order) for kind in ("column", "row")]
     if min(c.num_colors for c in trials) > 1:
-        trials.append(_colored(pattern, "bidirectional", order))
+        trials.append(_cached_color(pattern, "bidirectional", order))
     return min(trials, key=lambda c: c.num_column_colors + thresholds.PULLBACK_COST * c.num_row_colors)
 
 
 @functools.lru_cache(maxsize=64)
-def _colored(pattern: Pattern, kind: str, order: Any) -> Coloring:
+def _cached_color(pattern: Pattern, kind: str, order: Any) -> Coloring:
     """The coloring of a pattern; it is cached, because a repeated trace has equal patterns."""
     return color(pattern, kind, order)
 
 
 def _one_hot(colors: np.ndarray, count: int, dtype: np.dtype) -> Tensor:
-    """For each color the sum of its unit vectors, as a comparison that is computed where it is read."""
+    """For each of `count` colors, the sum of the unit vectors of this color, as a comparison that is computed by its readers."""
     numbers = constant(np.arange(count, dtype=np.int32)[:, None])
     return (constant(colors.astype(np.int32)) == numbers).astype(dtype)
 
 
-def _compressed(call: FlatCall, function: Callable[..., Tensor], coloring: Coloring, what: str) -> SparseMatrix:
-    """The sparse matrix from products with the groups of a coloring; columns by forward mode, rows by reverse mode."""
+def _compress(call: FlatCall, function: Callable[..., Tensor], coloring: Coloring, what: str) -> SparseMatrix:
+    """The sparse matrix, from products with the groups of a coloring: columns by forward mode, rows by reverse mode.
+
+    Args:
+      call: the call, for its shapes.
+      function: the function that is differentiated: the call, or its gradient.
+      coloring: the coloring.
+      what: the name of the transform, for errors.
+    """
     pattern = coloring.pattern
     tensors = tuple(call.tensors)
     columns = sum(call.sizes)
@@ -203,7 +210,7 @@ def decompressed(
         return as_tensor(np.zeros(0, x_dtype))
     numbers = products[0] if len(products) == 1 else concatenate(products)
     if coloring.kind == "acyclic":
-        return _substituted(numbers, substitution(coloring.pattern, coloring.columns))
+        return _substitute(numbers, substitution(coloring.pattern, coloring.columns))
     return read(numbers, sources(coloring))
 
 
@@ -218,8 +225,11 @@ def sources(coloring: Coloring) -> np.ndarray:
     return np.where(coloring.by_column, offsets, coloring.num_column_colors * m + coloring.rows[row] * n + column).astype(np.int32)
 
 
-def _substituted(numbers: Tensor, plan: Substitution) -> Tensor:
-    """The entries from sums over subtrees, along the trees of two colors; each round doubles the distance."""
+def _substitute(numbers: Tensor, plan: Substitution) -> Tensor:
+    """The entries of a matrix from an acyclic coloring: sums over subtrees of the trees of two colors (see `Substitution`).
+
+    Each round doubles the distance over which it sums.
+    """
     values = read(numbers, plan.source)
     for k, (below, above) in enumerate(plan.rounds):
         terms = read(values, below)
@@ -251,7 +261,7 @@ def check_pattern(f: Callable[..., Any], pattern: Any, *args: Any, argnums: Argn
 
     def both(*args: Any) -> Any:
         call = FlatCall("check_pattern", f, argnums, args, {})
-        matrix = _compressed(call, call, _colored(where, "column", "natural"), "check_pattern")
+        matrix = _compress(call, call, _cached_color(where, "column", "natural"), "check_pattern")
         rng = np.random.default_rng(seed)
         vector = as_tensor(rng.uniform(1.0, 2.0, where.shape[1]).astype(call.tensors[0].dtype))
         _, push = linearized(call, tuple(call.tensors), False)

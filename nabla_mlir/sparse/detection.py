@@ -87,7 +87,7 @@ class FlatCall:
         return flat(self.what, out)
 
     def parts(self, vector: Tensor) -> list[Tensor]:
-        """A vector as leaves with the shapes of those of the arguments."""
+        """A vector as tensors with the shapes of the differentiated leaves."""
         return parts(vector, self.tensors)
 
 
@@ -117,11 +117,11 @@ def pattern_at(function: Callable[..., Tensor], tensors: Sequence[Tensor], symme
     trace = current_trace()
     assert trace is not None, "patterns are looked for inside a trace"
     _, holder, _ = trace_region(lambda *xs: [function(*xs)], specs, "the sparsity of a derivative", is_differentiated=True)
-    relation, reasons = _analysed(holder, len(specs), trace)
-    return _found(relation, reasons, specs, symmetric)
+    relation, reasons = _analyse(holder, len(specs), trace)
+    return _to_pattern(relation, reasons, specs, symmetric)
 
 
-def _analysed(holder: ir.Operation, count: int, trace: Trace) -> tuple[Relation, list[str]]:
+def _analyse(holder: ir.Operation, count: int, trace: Trace) -> tuple[Relation, list[str]]:
     """The pattern of the derivative of a block with respect to all its arguments, and the operations that made it dense."""
     outside = set(captures_of(holder)) if trace.captures else set()
     arrays = {c.value: np.asarray(c.array) for c in trace.captures.values() if c.value in outside}
@@ -134,14 +134,14 @@ def _analysed(holder: ir.Operation, count: int, trace: Trace) -> tuple[Relation,
     with contextlib.suppress(DerivativeNeeded):
         found = dependence_of(func, range(count), module.operation, is_derivative=False, has_lines=trace.has_lines)
         return results_of(func, found)[0], causes(found)
-    func = _differentiated(func, count)
+    func = _differentiate(func, count)
     _DERIVED.run(module, verify_each=False)
     found = dependence_of(func, range(-count, 0), module.operation, has_lines=trace.has_lines)
     return results_of(func, found)[0], causes(found)
 
 
-def _found(relation: Relation, reasons: list[str], specs: Sequence[Spec], symmetric: bool) -> Pattern:
-    """The pattern of a derivative with respect to arguments of these shapes."""
+def _to_pattern(relation: Relation, reasons: list[str], specs: Sequence[Spec], symmetric: bool) -> Pattern:
+    """The relation of a derivative as a pattern; `specs` are the types of the arguments, `reasons` the causes of dense rows."""
     grids = [relation.layout] if math.prod(relation.shape) == relation.columns else []
     grids += [specs[0].shape] if len(specs) == 1 else []
     try:
@@ -152,7 +152,7 @@ def _found(relation: Relation, reasons: list[str], specs: Sequence[Spec], symmet
     return pattern.symmetric_part() if symmetric else pattern
 
 
-def _local(what: str, f: Callable[..., Any], args: Sequence[Any], argnums: Argnums, symmetric: bool) -> Pattern:
+def _pattern_at_point(what: str, f: Callable[..., Any], args: Sequence[Any], argnums: Argnums, symmetric: bool) -> Pattern:
     """The pattern at a point.
 
     The derivative is split into the half that the point determines and the half that depends on the tangent. The first
@@ -185,7 +185,7 @@ def _local(what: str, f: Callable[..., Any], args: Sequence[Any], argnums: Argnu
     known = dict(zip(halves.split.rest.regions[0].blocks[0].arguments, numbers, strict=False))
     found = dependence_of(halves.split.rest, columns, module.operation, known)
     results = results_of(halves.split.rest, found) or [Relation.none((rows[0],), found.columns)]
-    return _found(results[0], causes(found), active, symmetric)
+    return _to_pattern(results[0], causes(found), active, symmetric)
 
 
 def _separate_module(holder: ir.Operation, arrays: Mapping[ir.Value, np.ndarray]) -> ir.Module:
@@ -213,7 +213,7 @@ def _separate_module(holder: ir.Operation, arrays: Mapping[ir.Value, np.ndarray]
     return module
 
 
-def _differentiated(func: ir.Operation, count: int) -> ir.Operation:
+def _differentiate(func: ir.Operation, count: int) -> ir.Operation:
     """Replaces a function by its derivative; the tangents of its first `count` arguments are its last arguments."""
     block = func.regions[0].blocks[0]
     types = [a.type for a in block.arguments]
@@ -237,15 +237,18 @@ def _is_constant(op: ir.Operation | None) -> bool:
 
 
 def _pattern(what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Argnums, symmetric: bool, local: bool) -> Pattern:
+    """The pattern of a derivative; `symmetric` for the Hessian. The lines of the user are traced only if they are needed."""
     positions(what, argnums, len(specs))
     if local:
-        return _local(what, f, specs, argnums, symmetric)
+        return _pattern_at_point(what, f, specs, argnums, symmetric)
     with contextlib.suppress(NablaError, LinesNeeded):
-        return _traced(what, f, specs, argnums, symmetric, has_lines=False)
-    return _traced(what, f, specs, argnums, symmetric, has_lines=True)  # the lines of the user are needed
+        return _pattern_by_trace(what, f, specs, argnums, symmetric, has_lines=False)
+    return _pattern_by_trace(what, f, specs, argnums, symmetric, has_lines=True)
 
 
-def _traced(what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Argnums, symmetric: bool, has_lines: bool) -> Pattern:
+def _pattern_by_trace(
+    what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Argnums, symmetric: bool, has_lines: bool
+) -> Pattern:
     """The pattern of f, or of its gradient if `symmetric`, from a trace with these specs."""
     leaves, in_spec = pytree.flatten(tuple(specs), is_leaf=lambda x: isinstance(x, Spec))
     patterns: list[Pattern] = []

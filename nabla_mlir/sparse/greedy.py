@@ -35,9 +35,10 @@ def distance_two(members: Lists, hyperedges: int, order: Sequence[int]) -> list[
 def star(graph: Lists, order: Sequence[int]) -> list[int]:
     """Colors such that neighbours differ, and each path of four vertices has at least three colors.
 
-    Three sets are stored for each vertex: the colors of its neighbours; the colors that several neighbours have (the
-    vertex is then the hub of a star of two colors); and the colors of the neighbouring hubs of whose stars it is a
-    leaf. The idea is from Gebremedhin, Tarafdar, Manne and Pothen 2007; sets of colors as integers are new.
+    Three sets are stored for each vertex: the colors of its neighbours (`once`); the colors that several neighbours have
+    (`often`: the vertex is then the hub of a star of two colors); and the colors of those neighbouring hubs whose star contains
+    the vertex as a leaf (`hubs`). The idea is from Gebremedhin, Tarafdar, Manne and Pothen 2007; new are
+    the sets of colors as integers.
     """
     n = len(graph)
     bits, once, often, hubs = [0] * n, [0] * n, [0] * n, [0] * n
@@ -85,7 +86,7 @@ def acyclic(graph: Lists, order: Sequence[int], depth: int | None = None) -> lis
             seen = set[tuple[tuple[int, int], int]]()
             for w in near:
                 if bits[w] & twice:
-                    for color in _numbers(once[w] & ~mask):
+                    for color in _colors_in(once[w] & ~mask):
                         root = trees.find((w, color))
                         if (root, color) in seen:
                             mask |= 1 << color
@@ -126,7 +127,8 @@ def _farthest(graph: Lists, colors: Sequence[int], start: int, other: int) -> tu
         front, before, distance = further, further[0][0], distance + 1
 
 
-def _numbers(mask: int) -> Iterator[int]:
+def _colors_in(mask: int) -> Iterator[int]:
+    """The colors in a set, in order."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1

@@ -32,7 +32,7 @@ def candidates(rows: Rows, grid: Shape, least: int, most: int, adjacent: bool = 
     # A few rows show what stencil it is. Each candidate is then checked on all rows.
     ends, middle = np.arange(min(64, rows.count)), np.linspace(0, rows.count - 1, 512).astype(np.int64)
     sample = np.unique(np.concatenate([ends, middle, rows.count - 1 - ends]))
-    for part in (_only(rows, sample), rows):
+    for part in (_only_rows(rows, sample), rows):
         differences = _differences(part, positions, adjacent)
         if differences is None or not len(differences):
             return
@@ -46,7 +46,7 @@ def candidates(rows: Rows, grid: Shape, least: int, most: int, adjacent: bool = 
             return
 
 
-def _only(rows: Rows, sample: np.ndarray) -> Rows:
+def _only_rows(rows: Rows, sample: np.ndarray) -> Rows:
     """The pattern with only the rows of `sample`."""
     source = np.full(rows.count, -1)
     source[sample] = sample
@@ -54,7 +54,7 @@ def _only(rows: Rows, sample: np.ndarray) -> Rows:
 
 
 def _forms(differences: np.ndarray, positions: np.ndarray, grid: Shape, least: int, most: int) -> Iterator[np.ndarray]:
-    """The colors by each linear form that maps no difference to zero."""
+    """Colorings of the columns, one for each linear form that maps no difference to zero, with the fewest colors first."""
     for k in range(max(2, least), most):
         if k ** len(grid) > thresholds.LATTICE_FORMS:
             return
@@ -64,7 +64,7 @@ def _forms(differences: np.ndarray, positions: np.ndarray, grid: Shape, least: i
 
 
 def _is_valid(rows: Rows, colors: np.ndarray, adjacent: bool) -> bool:
-    """True if the columns of each row have different colors; with `adjacent`, if the row and the column of each entry have."""
+    """True if the columns of each row differ in color; with `adjacent`, if row and column of each entry off the diagonal differ."""
     row = rows.row_of_entry()
     if adjacent:
         return bool(((colors[row] != colors[rows.indices]) | (row == rows.indices)).all())
@@ -111,11 +111,10 @@ def _examples(numbers: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def grids_of(columns: int, known: Sequence[Shape], together: np.ndarray) -> list[Shape]:
-    """The grids that fit: known grids, the one with most axes first and without axes of size 1; then grids of several
-    fields; last the line.
+    """The grids that the columns may form: known grids first, then grids of several fields, and last the line.
 
-    Fields that are concatenated, such as states and controls, show in the columns of a row, `together`: the distance of
-    two of these columns is the length of a field.
+    Known grids have no axes of size 1, and the one with most axes comes first. Fields that are concatenated, such as states and
+    controls, show in the columns of one row, `together`: the distance of two of these columns is the length of a field.
     """
     plain = [tuple(n for n in grid if n > 1) for grid in known if math.prod(grid) == columns]
     plain = [grid for grid in plain if len(grid) > 1]

@@ -109,6 +109,7 @@ pytree.register_node(SparseMatrix, lambda m: ((m.data,), m.pattern, ("data",)), 
 
 
 def _check_plain(what: str, matrix: SparseMatrix) -> None:
+    """Raises ShapeError if the matrix has the axes of a map."""
     if len(matrix.data.shape) != 1:
         raise ShapeError(
             f"{what} requires a single matrix, got entries of shape {tuple(matrix.data.shape)}.",
@@ -124,7 +125,7 @@ def read(numbers: Tensor, positions: np.ndarray) -> Tensor:
 
 
 def added(updates: Tensor, rows: np.ndarray, shape: tuple[int, ...]) -> Tensor:
-    """An array of `shape` with the sum of all updates for each row."""
+    """An array of `shape` in which row i is the sum of all updates k with rows[k] = i."""
     if not rows.size:
         return full(shape, 0, updates.dtype)
     numbers = scatter_dims(
@@ -184,6 +185,7 @@ def _sparse_product(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
 
 
 def _dense(matrix: SparseMatrix) -> Tensor:
+    """The matrix as a dense tensor."""
     _check_plain("to_dense", matrix)
     m, n = matrix.shape
     positions = matrix.pattern.row_of_entry * n + matrix.pattern.indices

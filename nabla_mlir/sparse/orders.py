@@ -45,7 +45,14 @@ def incidence_degree(graph: Graph) -> list[int]:
 
 
 def _by_buckets(graph: Graph, keys: list[int], change: int, largest: bool) -> list[int]:
-    """Repeatedly removes the vertex with the largest (or smallest) key; the keys of its neighbours change by `change`."""
+    """The vertices in the order in which they are removed: always the one with the largest (or smallest) key.
+
+    Args:
+      graph: the neighbours of each vertex.
+      keys: the first key of each vertex.
+      change: how much a removal changes the keys of the neighbours.
+      largest: True for the largest key.
+    """
     buckets: list[list[int]] = [[] for _ in range(max((len(n) for n in graph), default=0) + 2)]
     by_degree = sorted(range(len(graph)), key=lambda v: len(graph[v]))
     for vertex in by_degree if largest else by_degree[::-1]:

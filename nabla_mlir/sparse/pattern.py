@@ -76,6 +76,7 @@ class Pattern:
 
     @staticmethod
     def _from_positions(row: np.ndarray, column: np.ndarray, shape: tuple[int, int]) -> Pattern:
+        """The pattern with these entries; raises PatternError if one is out of range."""
         for what, positions, size in (("row", row, shape[0]), ("column", column, shape[1])):
             if positions.size and (positions.min() < 0 or positions.max() >= size):
                 bad = int(positions[(positions < 0) | (positions >= size)][0])
@@ -126,6 +127,7 @@ class Pattern:
 
     @cached_property
     def _digest(self) -> bytes:
+        """A hash of the entries, by which patterns are compared."""
         parts = (str(self.shape).encode(), self.indptr.tobytes(), self.indices.tobytes(), str(self.grids).encode())
         return hashlib.sha256(b" ".join(parts)).digest()
 
@@ -232,7 +234,10 @@ def conflicts(rows: Rows) -> Rows:
 
 
 def joined(lines: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs each element of a list of rows with each entry of that row; returns the indices of both."""
+    """All pairs of an element k of `lines` and an entry of row lines[k], as the indices of both.
+
+    For example, a row number 5 in `lines` is paired with each entry of row 5.
+    """
     repeats = rows.lengths()[lines]
     first = np.repeat(np.arange(len(lines)), repeats)
     within = np.arange(len(first)) - np.repeat(np.cumsum(repeats) - repeats, repeats)

@@ -29,7 +29,10 @@ class Substitution:
 
 
 def edges_of(pattern: Pattern, colors: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The entries (i, j), i < j, of a symmetric pattern, and the nodes (vertex, color of the neighbour) at both ends."""
+    """The edges of the trees of two colors: the entries (i, j), i < j, of a symmetric pattern.
+
+    Returns the indices of the entries, and the nodes at both ends as numbers: a node is a pair (vertex, color of the neighbour).
+    """
     count = int(colors.max(initial=-1)) + 1
     upper = np.nonzero(pattern.row_of_entry < pattern.indices)[0]
     i, j = pattern.row_of_entry[upper], pattern.indices[upper]
@@ -53,14 +56,14 @@ def substitution(pattern: Pattern, colors: np.ndarray) -> Substitution:
     row, column = pattern.row_of_entry, pattern.indices
     upper, a, b = edges_of(pattern, colors)
     edges, leaves = (np.array(x, np.int64) for x in peeled(a, b))
-    at_first = np.zeros(len(upper), bool)
-    at_first[edges] = a[edges] == leaves
+    leaf_is_row = np.zeros(len(upper), bool)
+    leaf_is_row[edges] = a[edges] == leaves
     i, j = row[upper], column[upper]
-    source = np.where(at_first, colors[j] * n + i, colors[i] * n + j)
-    # The edge above an edge is the one that is removed at its other end.
-    taker = np.full(int(max(a.max(initial=0), b.max(initial=0))) + 1, -1)
-    taker[leaves] = edges
-    above = taker[np.where(at_first, b, a)] if len(upper) else np.zeros(0, np.int64)
+    source = np.where(leaf_is_row, colors[j] * n + i, colors[i] * n + j)
+    # The edge above an edge is the one whose leaf is the other end of the edge.
+    edge_of_leaf = np.full(int(max(a.max(initial=0), b.max(initial=0))) + 1, -1)
+    edge_of_leaf[leaves] = edges
+    above = edge_of_leaf[np.where(leaf_is_row, b, a)] if len(upper) else np.zeros(0, np.int64)
     above = np.where(above == np.arange(len(upper)), -1, above)
     rounds = []
     while (above >= 0).any():
@@ -82,7 +85,7 @@ def mirror(pattern: Pattern) -> np.ndarray:
 
 
 def depth_of(pattern: Pattern, colors: np.ndarray) -> int:
-    """The largest number of entries that follow from each other.
+    """The largest number of entries that follow from each other by substitution.
 
     It is 1 if each entry is read from one product, as with a star coloring.
     """

@@ -20,7 +20,14 @@ Numbers = tuple[int, ...]
 
 
 class Box(NamedTuple):
-    """Rows of an array with their columns; an axis with one row has step 1 and stride 0."""
+    """Rows of an array, with their columns, as described above.
+
+    Attributes:
+      starts, counts, steps: for each axis of the array, the rows.
+      strides: for each axis, the distance of the columns of neighbouring rows; 0 (and step 1) on an axis with one row.
+      base: the column of the first row.
+      free: pairs (count, stride): columns that each row has in addition.
+    """
 
     starts: Numbers
     counts: Numbers
@@ -35,27 +42,27 @@ class Box(NamedTuple):
         return math.prod([count for count, _ in self.free]) if self.free else 1
 
     def on_axis(self, axis: int, start: int, count: int, step: int, stride: int, base: int) -> Box:
-        """The box with one axis replaced."""
+        """The box with other numbers on one axis, and another base."""
         if count == 1:
             step, stride = 1, 0
         return Box(
-            _put(self.starts, axis, start),
-            _put(self.counts, axis, count),
-            _put(self.steps, axis, step),
-            _put(self.strides, axis, stride),
+            _replace_number(self.starts, axis, start),
+            _replace_number(self.counts, axis, count),
+            _replace_number(self.steps, axis, step),
+            _replace_number(self.strides, axis, stride),
             base,
             self.free,
         )
 
     def clipped(self, axis: int, first: int, limit: int, stride: int = 1) -> Box | None:
-        """The rows first, first + stride, ... below limit of an axis, renumbered from 0; None if there are none."""
+        """The rows first, first + stride, ... below `limit` of an axis, numbered from 0; None if the box has none of them."""
         start, count, step = self.starts[axis], self.counts[axis], self.steps[axis]
         if stride == 1 and first <= start and start + step * (count - 1) < limit:
             return self.shifted(axis, -first) if first else self
         shared = math.gcd(step, stride)
         if (first - start) % shared:
             return None
-        period = stride // shared  # of the numbers i of the requested rows
+        period = stride // shared  # every period-th row of the box is requested
         low = ((first - start) // shared * pow(step // shared, -1, period)) % period if period > 1 else 0
         if start + step * low < first:
             low += -(-(first - start - step * low) // (step * period)) * period
@@ -74,7 +81,7 @@ class Box(NamedTuple):
     def shifted(self, axis: int, low: int, interior: int = 0) -> Box:
         """The box in an array with `low` new rows in front, and `interior` new rows between neighbours."""
         if not interior:
-            starts = _put(self.starts, axis, low + self.starts[axis])
+            starts = _replace_number(self.starts, axis, low + self.starts[axis])
             return Box(starts, self.counts, self.steps, self.strides, self.base, self.free)
         spread = interior + 1
         return self.on_axis(
@@ -101,7 +108,7 @@ class Box(NamedTuple):
         return self.on_axis(axis, 0, size, 1, 0, self.base)
 
     def gathered(self, axes: Iterable[int]) -> Box:
-        """The box without these axes; each remaining row has the columns of all rows along them."""
+        """The box without the axes `axes`; each remaining row has the columns of all rows along them."""
         away = set(axes)
         rest = [a for a in range(len(self.starts)) if a not in away]
         more = [(self.counts[a], self.strides[a]) for a in away]
@@ -113,12 +120,16 @@ class Box(NamedTuple):
         return Box(left(self.starts), left(self.counts), left(self.steps), left(self.strides), base, free)
 
 
-def _put(numbers: Numbers, position: int, value: int) -> Numbers:
+def _replace_number(numbers: Numbers, position: int, value: int) -> Numbers:
+    """The numbers with another value at one position."""
     return (*numbers[:position], value, *numbers[position + 1 :])
 
 
 def normal_free(base: int, free: Iterable[tuple[int, int]]) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """The same columns in a normal form: positive strides in order, and free counts that continue each other joined."""
+    """The same columns in a normal form: positive strides in order, and free counts that continue each other joined.
+
+    Returns the base, and the free counts with their strides.
+    """
     found: list[tuple[int, int]] = []
     for count, stride in free:
         if stride < 0:
@@ -137,7 +148,10 @@ def normal_free(base: int, free: Iterable[tuple[int, int]]) -> tuple[int, tuple[
 
 
 def coalesced(boxes: Iterable[Box]) -> tuple[Box, ...]:
-    """The same pairs in fewer boxes: duplicates are dropped, and neighbours on one index map are joined."""
+    """The same pairs in fewer boxes: duplicates are dropped, and neighbours on one index map are joined.
+
+    With `alone` in the functions below, two single rows may be joined, too; they determine the stride of their union.
+    """
     found = list(dict.fromkeys(boxes))
     if len(found) < 2:
         return tuple(found)
@@ -146,14 +160,14 @@ def coalesced(boxes: Iterable[Box]) -> tuple[Box, ...]:
             starts = {box.starts[axis] for box in found}
             if len(starts) == 1 or (alone and all(box.counts[axis] > 1 for box in found)):
                 continue  # no box begins where another one ends
-            found = _joined(found, axis, alone)
+            found = _join_along(found, axis, alone)
             if len(found) == 1:
                 return tuple(found)
     return tuple(found)
 
 
-def _joined(boxes: list[Box], axis: int, alone: bool) -> list[Box]:
-    """Joins boxes that follow each other along an axis."""
+def _join_along(boxes: list[Box], axis: int, alone: bool) -> list[Box]:
+    """The boxes, after neighbours along an axis are joined."""
     groups: dict[object, list[Box]] = {}
     for box in boxes:
         rest = tuple(own[:axis] + own[axis + 1 :] for own in (box.starts, box.counts, box.steps, box.strides))
@@ -163,32 +177,32 @@ def _joined(boxes: list[Box], axis: int, alone: bool) -> list[Box]:
     found: list[Box] = []
     for group in groups.values():
         group.sort(key=lambda b: (b.base - b.strides[axis] * b.starts[axis], b.starts[axis]))
-        found += _chained(group, axis, alone) if len(group) > 1 else group
+        found += _join_group(group, axis, alone) if len(group) > 1 else group
     return found
 
 
-def _chained(group: list[Box], axis: int, alone: bool) -> list[Box]:
-    """The boxes of a group, after neighbours along an axis are joined where their union is a box."""
+def _join_group(group: list[Box], axis: int, alone: bool) -> list[Box]:
+    """The boxes of a group that differ on one axis only, after neighbours are joined where their union is a box."""
     if alone:
         group.sort(key=lambda b: b.starts[axis])
     found = [group[0]]
     for box in group[1:]:
-        union = _pair(found[-1], box, axis, alone)
+        union = _join_pair(found[-1], box, axis, alone)
         if union is None:
             found.append(box)
         else:
             found[-1] = union
-    return found if alone or len(found) == 1 else _single_rows_joined(found, axis)
+    return found if alone or len(found) == 1 else _join_single_rows(found, axis)
 
 
-def _single_rows_joined(group: list[Box], axis: int) -> list[Box]:
-    """Joins single rows at the ends of long boxes to these boxes."""
+def _join_single_rows(group: list[Box], axis: int) -> list[Box]:
+    """The boxes of a group, after single rows at the ends of long boxes are joined to these boxes."""
     group = sorted(group, key=lambda b: b.starts[axis])
     found = [group[0]]
     for before, box in pairwise(group):
         long = before if before.counts[axis] > 1 else box
         last = found[-1]
-        union = _pair(last, box, axis, False, long.strides[axis]) if long.counts[axis] > 1 else None
+        union = _join_pair(last, box, axis, False, long.strides[axis]) if long.counts[axis] > 1 else None
         if union is None:
             found.append(box)
         else:
@@ -196,8 +210,16 @@ def _single_rows_joined(group: list[Box], axis: int) -> list[Box]:
     return found
 
 
-def _pair(a: Box, b: Box, axis: int, alone: bool, stride: int | None = None) -> Box | None:
-    """One box for two boxes whose rows follow each other on one index map; None if there is none."""
+def _join_pair(a: Box, b: Box, axis: int, alone: bool, stride: int | None = None) -> Box | None:
+    """One box for two boxes whose rows follow each other on one index map; None if they do not.
+
+    Args:
+      a: the box with the first rows.
+      b: the other box, which differs from `a` on one axis only.
+      axis: this axis.
+      alone: True if two single rows may be joined.
+      stride: the stride of the union; None for any.
+    """
     if a.steps[axis] != 1 or b.steps[axis] != 1 or b.starts[axis] > a.starts[axis] + a.counts[axis]:
         return None
     distance = b.starts[axis] - a.starts[axis]

@@ -20,9 +20,11 @@ def elements_read(shape: Shape, indices: np.ndarray, dims: Dims, sizes: Sequence
     """For each element of a gather, the index in row-major order of the element of the operand that it reads.
 
     Args:
-      indices: the starts of the windows; with `clip` they are clamped, else an element out of range gets -1.
+      shape: the shape of the operand.
+      indices: the starts of the windows.
       dims: the dimension numbers of the gather.
       sizes: the shape of a window.
+      clip: True if windows are clamped into the operand; otherwise an element out of range gets -1.
     """
     vector = dims["index_vector_dim"]
     starts = indices[..., None] if vector == indices.ndim else np.moveaxis(indices, vector, -1)
@@ -68,7 +70,7 @@ def progressions(indices: np.ndarray) -> list[tuple[int, int, int]] | None:
 
 
 def _only_axis(dims: Dims, shape: Shape, sizes: Sequence[int]) -> int | None:
-    """The single axis that is indexed one element at a time, if all other axes are read whole; else None."""
+    """The single axis that is indexed, one element at a time, if all other axes are read whole; else None."""
     axes = dims["start_index_map"]
     if len(axes) != 1 or dims["operand_batching_dims"] or tuple(dims["collapsed_slice_dims"]) != tuple(axes):
         return None
@@ -84,21 +86,30 @@ def gather(
     x, dims, shape = xs[0].relation, dimension_numbers, outs[0]
     indices = xs[1].read()
     if indices is None:
-        return [_anywhere(x, dims, slice_sizes, shape)]
+        return [_gather_unknown(x, dims, slice_sizes, shape)]
     axis = _only_axis(dims, x.shape, slice_sizes)
     if axis is not None and x.boxes is not None:
         positions = np.clip(indices.astype(np.int64).reshape(-1), 0, x.shape[axis] - 1)
         runs = progressions(positions)
         if runs is not None:
             batch = [d for d in range(len(shape)) if d not in dims["offset_dims"]]
-            return [_runs(x, axis, runs, dims["offset_dims"], batch, shape)]
+            return [_gather_runs(x, axis, runs, dims["offset_dims"], batch, shape)]
     return [x.selected(elements_read(x.shape, indices, dims, slice_sizes, clip=True).reshape(-1), shape)]
 
 
-def _runs(
+def _gather_runs(
     x: Relation, axis: int, runs: Sequence[tuple[int, int, int]], windows: Sequence[int], batch: Sequence[int], shape: Shape
 ) -> Relation:
-    """Joins slices along an axis, which then becomes the axes `batch` of the result."""
+    """The relation of a gather along one axis, from the runs (start, count, step) of its indices.
+
+    Args:
+      x: the operand.
+      axis: the indexed axis.
+      runs: the runs.
+      windows: the axes of the result for the other axes of the operand.
+      batch: the axes of the result for the indices.
+      shape: the shape of the result.
+    """
     pieces = []
     for start, count, step in runs:
         low, high, strides = [0] * len(x.shape), list(x.shape), [1] * len(x.shape)
@@ -119,8 +130,8 @@ def _runs(
     return joint.transposed([order.index(d) for d in range(len(shape))])
 
 
-def _anywhere(x: Relation, dims: Dims, sizes: Sequence[int], shape: Shape) -> Relation:
-    """The result of a gather with unknown indices."""
+def _gather_unknown(x: Relation, dims: Dims, sizes: Sequence[int], shape: Shape) -> Relation:
+    """The relation of a gather with unknown indices: an element depends on the whole of each indexed axis."""
     x = x.spread([d for d in dims["start_index_map"] if sizes[d] < x.shape[d]])
     whole = [n if d in dims["operand_batching_dims"] else size for d, (n, size) in enumerate(zip(x.shape, sizes, strict=True))]
     x = x.sliced([0] * len(whole), whole, [1] * len(whole))
@@ -163,7 +174,7 @@ def scatter(xs: Sequence[Operand], outs: Sequence[Shape], scatter_dimension_numb
     absent = (*dims["collapsed_slice_dims"], *dims["operand_batching_dims"])
     sizes = [1 if d in absent else next(windows) for d in range(len(x.shape))]
     if indices is None:
-        return [union([x, _everywhere(updates, dims, sizes, x.shape)], x.shape, columns_of(xs))]
+        return [union([x, _scatter_unknown(updates, dims, sizes, x.shape)], x.shape, columns_of(xs))]
     axis = _only_axis(dims, x.shape, sizes)
     runs = None
     if axis is not None and updates.boxes is not None and body == "add":
@@ -172,7 +183,7 @@ def scatter(xs: Sequence[Operand], outs: Sequence[Shape], scatter_dimension_numb
         runs = progressions(positions) if inside else None
     if axis is not None and runs is not None:
         batch = [d for d in range(len(updates.shape)) if d not in dims["offset_dims"]]
-        return [x.union(_written(updates, axis, runs, dims["offset_dims"], batch, x.shape))]
+        return [x.union(_scatter_runs(updates, axis, runs, dims["offset_dims"], batch, x.shape))]
     target = elements_read(x.shape, indices, dims, sizes, clip=False)
     image = updates.grouped(target, x.shape)
     if body == "set" and not x.is_empty:
@@ -182,10 +193,13 @@ def scatter(xs: Sequence[Operand], outs: Sequence[Shape], scatter_dimension_numb
     return [x.union(image)]
 
 
-def _written(
+def _scatter_runs(
     updates: Relation, axis: int, runs: Sequence[tuple[int, int, int]], windows: Sequence[int], batch: Sequence[int], shape: Shape
 ) -> Relation:
-    """Slices of the updates, each written to its run along an axis of the result."""
+    """The relation of updates that are written to runs (start, count, step) along one axis of an array of this shape.
+
+    `windows` and `batch` are the axes of the updates for the other axes of the array, and for the indices.
+    """
     others = [n for a, n in enumerate(shape) if a != axis]
     x = updates.transposed([*batch, *windows]).reshaped([math.prod(updates.shape[d] for d in batch), *others])
     found, at = Relation.none(shape, updates.columns), 0
@@ -205,8 +219,8 @@ def _written(
     return found
 
 
-def _everywhere(updates: Relation, dims: Dims, sizes: Sequence[int], shape: Shape) -> Relation:
-    """The possible writes of a scatter with unknown indices: each update anywhere along the indexed axes."""
+def _scatter_unknown(updates: Relation, dims: Dims, sizes: Sequence[int], shape: Shape) -> Relation:
+    """The relation of a scatter with unknown indices: each update may be anywhere along the indexed axes."""
     vector = dims["index_vector_dim"]
     batch = [d for d in range(len(updates.shape)) if d not in dims["offset_dims"]]
     batching = {

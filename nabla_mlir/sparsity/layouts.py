@@ -37,16 +37,16 @@ def matching_axes(old: Shape, new: Shape) -> list[int | None] | None:
 
 
 def reshaped(box: Box, old: Shape, new: Shape) -> list[Box] | None:
-    """The boxes of a box after a reshape; None if a stride does not fit."""
+    """The boxes that a box becomes in a reshape from shape `old` to shape `new`; None if a stride does not fit."""
     if old == new:
         return [box]
     found: list[tuple[int, list[_Line]]] = [(box.base, [])]  # the base, and the axes so far
     for mine, others in factors(old, new):
         lines = [(box.starts[a], box.counts[a], box.steps[a], box.strides[a]) for a in mine]
-        line = _merged(lines, [old[a] for a in mine])
+        line = _merge_axes(lines, [old[a] for a in mine])
         if line is None:
             return None
-        pieces = _split(line, [new[a] for a in others])
+        pieces = _split_axis(line, [new[a] for a in others])
         if pieces is None:
             return None
         found = [(base + offset, [*before, *axes]) for base, before in found for offset, axes in pieces]
@@ -54,28 +54,32 @@ def reshaped(box: Box, old: Shape, new: Shape) -> list[Box] | None:
 
 
 def _box(base: int, axes: Sequence[_Line], free: tuple[tuple[int, int], ...]) -> Box:
+    """The box with these lines, one for each axis."""
     plain = [(start, 1, 1, 0) if count == 1 else (start, count, step, stride) for start, count, step, stride in axes]
     starts, counts, steps, strides = zip(*plain, strict=True) if plain else ((), (), (), ())
     return Box(starts, counts, steps, strides, base, free)
 
 
-def _merged(lines: Sequence[_Line], sizes: Sequence[int]) -> _Line | None:
-    """Several axes as one axis, if one step and one stride describe them; else None."""
+def _merge_axes(lines: Sequence[_Line], sizes: Sequence[int]) -> _Line | None:
+    """The line of neighbouring axes of these sizes as one axis, if one step and one stride describe it; else None."""
     start, count, step, stride = 0, 1, 1, 0
-    for (own, n, by, move), size in zip(lines, sizes, strict=True):
+    for (axis_start, n, axis_step, axis_stride), size in zip(lines, sizes, strict=True):
         if n == 1:
-            start, step = start * size + own, step * size
+            start, step = start * size + axis_start, step * size
         elif count == 1:
-            start, count, step, stride = start * size + own, n, by, move
-        elif by * n == step * size and move * n == stride:
-            start, count, step, stride = start * size + own, count * n, by, move
+            start, count, step, stride = start * size + axis_start, n, axis_step, axis_stride
+        elif axis_step * n == step * size and axis_stride * n == stride:
+            start, count, step, stride = start * size + axis_start, count * n, axis_step, axis_stride
         else:
             return None
     return start, count, step, stride
 
 
-def _split(line: _Line, sizes: Sequence[int]) -> list[tuple[int, list[_Line]]] | None:
-    """One axis as several axes: up to three pieces for each, each as (offset of the base, axes)."""
+def _split_axis(line: _Line, sizes: Sequence[int]) -> list[tuple[int, list[_Line]]] | None:
+    """A line along an axis that is split into axes of these sizes, as several pieces; None if its step does not fit.
+
+    Each piece is (offset of the base, a line for each new axis).
+    """
     if not sizes:
         return [(0, [])]
     start, count, step, stride = line
@@ -85,16 +89,19 @@ def _split(line: _Line, sizes: Sequence[int]) -> list[tuple[int, list[_Line]]] |
     for size in sizes[1:]:
         inner *= size
     found = []
-    for offset, row, rest in _rows(start, count, step, stride, inner) or ():
-        pieces = _split(rest, sizes[1:])
+    for offset, row, rest in _split_at_rows(start, count, step, stride, inner) or ():
+        pieces = _split_axis(rest, sizes[1:])
         if pieces is None:
             return None
         found += [(offset + more, [row, *axes]) for more, axes in pieces]
     return found or None
 
 
-def _rows(start: int, count: int, step: int, stride: int, inner: int) -> list[tuple[int, _Line, _Line]] | None:
-    """An axis over rows of `inner` elements, as pieces (offset of the base, line along the rows, line inside a row)."""
+def _split_at_rows(start: int, count: int, step: int, stride: int, inner: int) -> list[tuple[int, _Line, _Line]] | None:
+    """A line over rows of `inner` elements, as pieces (offset of the base, line along the rows, line inside a row).
+
+    There are up to three pieces: a part of the first row, whole rows, a part of the last row. None if the step does not fit.
+    """
     if count == 1:
         return [(0, (start // inner, 1, 1, 0), (start % inner, 1, 1, 0))]
     if step % inner == 0:

@@ -31,7 +31,7 @@ class Operand(NamedTuple):
         return self.relation.shape
 
     def constant(self) -> Operand:
-        """The same numbers, without dependences."""
+        """The operand with the same numbers, but without dependences."""
         return Operand(Relation.none(self.relation.shape, self.relation.columns), self.read)
 
     def nonzero(self) -> np.ndarray | None:
@@ -100,7 +100,7 @@ def identity(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Rel
 
 
 def trailing(rank: int) -> Rule:
-    """A rule: elements mix along the last `rank` axes of an operand, and stay separate along the axes before them."""
+    """The rule of operations that mix elements along the last `rank` axes, and treat the axes before them as a batch."""
 
     def rule(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Relation]:
         found = []

@@ -25,7 +25,9 @@ def after(iteration: Sequence[Relation], state: Sequence[Relation], count: int) 
       PatternError: there are too many entries.
     """
     columns, parts = state[0].columns, [r.rows for r in iteration]
-    front = columns if any((p.indices < columns).any() for p in parts) else 0  # the columns do not change
+    front = (
+        columns if any((p.indices < columns).any() for p in parts) else 0
+    )  # with the columns as part of the state, since they do not change
     away = columns - front
     step = _below_identity([Rows(p.offsets, p.indices - away, p.columns - away) for p in parts], front)
     now = _below_identity([r.rows for r in state], front)

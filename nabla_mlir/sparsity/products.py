@@ -25,39 +25,51 @@ def dot_general(xs: Sequence[Operand], outs: Sequence[Shape], dot_dimension_numb
     position_l = [*range(n), *range(n, n + len(left))]
     position_r = [*range(n), *range(n + len(left), len(shape))]
     found = [
-        _factor(lhs, rhs, (batch_l, left, contract_l), (batch_r, right, contract_r), position_l, shape, flip=False),
-        _factor(rhs, lhs, (batch_r, right, contract_r), (batch_l, left, contract_l), position_r, shape, flip=True),
+        _factor(lhs, rhs, (batch_l, left, contract_l), (batch_r, right, contract_r), position_l, shape, is_right=False),
+        _factor(rhs, lhs, (batch_r, right, contract_r), (batch_l, left, contract_l), position_r, shape, is_right=True),
     ]
     return [union(found, shape, columns_of(xs))]
 
 
-def _factor(x: Operand, other: Operand, mine: Any, theirs: Any, positions: Sequence[int], shape: Shape, flip: bool) -> Relation:
-    """The dependences of a product through one of its factors; axes are given as (batching, free, contracting)."""
+def _factor(
+    x: Operand, other: Operand, own_axes: Any, other_axes: Any, positions: Sequence[int], shape: Shape, is_right: bool
+) -> Relation:
+    """The dependences of a product through one of its factors.
+
+    Args:
+      x: the factor.
+      other: the other factor.
+      own_axes: the batching, free and contracting axes of the factor.
+      other_axes: those of the other factor.
+      positions: the axes of the product for the batching and free axes of the factor.
+      shape: the shape of the product.
+      is_right: True if the factor is the right one.
+    """
     if x.relation.is_empty:
         return Relation.none(shape, x.relation.columns)
     where = other.nonzero()
     if where is not None and not where.any():
         return Relation.none(shape, x.relation.columns)
     if where is not None and not where.all():
-        entries = np.count_nonzero(where) * math.prod(x.shape[a] for a in mine[1]) * max(1, x.relation.widest)
+        entries = np.count_nonzero(where) * math.prod(x.shape[a] for a in own_axes[1]) * max(1, x.relation.widest)
         if entries <= thresholds.PATTERN_ENTRIES:
-            return _by_zeros(x.relation, np.broadcast_to(where, other.shape), mine, theirs, shape, flip)
-    batch, free, contract = mine
+            return _by_zeros(x.relation, np.broadcast_to(where, other.shape), own_axes, other_axes, shape, is_right)
+    batch, free, contract = own_axes
     ordered = x.relation.transposed([*batch, *free, *contract])
     rank = len(batch) + len(free)
     return ordered.gathered(range(rank, len(x.shape))).broadcast(shape, positions)
 
 
-def _by_zeros(x: Relation, where: np.ndarray, mine: Any, theirs: Any, shape: Shape, flip: bool) -> Relation:
-    """The boolean product with the pattern of a constant factor."""
-    batch, free, contract = mine
-    sizes = [math.prod(x.shape[a] for a in axes) for axes in mine]
-    others = math.prod(where.shape[a] for a in theirs[1])
+def _by_zeros(x: Relation, where: np.ndarray, own_axes: Any, other_axes: Any, shape: Shape, is_right: bool) -> Relation:
+    """The dependences through a factor, if `where` is a mask of the nonzeros of the other, constant factor; see `_factor`."""
+    batch, free, contract = own_axes
+    sizes = [math.prod(x.shape[a] for a in axes) for axes in own_axes]
+    others = math.prod(where.shape[a] for a in other_axes[1])
     elements = np.arange(math.prod(x.shape)).reshape(x.shape).transpose([*batch, *free, *contract]).reshape(sizes)
-    mask = where.transpose([*theirs[0], *theirs[2], *theirs[1]]).reshape(sizes[0], sizes[2], others)
+    mask = where.transpose([*other_axes[0], *other_axes[2], *other_axes[1]]).reshape(sizes[0], sizes[2], others)
     b, k, j = np.nonzero(mask)  # batch, contracting, free of the other factor
     i = np.arange(sizes[1])
-    out = (b[:, None] * sizes[1] + i) * others + j[:, None] if not flip else (b[:, None] * others + j[:, None]) * sizes[1] + i
+    out = (b[:, None] * sizes[1] + i) * others + j[:, None] if not is_right else (b[:, None] * others + j[:, None]) * sizes[1] + i
     keys = out * elements.size + elements[b[:, None], i, k[:, None]]
     outer = Rows.of(keys.reshape(-1), math.prod(shape), elements.size)
     return Relation.of_rows(shape, boolean_product(outer, x.rows))

@@ -165,7 +165,7 @@ class Relation:
         size = f"{self.rows.indices.size} entries" if self._boxes is None else boxes
         return f"{size}, up to {self.widest} of {self.columns} columns"
 
-    # ---------------------------------------------------------------- both together
+    # ---------------------------------------------------------------- two relations
 
     def union(self, other: Relation) -> Relation:
         """The pairs of both relations, for arrays of the same shape."""
@@ -215,7 +215,7 @@ class Relation:
 
         Args:
           shape: the new shape.
-          box: maps a box of the old shape to one of the new shape, or to None if it is dropped.
+          box: ``box of the old shape -> box of the new shape``, or None if its rows are dropped.
           source: applies the same move to an array of element numbers; new elements get -1.
         """
         if self.is_empty or not all(shape):
@@ -228,11 +228,11 @@ class Relation:
         return self.selected(np.asarray(source(numbers)), shape)
 
     def selected(self, source: np.ndarray, shape: Sequence[int]) -> Relation:
-        """Element k of the new array is element source[k] of this one; it has no dependences if source[k] is negative."""
+        """The relation of an array whose element k is element source[k] of this one; a negative source[k] means no dependences."""
         return Relation.of_rows(shape, self.rows.take(source))
 
     def grouped(self, target: np.ndarray, shape: Sequence[int]) -> Relation:
-        """Adds the dependences of element k to element target[k] of the new array; elements with negative targets are dropped."""
+        """The relation of an array of this shape whose element i is combined from all elements k with target[k] = i."""
         return Relation.of_rows(shape, self.rows.grouped(target, math.prod(shape)))
 
     def reshaped(self, shape: Sequence[int]) -> Relation:
@@ -338,7 +338,7 @@ class Relation:
     # ---------------------------------------------------------------- sums
 
     def gathered(self, axes: Sequence[int]) -> Relation:
-        """The relation without these axes: each element depends on everything on which the elements along them depend."""
+        """The relation without the axes `axes`: an element depends on all that the elements along these axes depend on."""
         axes = tuple(axes)
         shape = tuple(n for a, n in enumerate(self.shape) if a not in axes)
         if self.is_empty or not axes:
@@ -350,7 +350,7 @@ class Relation:
         return self.grouped(np.broadcast_to(rest, self.shape), shape)
 
     def spread(self, axes: Sequence[int]) -> Relation:
-        """The relation in which each element depends on everything on which the elements along these axes depend."""
+        """The relation in which an element depends on all that the elements along these axes depend on."""
         axes = tuple(axes)
         rest = [a for a in range(len(self.shape)) if a not in axes]
         return self.gathered(axes).broadcast(self.shape, rest) if axes else self

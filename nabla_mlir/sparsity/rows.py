@@ -69,7 +69,7 @@ class Rows:
         return Rows.of(np.concatenate([self.keys(), other.keys()]), self.count, self.columns)
 
     def take(self, source: np.ndarray) -> Rows:
-        """Rows with row source[r] as row r; a row is empty if source[r] is negative."""
+        """Rows whose row r is row source[r] of these; a row is empty if source[r] is negative."""
         source = source.reshape(-1)
         lengths = np.where(source < 0, 0, self.lengths()[source]) if self.count else np.zeros(source.size, np.int64)
         offsets = np.zeros(source.size + 1, np.int64)
@@ -80,7 +80,7 @@ class Rows:
         return Rows(offsets, self.indices[positions], self.columns)
 
     def grouped(self, target: np.ndarray, rows: int) -> Rows:
-        """Adds the entries of row r to row target[r] of `rows` rows; rows with negative targets are dropped."""
+        """`rows` rows, where row r of these is added to row target[r]; rows with negative targets are dropped."""
         row = target.reshape(-1)[self.row_of_entry()]
         inside = row >= 0
         return Rows.of((row * max(self.columns, 1) + self.indices)[inside], rows, self.columns)
@@ -114,15 +114,15 @@ def rows_of(boxes: Sequence[Box], layout: Sequence[int], columns: int) -> Rows:
     np.cumsum(lengths.reshape(-1), out=offsets[1:])
     positions = offsets[:-1].copy().reshape(layout)  # the index of the next entry of each row
     indices = np.empty(offsets[-1], np.int64)
-    for k in sorted(range(len(boxes)), key=lambda k: _diagonal(boxes[k], layout)):
+    for k in sorted(range(len(boxes)), key=lambda k: _distance_to_columns(boxes[k], layout)):
         box, window = boxes[k], windows[k]
-        here = positions[window]
-        indices[here[..., None] + np.arange(box.width) if box.free else here] = _columns(box)
+        first = positions[window]
+        indices[first[..., None] + np.arange(box.width) if box.free else first] = _columns(box)
         positions[window] += box.width
-    return _in_order(Rows(offsets, indices, columns))
+    return _sort_rows(Rows(offsets, indices, columns))
 
 
-def _diagonal(box: Box, layout: Sequence[int]) -> int:
+def _distance_to_columns(box: Box, layout: Sequence[int]) -> int:
     """The distance from the first row of a box to its first column."""
     row = 0
     for start, size in zip(box.starts, layout, strict=True):
@@ -143,7 +143,7 @@ def _columns(box: Box) -> np.ndarray:
     return columns[..., None] + free
 
 
-def _in_order(rows: Rows) -> Rows:
+def _sort_rows(rows: Rows) -> Rows:
     """The same pattern with the entries of each row sorted and without duplicates."""
     is_wrong = np.zeros(rows.indices.size + 1, bool)  # True for an entry that is not larger than the one before it in its row
     np.less_equal(rows.indices[1:], rows.indices[:-1], out=is_wrong[1:-1])
@@ -195,17 +195,18 @@ def product(outer: Rows, inner: Rows) -> Rows:
             f"{outer.count} rows and {inner.columns} columns.",
             where=user_frame(),
         )
-    return _from_bits(_joined_bits(outer, _as_bits(inner, words)), inner.columns)
+    return _from_bits(_unite_bits(outer, _to_bits(inner, words)), inner.columns)
 
 
-def _as_bits(rows: Rows, words: int) -> np.ndarray:
+def _to_bits(rows: Rows, words: int) -> np.ndarray:
+    """Each row as a bit set of `words` 64-bit words."""
     bits = np.zeros((rows.count, 64 * words), np.uint8)
     bits[rows.row_of_entry(), rows.indices] = 1
     return np.packbits(bits, axis=1).view(np.uint64)
 
 
-def _joined_bits(outer: Rows, bits: np.ndarray) -> np.ndarray:
-    """For each row, the union of the bit sets of all rows that it names; a few rows at a time."""
+def _unite_bits(outer: Rows, bits: np.ndarray) -> np.ndarray:
+    """For each row of `outer`, the union of the bit sets that its entries name; a few rows at a time."""
     found = np.zeros((outer.count, bits.shape[1]), np.uint64)
     offsets, lengths, step = outer.offsets, outer.lengths(), max(1, thresholds.PATTERN_TERMS // bits.shape[1])
     first = 0
@@ -220,6 +221,7 @@ def _joined_bits(outer: Rows, bits: np.ndarray) -> np.ndarray:
 
 
 def _from_bits(bits: np.ndarray, columns: int) -> Rows:
+    """The rows that bit sets describe."""
     row, column = np.nonzero(np.unpackbits(bits.view(np.uint8), axis=1, count=columns))
     offsets = np.zeros(len(bits) + 1, np.int64)
     np.cumsum(np.bincount(row, minlength=len(bits)), out=offsets[1:])

@@ -47,7 +47,7 @@ def pad(
 
 
 def joined(pieces: Sequence[Relation], axis: int, shape: Shape, columns: int) -> Relation:
-    """The relation of pieces that are concatenated along an axis."""
+    """The relation of pieces that are concatenated along an axis to an array of this shape."""
     starts = itertools.accumulate((piece.shape[axis] for piece in pieces[:-1]), initial=0)
     return union([piece.placed(axis, at, shape) for piece, at in zip(pieces, starts, strict=True)], shape, columns)
 
@@ -93,26 +93,26 @@ def dynamic_update_slice(xs: Sequence[Operand], outs: Any, **_: Any) -> list[Rel
         high = [n - s - m for n, s, m in zip(x.shape, low, update.shape, strict=True)]
         return [x.union(update.padded(low, high))]
     high = [n - s - m for n, s, m in zip(x.shape, low, update.shape, strict=True)]
-    return [_around(x, low, update.shape).union(update.padded(low, high))]
+    return [_outside_window(x, low, update.shape).union(update.padded(low, high))]
 
 
-def _around(x: Relation, low: Sequence[int], sizes: Sequence[int]) -> Relation:
-    """The relation without the dependences of a window: the elements before and after it along each axis."""
+def _outside_window(x: Relation, low: Sequence[int], sizes: Sequence[int]) -> Relation:
+    """The relation in which the elements of a window, at `low` and of these sizes, have no dependences."""
     if x.is_empty:
         return x
     around = Relation.none(x.shape, x.columns)
     rest = x
     for axis, (start, size) in enumerate(zip(low, sizes, strict=True)):
         before, inside, after = (
-            _between(rest, axis, *bounds) for bounds in ((0, start), (start, start + size), (start + size, x.shape[axis]))
+            _inside_bounds(rest, axis, *bounds) for bounds in ((0, start), (start, start + size), (start + size, x.shape[axis]))
         )
         around = around.union(before).union(after)
         rest = inside
     return around
 
 
-def _between(x: Relation, axis: int, first: int, limit: int) -> Relation:
-    """The relation without the dependences of elements outside [first, limit) of an axis."""
+def _inside_bounds(x: Relation, axis: int, first: int, limit: int) -> Relation:
+    """The relation in which only the elements from `first` to `limit` - 1 of an axis have dependences."""
     if first >= limit:
         return Relation.none(x.shape, x.columns)
     starts, limits = [0] * len(x.shape), list(x.shape)

@@ -22,32 +22,40 @@ def windows(
     base: Sequence[int],
     dilations: Sequence[int],
 ) -> Relation:
-    """The relation in which each element of `out` depends on all elements of its window."""
+    """The relation in which each element of an array of shape `out` depends on all elements of its window of `x`.
+
+    Args:
+      x: the relation of the operand.
+      out: the shape of the result.
+      sizes, strides, padding: of the windows, for each axis.
+      base: the dilation of the operand.
+      dilations: the dilation of the windows.
+    """
     if math.prod(out) * min(x.columns, x.widest * math.prod(sizes)) > thresholds.PATTERN_ENTRIES:
         wide = [a for a, size in enumerate(sizes) if size > 1]
         return x.gathered(wide).broadcast(out, [a for a in range(len(out)) if a not in wide])
     x = x.padded([lo for lo, _ in padding], [hi for _, hi in padding], [d - 1 for d in base])
     for axis, (size, dilation) in enumerate(zip(sizes, dilations, strict=True)):
-        x = _window(x, axis, size, dilation)
+        x = _cover_window(x, axis, size, dilation)
     limits = [(n - 1) * s + 1 for n, s in zip(out, strides, strict=True)]
     return x.sliced([0] * len(out), limits, strides) if all(out) else Relation.none(out, x.columns)
 
 
-def _window(x: Relation, axis: int, size: int, dilation: int) -> Relation:
-    """Element i of an axis gets the dependences of the elements i, i + dilation, ...; `size` of them.
+def _cover_window(x: Relation, axis: int, size: int, dilation: int) -> Relation:
+    """The relation in which element i of an axis depends on what the elements i, i + dilation, ... depend on; `size` of them.
 
     Windows are built by doubling their length.
     """
     length = 1
     while length < size:
         step = min(length, size - length)
-        x = x.union(_ahead(x, axis, step * dilation))
+        x = x.union(_shift_down(x, axis, step * dilation))
         length += step
     return x
 
 
-def _ahead(x: Relation, axis: int, distance: int) -> Relation:
-    """Element i of an axis gets the dependences of element i + distance."""
+def _shift_down(x: Relation, axis: int, distance: int) -> Relation:
+    """The relation in which element i of an axis has the dependences of element i + distance."""
     if distance >= x.shape[axis]:
         return Relation.none(x.shape, x.columns)
     low, high = [0] * len(x.shape), [0] * len(x.shape)
@@ -138,13 +146,14 @@ def convolution(
         per_group = shape[out.index("f")] // groups
         wide = (*x.shape[:3], per_group, *spatial)
         x = x.broadcast(wide, [0, 1, 2, *range(4, 4 + len(space))])
-        found.append(_placed(x.reshaped((x.shape[0], shape[out.index("f")], *spatial)), out, space))
+        found.append(_order_axes(x.reshaped((x.shape[0], shape[out.index("f")], *spatial)), out, space))
     if not kernel.is_empty:
         y = kernel.gathered([rhs.index(s) for s in space] + [rhs.index("i")])
         found.append(y.broadcast(shape, [out.index("f")]))
     return [union(found, shape, columns_of(xs))]
 
 
-def _placed(x: Relation, out: Sequence[Any], space: Sequence[int]) -> Relation:
+def _order_axes(x: Relation, out: Sequence[Any], space: Sequence[int]) -> Relation:
+    """The relation of (batch, feature, *space) with its axes in the order of the dimension numbers `out`."""
     order: list[Any] = ["b", "f", *space]
     return x.transposed([order.index(d) for d in out])

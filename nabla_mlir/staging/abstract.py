@@ -17,6 +17,8 @@ from nabla_mlir.table.promotion import as_tensor
 
 
 class _OfSpecs(type):
+    """The type of a class whose calls return a `Spec`, and which has each `Spec` as an instance."""
+
     def __call__(cls, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False, vma: Any = None) -> Spec:
         made = spec(shape, dtype)
         return Spec(made.shape, made.dtype, weak_type) if weak_type else made

@@ -34,10 +34,10 @@ _LIST = "help: an argument is a {} of numbers, which the function gets as it is:
 
 @contextlib.contextmanager
 def advised() -> Iterator[None]:
-    """A context in which a traced function runs. An assignment to an array of NumPy, and a call of JAX, are refused with the
-    user's line.
+    """A context in which a traced function runs; two errors get the user's line and advice.
 
-    NumPy raises `setting an array element with a sequence` for it, and its reason is the error of the traced value.
+    One is an assignment to an array of NumPy: NumPy raises `setting an array element with a sequence`, because the traced value has
+    no numbers. The other is a call of a function of JAX.
     """
     try:
         yield
@@ -82,9 +82,10 @@ class users_call:  # noqa: N801  # a context manager
         if isinstance(error, (TypeError, AttributeError)):
             self._advise(error)
         if os.environ.get(TRACEBACK) != "full":
-            error.__traceback__ = _of_user(error, trace)
+            error.__traceback__ = _user_traceback(error, trace)
 
     def _advise(self, error: BaseException) -> None:
+        """Adds a note about lists to an error, if an argument is a list of numbers and the error is about it."""
         lists = [a for a in self._args if isinstance(a, (list, tuple)) and a and _is_of_numbers(a)]
         is_of_lists = lists and re.search(rf"\b{type(lists[0]).__name__}\b", str(error)) and not isinstance(error, NablaError)
         if is_of_lists or (lists and isinstance(error, ConcretizationError)):
@@ -92,8 +93,8 @@ class users_call:  # noqa: N801  # a context manager
             error.add_note(_LIST.format(kind, str(lists[0])[:40] if is_scalar(lists[0][0]) else f"the {kind}"))
 
 
-def _of_user(error: BaseException, trace: types.TracebackType | None) -> types.TracebackType | None:
-    """The traceback without the frames of this package; as it is if the package itself failed."""
+def _user_traceback(error: BaseException, trace: types.TracebackType | None) -> types.TracebackType | None:
+    """The traceback without the frames of this package; unchanged if the package itself failed."""
     steps, step = [], trace
     while step is not None:
         steps.append(step)
@@ -109,7 +110,7 @@ def _of_user(error: BaseException, trace: types.TracebackType | None) -> types.T
 
 
 def _is_of_numbers(x: Any) -> bool:
-    """True for a number, and for a nested list or tuple whose first elements lead to one."""
+    """True for a number, or for a list (of lists ...) whose first element is one."""
     if isinstance(x, (list, tuple)):
         return bool(x) and _is_of_numbers(x[0])
     return is_scalar(x) or getattr(x, "shape", None) == ()
@@ -120,13 +121,13 @@ _OF_TORCH = {"dim": "axis", "dims": "axis", "keepdim": "keepdims", "other": "x2"
 
 
 def refuse_keywords(name: str, keywords: Iterable[str], accepted: Sequence[str]) -> NoReturn:
-    """Raises TraceError for keywords that a function does not have, with those that it has."""
+    """Raises TraceError for keywords that a function does not have; the error lists `accepted`."""
     unknown = next(keyword for keyword in keywords if keyword not in accepted)
-    here = _OF_TORCH.get(unknown)
+    name_here = _OF_TORCH.get(unknown)
     raise TraceError(
         f"{name} requires keywords among {', '.join(accepted)}, got {unknown}.",
         where=user_frame(),
-        help=f"PyTorch's {unknown} is {here} in NumPy." if here is not None and here in accepted else "",
+        help=f"PyTorch's {unknown} is {name_here} in NumPy." if name_here is not None and name_here in accepted else "",
     )
 
 
@@ -170,23 +171,23 @@ def counted_traces() -> Iterator[None]:
 
 
 class LongTrace:
-    """Counts the operations of a trace. It warns while the trace goes on, if a loop of Python makes thousands of them.
+    """Counts the operations of a trace, and warns if a loop of Python makes thousands of them.
 
-    Each operation is traced, lowered and checked, even if nabla-roll-loops compiles a loop. A function that is still running after
-    half of them has the loop. If that is a function of the library, such as `random.beta`, there is no loop of the user.
+    Each operation is traced, lowered and checked, even if nabla-roll-loops compiles a loop. A function that runs both after half of
+    the limit and at the limit has the loop. If it is a function of the library, such as `random.beta`, there is no warning.
     """
 
     def __init__(self) -> None:
         self._count, self._limit = 0, thresholds.OPERATIONS_OF_A_LOOP
-        self._frames: set[types.FrameType] = set()
+        self._running_frames: set[types.FrameType] = set()
 
     def __call__(self) -> None:
         """Counts one operation."""
         self._count += 1
         if self._count == self._limit // 2:
-            self._frames = set(_frames())
+            self._running_frames = set(_running_frames())
         elif self._count == self._limit:
-            running = next((frame for frame in _frames() if frame in self._frames), None)
+            running = next((frame for frame in _running_frames() if frame in self._running_frames), None)
             self.end()
             if running is not None and not is_internal(running.f_code.co_filename):
                 _warn(
@@ -197,10 +198,10 @@ class LongTrace:
 
     def end(self) -> None:
         """Forgets the functions that were running."""
-        self._frames = set()
+        self._running_frames = set()
 
 
-def _frames() -> Iterator[types.FrameType]:
+def _running_frames() -> Iterator[types.FrameType]:
     """The functions that are running, the innermost first."""
     frame: types.FrameType | None = sys._getframe(2)
     while frame is not None:
@@ -209,4 +210,5 @@ def _frames() -> Iterator[types.FrameType]:
 
 
 def _warn(message: str, where: SourceRange) -> None:
+    """Gives a warning at a line of the user."""
     warnings.warn_explicit(message, PerformanceWarning, where.filename, where.line)

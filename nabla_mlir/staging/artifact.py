@@ -31,7 +31,7 @@ from nabla_mlir.targets.toolchain import compiler_version
 
 
 @functools.cache
-def _own_version() -> str:
+def _package_version() -> str:
     """The version of this package. The lookup takes more than a millisecond, so it runs once."""
     return metadata.version("nabla-mlir")
 
@@ -53,11 +53,14 @@ def tree_spec(spec: OptreeSpec) -> TreeSpec:
         return vectorized_leaf(unflatten(spec, [None]).axes)
     if optree.is_namedtuple_class(kind):
         return TreeSpec("namedtuple", children, kind._fields, kind.__name__)  # type: ignore[attr-defined]  # a named tuple
-    return TreeSpec("custom", children, tuple(map(_name_of, keys)), f"{kind.__module__}.{kind.__qualname__}")
+    return TreeSpec("custom", children, tuple(map(_key_name, keys)), f"{kind.__module__}.{kind.__qualname__}")
 
 
-def _name_of(key: Any) -> Any:
-    """A key of a custom node as a manifest has it: JAX's GetAttrKey, DictKey and SequenceKey are their name, key or index."""
+def _key_name(key: Any) -> Any:
+    """A key of a custom node as a manifest stores it.
+
+    JAX's GetAttrKey, DictKey and SequenceKey become their name, key or index; other keys are unchanged.
+    """
     return next((getattr(key, name) for name in ("name", "key", "idx") if hasattr(key, name)), key)
 
 
@@ -87,20 +90,25 @@ class LiveTreeSpec(TreeSpec):
 
 
 def _has_types(node: TreeSpec) -> bool:
+    """True if a structure has nodes of types of the user, or vectorised arrays."""
     return node.kind in ("namedtuple", "custom", "vectorized") or any(map(_has_types, node.children))
 
 
-def _live(spec: OptreeSpec) -> TreeSpec:
+def _live_tree_spec(spec: OptreeSpec) -> TreeSpec:
+    """The structure of a pytree, with the types of its custom nodes."""
     node = tree_spec(spec)
     return LiveTreeSpec(node.kind, node.children, node.keys, node.type_name, spec=spec)
 
 
 def entry_point(entry: Entry, function: ir.Operation, live: bool = False) -> EntryPoint:
-    """The description of an entry point in the manifest; `function` is its name in the lowered module.
+    """The description of an entry point in the manifest.
 
-    With `live`, its structures know the types of their custom nodes. A file cannot store these.
+    Args:
+      entry: the entry point.
+      function: its operation in the lowered module.
+      live: True if the structures know the types of their custom nodes, which a file cannot store.
     """
-    structure = _live if live else tree_spec
+    structure = _live_tree_spec if live else tree_spec
     arguments, start = [], 0
     outputs = len(entry.inputs) - entry.storage
     for name, child in zip(entry.arguments, entry.in_spec.children(), strict=True):
@@ -121,11 +129,12 @@ def entry_point(entry: Entry, function: ir.Operation, live: bool = False) -> Ent
 
 
 def _leaves(names: Any, specs: Any) -> tuple[Leaf, ...]:
+    """The descriptions of leaves with these names and types."""
     return tuple(Leaf(name, spec.shape, spec.dtype.name) for name, spec in zip(names, specs, strict=True))
 
 
 def manifest_of(module: ir.Module, entries: Sequence[Entry], codes: Sequence[Code], live: bool = False) -> Manifest:
-    """The manifest of a module that was compiled for one or more targets. `live` means that it is used in this process only."""
+    """The manifest of a module that was compiled for one or more targets. `live` is True for use in this process only."""
     functions = functions_of(module.operation)
     state = [op.operation for op in module.body.operations if op.operation.name == "util.global"]
     types = [ir.TypeAttr(op.attributes["type"]).value for op in state]
@@ -134,14 +143,14 @@ def manifest_of(module: ir.Module, entries: Sequence[Entry], codes: Sequence[Cod
         tuple(entry_point(entry, functions[entry.name], live) for entry in entries),
         tuple(codes),
         iree=compiler_version(),
-        nabla_mlir=_own_version(),
+        nabla_mlir=_package_version(),
         state=bool(state),
         state_bytes=sum(Leaf("", shape, dtype.name).nbytes for shape, dtype in tensors),
     )
 
 
 def with_references(manifest: Manifest, module: ir.Module, target: Target) -> Manifest:
-    """A manifest with the results of the interpreter on drawn arguments, for the machines where the code will run."""
+    """The manifest with the interpreter's results on random arguments, so that other machines can compare their results."""
     mode = mode_for(target)
     if mode == "off":
         references = {e.name: Reference(absence="checking was off") for e in manifest.entry_points}
@@ -152,7 +161,7 @@ def with_references(manifest: Manifest, module: ir.Module, target: Target) -> Ma
 
 
 def entry_of(entry_point: EntryPoint) -> Entry:
-    """The entry point of a description that `entry_point` made."""
+    """The entry point that `entry_point` described; the inverse of that function."""
     leaves = [leaf for argument in entry_point.arguments for leaf in argument.leaves]
     trees = tuple(a.tree.unflatten(range(len(a.leaves))) for a in entry_point.arguments)
     result = entry_point.result.unflatten(range(len(entry_point.result_leaves)))

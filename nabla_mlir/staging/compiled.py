@@ -87,7 +87,7 @@ class Compiled(Stage):
 
     @cached_property
     def _checkable(self) -> Manifest:
-        """The manifest of a file, with reference values for the machine where it is loaded."""
+        """The manifest of a file: with reference values, which the machine that loads the file compares with its results."""
         return with_references(self.manifest, self.module, self.target)
 
     @cached_property
@@ -194,7 +194,7 @@ class Bundle:
 
     @cached_property
     def _checkable(self) -> Manifest:
-        """The manifest of a file, with reference values for the machine where it is loaded."""
+        """The manifest of a file: with reference values, which the machine that loads the file compares with its results."""
         return with_references(self.manifest, self.parts[0].module, self.parts[0].target)
 
     def entry(self, name: str) -> Callable[..., Any]:
@@ -243,7 +243,7 @@ class Bundle:
 
 
 def _memory(entry: Entry, peak: int) -> Memory:
-    """The memory of a call that allocates so much. Memory that the caller passes for results counts as results."""
+    """The memory of a call that allocates `peak` bytes at once. Memory that the caller passes for results counts as results."""
     sizes = [math.prod(spec.shape) * spec.dtype.itemsize for spec in entry.inputs]
     inputs = len(sizes) - entry.storage
     results = sum(math.prod(spec.shape) * spec.dtype.itemsize for spec in entry.outputs)

@@ -43,7 +43,7 @@ class Donation(NamedTuple):
         return Donation(tuple(sorted(everywhere)), frozenset(names)) if everywhere or names else None
 
     def leaves(self, in_spec: pytree.TreeSpec, count: int) -> tuple[int, ...]:
-        """The indices of the donated leaves in a call with arguments of this structure."""
+        """The indices of the donated leaves among the `count` leaves of a call with arguments of this structure."""
         args, kwargs = pytree.unflatten(in_spec, list(range(count)))
         trees = [args[i] for i in self.indices if -len(args) <= i < len(args)]
         trees += [tree for name, tree in kwargs.items() if name in self.names]
@@ -53,11 +53,11 @@ class Donation(NamedTuple):
 class Donating:
     """A function that may reuse the memory of some of its arguments.
 
-    On a CPU it is compiled so that it writes its results there where possible. On other devices, and where NumPy runs
-    it, the arrays are only deleted.
+    On a CPU it is compiled so that it writes its results to this memory where possible. On other devices, and where NumPy runs
+    the function, the arrays are only deleted.
     """
 
-    function = None  # each call donates other arrays
+    function = None  # no code to repeat with other arguments: each call donates other arrays
 
     def __init__(self, code: Code, donation: Sequence[int]):
         self._plain, self._code, self._donation = OnDevice(code, is_jitted=True), code, donation
@@ -69,7 +69,7 @@ class Donating:
         is_compiled = Execution.mode in ("auto", "compile") and not self._code.calls_python
         if is_compiled and device_of(inputs) is None:
             if self._writing is None:
-                self._writing = self._compiled(inputs)
+                self._writing = self._compile(inputs)
             return call(self._writing, inputs, self._donation, types)
         results = self._plain(inputs, storage, types)
         for i in self._donation:
@@ -77,8 +77,8 @@ class Donating:
                 inputs[i].delete()
         return results
 
-    def _compiled(self, first: Sequence[Any]) -> Function | Endless:
-        """Compiles the function, and checks it on the arguments of its first call."""
+    def _compile(self, first: Sequence[Any]) -> Function | Endless:
+        """The compiled function, checked on the arguments of its first call."""
         self._code.lower()
         code = Code(
             clone_module(self._code.module),

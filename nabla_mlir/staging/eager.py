@@ -36,7 +36,10 @@ class Program:
     """A function for arguments of fixed structure, shapes and dtypes. `execution` decides how it runs.
 
     Args:
-      is_jitted: the function is compiled at once.
+      f: the function.
+      in_spec: the structure of the arguments.
+      specs: the types of their leaves.
+      is_jitted: True if the function is compiled at its first call.
       is_ours: True for a function of nabla_mlir that is called for its value only; its rules for derivatives are not traced.
       donation: the leaves of the arguments whose memory a call may write to.
       title: the name of the program in messages; by default the name of the function.
@@ -66,7 +69,7 @@ class Program:
             arrays = None if arrays is None else [x for i, x in enumerate(arrays) if i not in empty]
 
         def flat(*tensors: Any) -> list[Any]:
-            args, kwargs = pytree.unflatten(in_spec, _merged(tensors, empty))
+            args, kwargs = pytree.unflatten(in_spec, _merge(tensors, empty))
             leaves, self.out_spec = pytree.flatten(f(*args, **kwargs))
             self._zeros = {i: x for i, x in enumerate(leaves) if getattr(x, "dtype", None) == FLOAT0}
             leaves = [x for i, x in enumerate(leaves) if i not in self._zeros]
@@ -97,7 +100,7 @@ class Program:
         results = self.run([*inputs, *self.captured], 0, self._types)
         for i in self._weak:
             results[i].weak = True
-        results = _merged(results, self._zeros) if self._zeros else results
+        results = _merge(results, self._zeros) if self._zeros else results
         out = results[0] if self._is_single else pytree.unflatten(self.out_spec, results)
         is_plain = not self._weak and not self._zeros and self._inputs is None
         if self._is_jitted and is_plain and self.repeat is never and (function := self.run.function) is not None:
@@ -106,17 +109,18 @@ class Program:
 
 
 def _stays_weak(x: Any) -> bool:
-    """True for a result that is weak: 64-bit numbers of NumPy and truth values are not."""
+    """True if a result is marked as weak; 64-bit numbers of NumPy and truth values are not."""
     return is_weak(x) and not is_light(x) and scalar_dtype(x).kind != "b"
 
 
-def _merged(values: Sequence[Any], others: Mapping[int, Any]) -> list[Any]:
-    """The values, with the others at their positions in the result."""
+def _merge(values: Sequence[Any], others: Mapping[int, Any]) -> list[Any]:
+    """A list with the values of `others` at their positions, and `values` at the other positions."""
     rest = iter(values)
     return [others[i] if i in others else next(rest) for i in range(len(values) + len(others))]
 
 
 def _kind(spec: Spec) -> Kind:
+    """The kind of arguments with this spec, for the repetition of a call."""
     scalars = {"b": bool, "i": int, "f": float, "c": complex}
     if spec.weak and not spec.shape and spec.dtype.kind in scalars:
         return Kind.of_scalar(scalars[spec.dtype.kind], spec.dtype)
@@ -143,15 +147,15 @@ class Halves:
         with context(), ir.Location.unknown():
             self.split: Split = split_function(module.body.operations[0].operation, known)
         self._module = module  # owns the functions of the split
-        self._first = OnDevice(Code(_alone(self.split.known), "main", is_lowered=True))
+        self._first = OnDevice(Code(_separate_module(self.split.known), "main", is_lowered=True))
 
     @cached_property
     def second(self) -> OnDevice:
         """The second half, a function of the residuals and the other arguments."""
-        return OnDevice(Code(_alone(self.split.rest), "main", is_lowered=True))
+        return OnDevice(Code(_separate_module(self.split.rest), "main", is_lowered=True))
 
     def at(self, known: list[Any]) -> SecondHalf:
-        """Runs the first half, and returns the second half at these values."""
+        """Runs the first half on the known arguments; returns the second half at their values."""
         results = self._first(known)
         count = len(self.split.early)
         return SecondHalf(self, dict(zip(self.split.early, results[:count], strict=True)), results[count:])
@@ -159,7 +163,13 @@ class Halves:
 
 @dataclass(frozen=True)
 class SecondHalf:
-    """The second half at values of the known arguments. It holds the results of the first half, by index, and the residuals."""
+    """The second half at values of the known arguments.
+
+    Attributes:
+      halves: the divided function.
+      early: the results of the first half, by index.
+      residuals: the residuals that the first half returns.
+    """
 
     halves: Halves
     early: dict[int, Array]
@@ -178,8 +188,8 @@ class SecondHalf:
         return {**early, **dict(zip(split.late, late, strict=True))}
 
 
-def _alone(func: ir.Operation) -> ir.Module:
-    """Copies a function to a separate module, as `main`."""
+def _separate_module(func: ir.Operation) -> ir.Module:
+    """A copy of a function, named `main`, in a new module."""
     with context(), ir.Location.unknown():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
@@ -194,7 +204,7 @@ def signature_of(leaves: Sequence[Any]) -> tuple[Spec, ...]:
 
 
 def kinds_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """The key of a compiled program. It is equivalent to `signature_of`, and computed faster."""
+    """The key of a compiled program: it distinguishes the same leaves as `signature_of`, and is computed faster."""
     return tuple(
         [
             (leaf.shape, leaf.dtype) if type(leaf) is np.ndarray or (type(leaf) is Array and not leaf.weak) else as_spec(leaf)
@@ -228,12 +238,12 @@ def staged(f: Callable[..., Any]) -> Callable[..., Any]:
 
     title = getattr(f, "__qualname__", "")
     if ".<locals>." in title and f.__module__.startswith("nabla_mlir."):
-        title = title.partition(".")[0].lstrip("_")  # the function of nabla_mlir around it, such as grad
+        title = title.partition(".")[0].lstrip("_")  # the name of the enclosing function, such as grad
     return call
 
 
 def _with_constants(f: Callable[..., Any], spec: pytree.TreeSpec, leaves: Sequence[Any], others: dict[int, Any]) -> Any:
-    """A function that calls `f` with constants for the arguments that are not inputs."""
+    """The result of `f`, staged as a function of the arrays among the leaves; the leaves `others` are constants, by position."""
 
     def inner(*arrays: Any) -> Any:
         rest = iter(arrays)
@@ -268,17 +278,17 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
         if static_at and len(args) > static_at[0]:
-            args = tuple(_plain(x) if i in static_at else x for i, x in enumerate(args))
+            args = tuple(_to_python(x) if i in static_at else x for i, x in enumerate(args))
         if kwargs:
             if accepted is not None and not kwargs.keys() <= names:
                 refuse_keywords(f.__name__, kwargs, accepted)
-            kwargs = {name: _plain(x) if name in static_names else x for name, x in kwargs.items()}
+            kwargs = {name: _to_python(x) if name in static_names else x for name, x in kwargs.items()}
         if is_tracing():
-            return _result(f(*args, **kwargs), args)
+            return _separate_result(f(*args, **kwargs), args)
         leaves, in_spec = pytree.flatten((args, kwargs))
         if is_suspended(leaves):
             with resumed():
-                return _result(f(*args, **kwargs), args)
+                return _separate_result(f(*args, **kwargs), args)
         if is_narrowing():
             leaves = all_narrowed(leaves)
         dynamic = [i for i, x in enumerate(leaves) if pytree.is_array(x)]
@@ -309,20 +319,20 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _result(out: Any, args: Sequence[Any]) -> Any:
-    """A separate tensor for a result that is also an argument, because the program may assign to either."""
+def _separate_result(out: Any, args: Sequence[Any]) -> Any:
+    """The result, as a new tensor if it is also an argument, because the program may assign to either."""
     if not isinstance(out, Tensor) or all(out is not x for x in args):
         return out
     return separate(out)
 
 
-def _plain(x: Any) -> Any:
-    """Scalars and small arrays of integers as numbers and tuples of Python; other arrays are unchanged."""
+def _to_python(x: Any) -> Any:
+    """A scalar, or a small array of integers, as a number or tuple of Python, also in tuples and lists; other values unchanged."""
     if isinstance(x, (tuple, list)):
-        parts = map(_plain, x)
+        parts = map(_to_python, x)
         return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
     if isinstance(x, np.generic):
         return x.item()
     if pytree.is_array(x) and not isinstance(x, Tensor) and (not x.shape or (len(x.shape) < 3 and x.dtype.kind in "iu")):
-        return tuple(map(_plain, np.asarray(x))) if x.shape else np.asarray(x).item()
+        return tuple(map(_to_python, np.asarray(x))) if x.shape else np.asarray(x).item()
     return x

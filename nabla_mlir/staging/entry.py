@@ -28,10 +28,18 @@ _LINE = 100  # the largest number of characters of a signature in one line
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry point: the structure of its arguments and results, and the spec of each leaf.
+    """One entry point: the structure of its arguments and results, and the type of each leaf.
 
-    The last `storage` inputs are memory of the caller into which the results are written. `sparsity` states the positions
-    of the entries of a sparse matrix that it returns.
+    Attributes:
+      name: its name.
+      arguments: the names of the arguments.
+      in_spec: the structure of the tuple of arguments.
+      inputs: the types of the leaves.
+      out_spec: the structure of the result.
+      outputs: the types of the leaves of the result.
+      doc: the first line of the function's docstring.
+      storage: the number of last inputs that are memory of the caller, into which results are written.
+      sparsity: the positions of the entries, if the result is a sparse matrix.
     """
 
     name: str
@@ -47,7 +55,7 @@ class Entry:
     @cached_property
     def input_names(self) -> tuple[str, ...]:
         """The name of each input leaf in the form of Python, for example ``params['w']``."""
-        return tuple(_named(self.arguments, path) for path in pytree.paths(self.in_spec))
+        return tuple(_leaf_name(self.arguments, path) for path in pytree.paths(self.in_spec))
 
     @cached_property
     def output_names(self) -> tuple[str, ...]:
@@ -81,17 +89,18 @@ class Entry:
             if not hasattr(leaf, "__array__"):
                 raise DtypeError(f"{self.name}() requires arrays to write to, got {type(leaf).__name__}.")
         for i, (leaf, input_spec) in enumerate(zip(leaves, self.inputs, strict=True)):
-            leaves[i] = _checked(leaf, input_spec, self, i)
+            leaves[i] = _check_leaf(leaf, input_spec, self, i)
         return leaves
 
 
-def _named(arguments: tuple[str, ...], path: str) -> str:
-    # Paths start with the index of the argument.
+def _leaf_name(arguments: tuple[str, ...], path: str) -> str:
+    """The name of a leaf, from its path, which starts with the index of the argument."""
     index, _, rest = path[1:].partition("]")
     return arguments[int(index)] + rest
 
 
 def _bind(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments of a call by position; raises TreeError if they do not fit the entry point."""
     rest = entry.arguments[len(args) :]
     unknown, missing = set(kwargs) - set(rest), [n for n in rest if n not in kwargs]
     if len(args) > len(entry.arguments) or unknown or missing:
@@ -103,8 +112,8 @@ def _bind(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
     return (*args, *(kwargs[n] for n in rest))
 
 
-def _checked(leaf: Any, input_spec: Spec, entry: Entry, i: int) -> Any:
-    """Argument i of a call as an array; raises an error if its shape or dtype differs from the traced one."""
+def _check_leaf(leaf: Any, input_spec: Spec, entry: Entry, i: int) -> Any:
+    """Leaf `i` of the arguments as an array; raises an error if its shape or dtype differs from the traced one."""
     if is_scalar(leaf):
         leaf = scalar_array(leaf, input_spec.dtype, f"{entry.name}() requires {input_spec} for {entry.input_names[i]}")
     if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
@@ -166,14 +175,14 @@ class Stage:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def _rest(self) -> tuple[Any, ...]:
-        """The further fields, in order."""
+        """The values of the fields after `module` and `entries`."""
         return tuple(getattr(self, f.name) for f in fields(self)[2:])
 
     def __dask_tokenize__(self) -> tuple[str, str]:
         return f"nabla_mlir.{type(self).__name__}", self.digest
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), bytecode_of(self.module), self.entries, *self._rest())
+        return _restore, (type(self), bytecode_of(self.module), self.entries, *self._rest())
 
     def _repr_html_(self) -> str:
         """The page of the explorer for this stage, as `nm.explain(stage)`."""
@@ -195,11 +204,12 @@ class Stage:
 
 
 def bytecode_of(module: ir.Module) -> bytes:
-    """The content of the file with the StableHLO of an artifact."""
+    """The bytecode of a module, as in the file of an artifact."""
     file = io.BytesIO()
     module.operation.write_bytecode(file)
     return file.getvalue()
 
 
-def _restored(kind: type[Stage], bytecode: bytes, entries: tuple[Entry, ...], *rest: Any) -> Stage:
+def _restore(kind: type[Stage], bytecode: bytes, entries: tuple[Entry, ...], *rest: Any) -> Stage:
+    """A stage from its pickled parts."""
     return kind(parse_module(bytecode), entries, *rest)

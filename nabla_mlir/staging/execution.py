@@ -1,9 +1,9 @@
 """The choice between interpreting and compiling a function on concrete arrays.
 
 Functions that are called outside `jit` mostly run once. So a program is interpreted by NumPy as long as all its calls together
-have taken less time than its compilation would. Then it never takes more than twice as long as with the better choice. The time
+have taken less time than its compilation would. So it never takes more than twice as long as with the better choice. The time
 is estimated by the size of the program and its operations, not measured, so that a program behaves the same in every run. For
-the same reason nothing is compiled in the background: bits would depend on the end of the compilation. Functions of `jit` are
+the same reason nothing is compiled in the background: results would depend on the time of its end. Functions of `jit` are
 compiled at their first call, and so are functions that are called on arrays of a GPU, which run there.
 """
 
@@ -129,7 +129,7 @@ class Code:
     def __init__(self, module: ir.Module, name: str, is_lowered: bool = False, title: str = "", memory_limit: int | None = None):
         self.memory_limit = memory_limit
         self.name, self.title = name, title or name
-        self.module, self._is_lowered = (module, True) if is_lowered else _expanded(module)
+        self.module, self._is_lowered = (module, True) if is_lowered else _expand(module)
 
     def lower(self) -> None:
         """Lowers a copy of the module, because an interpreter may refer to operations of the original."""
@@ -155,7 +155,7 @@ class Code:
 
 
 def _on_host(inputs: Sequence[Any]) -> list[np.ndarray]:
-    """The arrays as arrays of NumPy. An array of a device stores its copy for the next operation."""
+    """The arrays as arrays of NumPy. An array of another device stores the copy, so that it is copied once."""
     return [x.numpy() if type(x) is Array else np.asarray(x) for x in inputs]
 
 
@@ -200,7 +200,7 @@ class Interpreted:
 
 
 class Endless:
-    """A compiled function that may not end by itself. After Ctrl-C has ended a call, it is loaded again."""
+    """A compiled function that may not end by itself. After Ctrl-C has ended a call, the next call loads the function again."""
 
     def __init__(self, load: Callable[[], Function]):
         self._load, self._function, self._interrupts = load, load(), Interrupts("call it again.")
@@ -218,9 +218,10 @@ class Endless:
 
 
 class OnDevice:
-    """A function that runs where its arrays are: on this CPU by `function_of`, or compiled for another device.
+    """A function that runs on the device of its arrays: on this CPU by `function_of`, or compiled for another device.
 
     Args:
+      code: the function.
       is_jitted: True compiles the function at the first call, unless everything is interpreted.
     """
 
@@ -231,7 +232,7 @@ class OnDevice:
 
     @property
     def function(self) -> Function | None:
-        """The compiled code that runs it on the host; None if there is other code, or if it has not run yet."""
+        """The compiled function on the host; None if it is interpreted or interruptible there, or has not run yet."""
         here = self._here
         return here if type(here) is Function and not here.is_in_order else None
 
@@ -248,7 +249,7 @@ class OnDevice:
 
 
 def allowance(functions: Iterable[ir.Operation]) -> Budget | None:
-    """The number of operations that may be interpreted before it pays to compile the module; None if it never pays."""
+    """The budget of operations that may be interpreted before it pays to compile the functions; None if it never pays."""
     return Budget(compilation_of(functions) / thresholds.STEP) if Execution.mode == "auto" else None
 
 
@@ -256,7 +257,8 @@ def function_of(code: Code, is_jitted: bool = False, first: Sequence[Any] | None
     """The callable that runs a function. Equal code is interpreted by one object, and compiled once.
 
     Args:
-      is_jitted: it is to be compiled at once, unless everything is interpreted.
+      code: the function.
+      is_jitted: True compiles the function at once, unless everything is interpreted.
       first: the arguments of its first call.
 
     Raises:
@@ -265,10 +267,11 @@ def function_of(code: Code, is_jitted: bool = False, first: Sequence[Any] | None
     mode = Execution.mode
     if (mode == "compile" or (is_jitted and mode == "auto")) and not code.calls_python:
         return compiled_function(code, first=first)
-    return _runners.get(f"{mode} {code.digest()}", lambda: _interpreted(code, mode))
+    return _runners.get(f"{mode} {code.digest()}", lambda: _make_interpreted(code, mode))
 
 
-def _interpreted(code: Code, mode: str) -> Runner:
+def _make_interpreted(code: Code, mode: str) -> Runner:
+    """The callable that interprets a function; in the mode "auto", compiled code if the interpreter lacks an operation."""
     if mode == _FINITE:
         return Finite(code)
     if mode == "interpret" or code.calls_python:
@@ -280,9 +283,11 @@ def _interpreted(code: Code, mode: str) -> Runner:
 
 
 def compiled_function(code: Code, device: Device | None = None, first: Sequence[Any] | None = None) -> Function | Endless:
-    """Compiles a function for this CPU, or for another device. Equal code is compiled once in each process.
+    """The callable that runs compiled code, on this CPU or another device. Equal code is compiled once in each process.
 
     Args:
+      code: the function.
+      device: the device; None for this CPU.
       first: the arguments of its first call, on which the code is compared with the interpreter; None: random arguments.
 
     Raises:
@@ -315,7 +320,7 @@ def compiled_function(code: Code, device: Device | None = None, first: Sequence[
     return _runners.get(f"compile {os.getpid()} {device} {limit} {code.digest()}", compile_)  # a fork has separate threads
 
 
-def _expanded(module: ir.Module) -> tuple[ir.Module, bool]:
+def _expand(module: ir.Module) -> tuple[ir.Module, bool]:
     """A traced module with its derivatives and maps expanded, and True if that lowered it.
 
     Equal modules are expanded once: outside `jit`, a call of `grad(f)` traces f again, and most traces are equal. The key holds
@@ -337,6 +342,7 @@ def _expanded(module: ir.Module) -> tuple[ir.Module, bool]:
 
 
 def _needs_passes(op: ir.Operation) -> bool:
+    """True for a transform or another operation on named axes, which the interpreter cannot run."""
     return op.name in TRANSFORMS or op.name.startswith("batch.")
 
 
@@ -359,7 +365,7 @@ def device_of(inputs: Iterable[Any]) -> Device | None:
 
 
 class _Latest:
-    """A cache of the entries that were used last. It is bounded, because each function pins memory."""
+    """A cache that stores the `most` entries that were used last; it is bounded, because each function pins memory."""
 
     def __init__(self, most: int):
         self.most, self._lock = most, new_lock()
@@ -379,5 +385,5 @@ class _Latest:
         return runner
 
 
-_runners = _Latest(thresholds.CACHED_FUNCTIONS)  # functions, by their code
-_expansions = _Latest(thresholds.CACHED_FUNCTIONS)  # modules without transforms, by those with them
+_runners = _Latest(thresholds.CACHED_FUNCTIONS)  # by mode and code: the callable that runs it
+_expansions = _Latest(thresholds.CACHED_FUNCTIONS)  # by traced module: the module with expanded transforms

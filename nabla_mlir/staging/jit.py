@@ -75,14 +75,14 @@ class StaticArguments(NamedTuple):
         return StaticArguments(tuple(sorted(everywhere)), frozenset(names))
 
     def divided(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[int, Any], dict[str, Any], dict[str, Any]]:
-        """The static arguments by position and by name, and the other keyword arguments."""
+        """The static arguments by position, those by name, and the keyword arguments that are not static."""
         constants = {i % len(args): args[i % len(args)] for i in self.indices if -len(args) <= i < len(args)}
         fixed = {name: kwargs[name] for name in self.names if name in kwargs}
         return constants, fixed, {name: value for name, value in kwargs.items() if name not in fixed}
 
 
 class _Switch(threading.local):
-    is_off = False  # within `disable_jit`
+    is_off = False  # True within `disable_jit`, in this thread
     is_used = False  # True after the first use by any thread; a thread-local value would be slower to read
 
 
@@ -189,7 +189,7 @@ def jit(
         return out
 
     def looked_up(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
-        """The program for the structure, shapes and static arguments of a call, and the leaves of its arguments."""
+        """The program for the structure, types and static arguments of a call, and the leaves of its other arguments."""
         constants: dict[int, Any] = {}
         fixed: dict[str, Any] = {}
         if static.names or static.indices:
@@ -230,9 +230,10 @@ def jit(
         return program, leaves
 
     def bound(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
+        """The function with its static arguments bound, and the other arguments of a call by position and by name."""
         constants, fixed, others = static.divided(args, kwargs)
         dynamic = [a for i, a in enumerate(args) if i not in constants]
-        return _without(fun, constants, fixed) if constants or fixed else fun, dynamic, others
+        return _bind_arguments(fun, constants, fixed) if constants or fixed else fun, dynamic, others
 
     def traced(*args: Any, **kwargs: Any) -> Traced:
         f, dynamic, others = bound(args, kwargs)
@@ -270,8 +271,8 @@ def clear_caches() -> None:
         programs.clear()
 
 
-def _without(fun: Callable[..., Any], constants: Mapping[int, Any], fixed: Mapping[str, Any]) -> Callable[..., Any]:
-    """A function with bound static arguments, and with the names of the others."""
+def _bind_arguments(fun: Callable[..., Any], constants: Mapping[int, Any], fixed: Mapping[str, Any]) -> Callable[..., Any]:
+    """The function of the arguments that are not static, with their names in its signature."""
 
     @functools.wraps(fun)
     def f(*dynamic: Any, **keywords: Any) -> Any:

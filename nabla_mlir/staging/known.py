@@ -1,8 +1,8 @@
 """Values of tensors in a trace whose arguments are known, for `if` and `while` in a derivative that is computed at once.
 
-Python may read such a number. But if a derivative follows the value, results that Python computes from the number would lose
-their derivative, so it cannot be read. Each open derivative has a level, counted from the outermost. A value has the levels of
-the derivatives that follow it.
+Python may read such a value. But if a derivative follows the value, results that Python computes from it would lose
+their derivative, so the value cannot be read. A derivative follows a value if the value depends on its variables. Each open
+derivative has a level, counted from the outermost. The levels of a value are those of the derivatives that follow it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ Role = Literal["plain", "function", "rule"]  # the role of a region: any region,
 
 @dataclass(frozen=True)
 class _Arguments:
-    """The values that the arguments of a region stand for, and the derivatives that follow the arguments.
+    """The arguments of one region: the values that they have, and the derivatives that follow them.
 
     Attributes:
+      values: the values outside the region that the arguments have.
       level: the level of the region's derivative, if the region is differentiated.
       role: the role of the region in a call with a custom rule. The innermost derivative that follows the call applies the
         rule. So only the derivatives around it follow the rule, and none follows the function.
@@ -48,7 +49,9 @@ class Known:
     Computed values are stored, so that a Python loop runs each operation once.
 
     Attributes:
-      applies_rules: derivatives apply custom rules; Taylor mode, which follows the functions themselves, does not.
+      arrays: the arrays of arguments, and of the results computed so far.
+      others: for each argument of a region, the value outside that it has.
+      applies_rules: True if derivatives apply custom rules. Taylor mode, which follows the functions themselves, does not.
     """
 
     applies_rules: bool
@@ -56,10 +59,9 @@ class Known:
     others: dict[ir.Value, ir.Value]
 
     def __init__(self) -> None:
-        self.arrays = {}  # the arrays of arguments, and of the results computed so far
-        self.others = {}  # the arguments of a region, and the values that they stand for
+        self.arrays, self.others = {}, {}
         self.applies_rules = True
-        self._regions: dict[ir.Value, _Arguments] = {}  # by the arguments
+        self._regions: dict[ir.Value, _Arguments] = {}  # by argument
         self._unfollowed: set[ir.Value] = set()  # values known to have no level
 
     def assign(self, arguments: Iterable[ir.Value], arrays: Iterable[Any]) -> None:
@@ -78,7 +80,13 @@ class Known:
     def bind(
         self, arguments: Sequence[ir.Value], values: Sequence[ir.Value], level: int | None = None, role: Role = "plain"
     ) -> None:
-        """Sets the values of the arguments of a region to those of other tensors; see `_Arguments`."""
+        """States that the arguments of a region have the values of other tensors.
+
+        Args:
+          arguments: the arguments.
+          values: the tensors outside.
+          level, role: see `_Arguments`.
+        """
         self.others.update(zip(arguments, values, strict=True))
         self._regions.update(dict.fromkeys(arguments, _Arguments(tuple(values), level, role if self.applies_rules else "plain")))
 
@@ -107,7 +115,7 @@ class Known:
         return levels
 
     def _levels_of_argument(self, argument: ir.Value) -> set[int]:
-        """The levels of differentiation on which an argument of a region depends."""
+        """The levels of the derivatives that follow an argument of a region."""
         region = self._regions[argument]
         if region.role == "function":
             return set()
@@ -126,12 +134,13 @@ class Known:
         return np.asarray(self.arrays[self._root(value)])
 
     def _root(self, value: ir.Value) -> ir.Value:
+        """The value outside all regions that an argument has; other values unchanged."""
         while value in self.others:
             value = self.others[value]
         return value
 
     def _steps(self, value: ir.Value) -> list[ir.Operation] | None:
-        """The operations that must still run to compute a value, in order."""
+        """The operations that must still run to compute a value, in order; None if it depends on an unknown argument."""
         steps: list[ir.Operation] = []
         seen: set[ir.Value] = set()
         stack: list[tuple[ir.Value, ir.Operation | None]] = [(value, None)]

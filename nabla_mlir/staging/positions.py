@@ -91,6 +91,7 @@ def keywords_of(f: Callable[..., Any]) -> set[str] | None:
 
 
 def _parameters(f: Callable[..., Any]) -> list[inspect.Parameter] | None:
+    """The parameters of a function; None for a builtin without a signature."""
     try:
         return list(inspect.signature(f).parameters.values())
     except (TypeError, ValueError):  # a builtin without a signature
@@ -98,7 +99,7 @@ def _parameters(f: Callable[..., Any]) -> list[inspect.Parameter] | None:
 
 
 def positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """All arguments by position, with defaults, in the form that rules expect."""
+    """All arguments of a call by position, with defaults, as rules expect them."""
     try:
         bound = inspect.signature(fun).bind(*args, **kwargs)
     except ValueError:  # a builtin without a signature

@@ -31,7 +31,7 @@ def _changes(key: Key, other: Key, parameters: Sequence[str] | None) -> list[str
     if key[0] != other[0]:
         return [f"new structure {key[0]} where {other[0]} was compiled"] * 99  # a difference that is larger than any other
     changes = []
-    names = [_named(path, parameters) for path in pytree.paths(key[0])]
+    names = [_leaf_name(path, parameters) for path in pytree.paths(key[0])]
     for leaf, new, old in zip(names, key[1], other[1], strict=True):
         (shape, dtype), (old_shape, old_dtype) = _kind(new), _kind(old)
         if shape != old_shape:
@@ -43,25 +43,28 @@ def _changes(key: Key, other: Key, parameters: Sequence[str] | None) -> list[str
     if key[2] != other[2]:
         changes.append(f"set_execution({key[2]!r}) where it was {other[2]!r}")
     if key[3] != other[3]:
-        changes.append(f"default dtypes {_names(key[3])} where they were {_names(other[3])}")
+        changes.append(f"default dtypes {_dtype_names(key[3])} where they were {_dtype_names(other[3])}")
     if key[4:] != other[4:]:
-        changes.append(f"new static arguments {_static(key)} where {_static(other)} were compiled")
+        changes.append(f"new static arguments {_static_text(key)} where {_static_text(other)} were compiled")
     return changes
 
 
-def _names(defaults: tuple[Any, ...]) -> str:
+def _dtype_names(defaults: tuple[Any, ...]) -> str:
+    """The names of the default dtypes, as text."""
     return " and ".join(dtype.name for dtype in defaults[:2])
 
 
 def _kind(leaf: Any) -> tuple[Any, Any]:
+    """The shape and dtype of the key of a leaf."""
     return leaf if isinstance(leaf, tuple) else (leaf.shape, leaf.dtype)
 
 
-def _static(key: Key) -> str:
+def _static_text(key: Key) -> str:
+    """The static arguments of a key, as text."""
     return ", ".join(f"{name}={value!r}" for part in key[4:] for name, _, value in part) or "none"
 
 
-def _named(path: str, parameters: Sequence[str] | None) -> str:
+def _leaf_name(path: str, parameters: Sequence[str] | None) -> str:
     """The name of a leaf of ``(args, kwargs)``: ``x``, ``x['w']``, ``argument 2``."""
     which, _, rest = path.removeprefix("[").partition("]")
     index, _, inside = rest.removeprefix("[").partition("]")

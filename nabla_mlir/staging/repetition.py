@@ -1,8 +1,8 @@
 """Generates Python code that repeats an earlier call with new arguments, and checks each argument.
 
 A small function spends half of its time on its arguments and results. Loops over them, and general functions of trees, cost
-more than the work on each. So the generated code has separate lines for each argument. They flatten dicts, lists and tuples by
-their keys and lengths, and leave other nodes to optree. If there are many arguments, only the trees are written out.
+more than the work on each. So the generated code has separate lines for each argument. These lines flatten dicts, lists and
+tuples by their keys and lengths, and call optree for other nodes. If there are many arguments, a loop checks the leaves.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 OTHER = object()  # returned instead of a result if the arguments are of other kinds
 _WRITTEN = 32  # the largest number of arguments with separate lines of code; Python compiles a line in 0.1 ms
 
+# The code for one leaf, an array of the device or another value that `enter` converts; fields in braces are variables.
 _ARGUMENT = """
 if type({leaf}) is Array:
     if {leaf}.shape != {shape} or {leaf}.dtype != {dtype} or {leaf}.device.memory is not memory or {leaf}.weak: return OTHER
@@ -54,10 +55,10 @@ def repetition(
     Args:
       function: the code for calls in the current mode and with the current default dtypes.
       in_spec: the structure of the arguments and keyword arguments.
-      kinds: the kinds of its leaves, which are the first arguments of the code, before the captures.
+      kinds: the kinds of the leaves of the arguments, which the code gets before the captures.
       constants: arguments by position and by name that are part of the code; those by position are None in the structure.
       captures: the last arguments of the code.
-      out: a result, which gives the structure.
+      out: the result of an earlier call, whose structure later results have.
       types: the shapes and dtypes of the leaves of `out`.
     """
     source = _Source(Array=Array, VmRef=VmRef, VmVariantList=VmVariantList, Execution=Execution, Defaults=Defaults, OTHER=OTHER)
@@ -87,7 +88,7 @@ def repetition(
 
 
 class _Source:
-    """The source of a function of `args` and `kwargs`, and the values of the names in it."""
+    """The source code of a function of `args` and `kwargs` under construction, and the values of the names in the code."""
 
     def __init__(self, **names: Any):
         self._names, self._lines = names, ["def repeat(args, kwargs):"]
@@ -97,13 +98,13 @@ class _Source:
         self._lines.append(textwrap.indent(text, "    "))
 
     def name(self, value: Any) -> str:
-        """A new name that stands for a value."""
+        """A new name in the code for a value."""
         name = f"_{len(self._names)}"
         self._names[name] = value
         return name
 
     def tree(self, out: Any, row: str) -> str:
-        """The code of a tree like `out`, from the code of its leaves."""
+        """The code that makes a tree with the structure of `out`, from `row`, the code of its leaves."""
         spec = pytree.flatten_any(out)[1]
         if spec.is_leaf():
             return row
@@ -115,13 +116,16 @@ class _Source:
         return f"{self.name(make)}({self.name(metadata)}, ({row},))"
 
     def call(self) -> Call:
-        """The compiled function."""
+        """The function, compiled from the source."""
         exec("\n".join(self._lines), self._names)
         repeat: Call = self._names["repeat"]
         return repeat
 
     def arguments(self, spec: pytree.TreeSpec, constants: Mapping[int | str, Any]) -> list[str]:
-        """Adds code that flattens the arguments, and returns the variables of the leaves. Constants must be equal."""
+        """Adds code that flattens the arguments of a call; returns the variables of the leaves.
+
+        The code returns OTHER if the structure differs from `spec`, or if a constant is not equal.
+        """
         args, kwargs = spec.children()
         fixed = [name for name in constants if isinstance(name, str)]
         count = kwargs.num_children + len(fixed)
@@ -130,15 +134,15 @@ class _Source:
         words = {name: f"kwargs_{i}" for i, name in enumerate([*kwargs.entries(), *fixed])}
         if positions:
             self.lines(f"[{', '.join(positions)}] = args")
-        self._items("kwargs", words)
+        self._assign_items("kwargs", words)
         for position, value in constants.items():
             x, constant = words[position] if isinstance(position, str) else positions[position], self.name(value)
             self.lines(f"if {x} is not {constant} and (type({x}) is not type({constant}) or {x} != {constant}): return OTHER")
         trees = [(child, positions[i]) for i, child in enumerate(args.children()) if i not in constants]
         trees += [(child, words[name]) for child, name in zip(kwargs.children(), kwargs.entries(), strict=True)]
-        return [leaf for child, variable in trees for leaf in self._leaves(child, variable)]
+        return [leaf for child, variable in trees for leaf in self._flatten_tree(child, variable)]
 
-    def _leaves(self, spec: pytree.TreeSpec, tree: str) -> list[str]:
+    def _flatten_tree(self, spec: pytree.TreeSpec, tree: str) -> list[str]:
         """Adds code that flattens the tree of a variable, and returns the variables of its leaves."""
         if spec.is_leaf():
             return [tree]
@@ -154,12 +158,12 @@ class _Source:
         variables = [f"{tree}_{i}" for i in range(len(children))]
         self.lines(f"if type({tree}) is not {spec.type.__name__} or len({tree}) != {len(children)}: return OTHER")
         if spec.type is dict:
-            self._items(tree, dict(zip(spec.entries(), variables, strict=True)))
+            self._assign_items(tree, dict(zip(spec.entries(), variables, strict=True)))
         else:
             self.lines(f"[{', '.join(variables)}] = {tree}")
-        return [leaf for child, variable in zip(children, variables, strict=True) for leaf in self._leaves(child, variable)]
+        return [leaf for child, variable in zip(children, variables, strict=True) for leaf in self._flatten_tree(child, variable)]
 
-    def _items(self, tree: str, variables: Mapping[Any, str]) -> None:
+    def _assign_items(self, tree: str, variables: Mapping[Any, str]) -> None:
         """Adds code that assigns the items of a dict to variables, by key."""
         if variables:
             items = [f"{tree}[{self.name(key)}]" for key in variables]

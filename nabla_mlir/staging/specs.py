@@ -17,12 +17,19 @@ from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.table.narrowing import is_narrowing, narrow_dtype
 from nabla_mlir.table.promotion import Defaults, is_inexact, is_scalar, scalar_dtype
 
+# The dtype of tangents of integers and truth values, as in JAX; its elements have no bytes.
 FLOAT0: np.dtype[Any] = np.dtype([("float0", np.void, 0)])
 
 
 @dataclass(frozen=True)
 class Spec:
-    """The shape and the dtype of an argument; `nm.spec` makes it."""
+    """The shape and the dtype of an argument; `nm.spec` makes it.
+
+    Attributes:
+      shape: the lengths of the axes.
+      dtype: the dtype.
+      weak: True for Python numbers, which take the dtype of the arrays with which they are combined.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype

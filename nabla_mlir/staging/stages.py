@@ -92,7 +92,7 @@ class Lowered(Stage):
 
         def call(*args: Any, **kwargs: Any) -> Any:
             tensors = [as_tensor(leaf) for leaf in entry.flatten(args, kwargs)]
-            func = functions_of(self.module.operation)[name]  # of a module that this closure keeps alive
+            func = functions_of(self.module.operation)[name]  # this closure keeps the module alive
             return pytree.unflatten(entry.out_spec, emit_call(func, tensors))
 
         return staged(call)
@@ -189,7 +189,7 @@ class Lowered(Stage):
         return Compiled(self.module, self.entries, vmfb, machine, driver, trials, checks)
 
     def _examples(self, example: Any) -> dict[str, list[np.ndarray]]:
-        """The arrays of examples, by entry point."""
+        """The arguments of an example as arrays, by entry point; raises TraceError if an entry point does not exist."""
         entries = {entry.name: entry for entry in self.entries}
         if not isinstance(example, dict):
             if len(entries) != 1:
@@ -244,7 +244,7 @@ def trace(f: Callable[..., Any], *specs: PyTree, name: str | None = None, **kw_s
         with users_call(specs):
             out = f(*values[: len(specs)], **dict(zip(kw_specs, values[len(specs) :], strict=True)))
         out_leaves, box["spec"] = pytree.flatten(out)
-        outs = [_output(leaf, path) for leaf, path in zip(out_leaves, pytree.paths(box["spec"]), strict=True)]
+        outs = [_check_output(leaf, path) for leaf, path in zip(out_leaves, pytree.paths(box["spec"]), strict=True)]
         box["outputs"] = [Spec(out.shape, out.dtype) for out in outs]
         return outs
 
@@ -255,7 +255,8 @@ def trace(f: Callable[..., Any], *specs: PyTree, name: str | None = None, **kw_s
     return Traced(module, (entry,))
 
 
-def _output(leaf: Any, path: str) -> Any:
+def _check_output(leaf: Any, path: str) -> Any:
+    """A result leaf as a tensor; raises TraceError if it is no array."""
     if not (pytree.is_array(leaf) or is_scalar(leaf)):
         raise TraceError(
             f"a traced function requires arrays as results, got {type(leaf).__name__} at result{path}.", where=user_frame()
@@ -264,13 +265,14 @@ def _output(leaf: Any, path: str) -> Any:
 
 
 def entry_name_of(f: Callable[..., Any]) -> str:
-    """The name of a function as a symbol."""
+    """The name of a function, with letters that MLIR allows in symbols; "main" for a lambda."""
     name = getattr(f, "__name__", type(f).__name__)
     letters = "".join(c if c.isalnum() or c == "_" else "_" for c in name).strip("_")
     return letters if letters and letters != "lambda" else "main"
 
 
 def _argument_names(f: Callable[..., Any], positional: int, keywords: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of the arguments: `positional` ones, then keywords. A position without a name is called arg0, arg1, ..."""
     try:
         parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):
@@ -281,6 +283,7 @@ def _argument_names(f: Callable[..., Any], positional: int, keywords: tuple[str,
 
 
 def _first_line(f: Callable[..., Any]) -> str:
+    """The first line of a function's docstring, or ""."""
     doc = inspect.getdoc(f) if inspect.isfunction(f) else None
     return doc.splitlines()[0] if doc else ""
 

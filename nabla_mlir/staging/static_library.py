@@ -109,7 +109,7 @@ def save_static_library(lowered: Lowered, path: str | Path, target: str | Target
 
 
 def _parameters(entry: EntryPoint) -> list[tuple[str, Leaf, bool]]:
-    """The C name of each array, and True if the function writes it."""
+    """For each array of an entry point: its name in C, its description, and True if the function writes it."""
     parameters: list[tuple[str, Leaf, bool]] = []
     leaves = [(leaf, False) for argument in entry.arguments for leaf in argument.leaves if not argument.output]
     for leaf, is_result in leaves + [(leaf, True) for leaf in entry.result_leaves]:
@@ -131,6 +131,7 @@ _KEYWORDS = re.compile(
 
 
 def _declaration(name: str, entry: EntryPoint) -> str:
+    """The declaration of the C function of an entry point, without a semicolon."""
     items = []
     for parameter, leaf, is_result in _parameters(entry):
         type = _C_TYPES.get(leaf.dtype) or (f"{leaf.dtype}_t" if "int" in leaf.dtype else "uint8_t")
@@ -162,7 +163,7 @@ def _header(name: str, entries: list[EntryPoint], cpu: CPU) -> str:
         lines += [f"     {n}: {leaf}{' (written)' if w else ''}" for n, leaf, w in _parameters(entry)]
         lines[-1] += " */"
         lines.append(_declaration(name, entry) + ";")
-        lines += _declared_indices(name, entry)
+        lines += _declare_indices(name, entry)
     return "\n".join([*lines, "", "#ifdef __cplusplus", "}", "#endif", "", "#endif", ""])
 
 
@@ -185,8 +186,8 @@ def _cmake(name: str, files: list[str]) -> str:
     )
 
 
-def _declared_indices(name: str, entry: EntryPoint) -> list[str]:
-    """The positions of the entries of a sparse matrix, as constants of the library."""
+def _declare_indices(name: str, entry: EntryPoint) -> list[str]:
+    """The lines of the header that declare the positions of the entries of a sparse matrix; none for another result."""
     if entry.sparsity is None:
         return []
     form = entry.sparsity
@@ -196,7 +197,8 @@ def _declared_indices(name: str, entry: EntryPoint) -> list[str]:
     return lines + [f"extern const int32_t {name}_{entry.name}_{key}[{max(1, len(x))}];" for key, x in form.indices.items()]
 
 
-def _defined_indices(name: str, entry: EntryPoint) -> list[str]:
+def _define_indices(name: str, entry: EntryPoint) -> list[str]:
+    """The lines of the source that define these positions."""
     indices = {} if entry.sparsity is None else entry.sparsity.indices
     return [
         f"const int32_t {name}_{entry.name}_{key}[{max(1, len(x))}] = {{{', '.join(map(str, x or (0,)))}}};\n"
@@ -219,7 +221,7 @@ def _source(name: str, header: str, entries: list[EntryPoint], program: HostProg
     calls = "".join(f"  if (!status) status = initialize_{i}();\n" for i in range(len(bodies)))
     parts.append(c_text.INITIALIZE.replace("CALLS", calls))
     for entry in entries:
-        parts += _defined_indices(name, entry)
+        parts += _define_indices(name, entry)
         arguments = [f"(void *){n}" for n, _, is_result in _parameters(entry) if not is_result]
         results = [n for n, _, is_result in _parameters(entry) if is_result]
         sizes = [leaf.nbytes for leaf in entry.result_leaves]
@@ -231,6 +233,7 @@ def _source(name: str, header: str, entries: list[EntryPoint], program: HostProg
 
 
 def _function(declaration: str, arguments: list[str], results: list[str], sizes: list[int], body: str) -> str:
+    """The text of a C function; its arrays are `arguments` and `results`, of which `sizes` has the bytes."""
     lists = f"  void *args[] = {{{', '.join([*arguments, '0'])}}};\n"
     # A function with state returns an additional last result, the number of writes, which is ignored here.
     lists += f"  void *results[] = {{{', '.join([*results, '0'])}}};\n"

@@ -30,7 +30,7 @@ from nabla_mlir.table import promotion
 from nabla_mlir.table.narrowing import follows_jax
 from nabla_mlir.table.tensor import Scope, Tensor, constant, current_scope, set_reader, set_scope, wrap
 
-# The resolved folders, and the folders from which this process imports; symbolic links make them differ.
+# MLIR leaves out frames of this package in locations. Symbolic links may give a folder two paths, so both are excluded.
 for _folder in {*INTERNAL_FOLDERS, os.path.join(os.path.dirname(os.path.abspath(__file__)), "")}:
     _mlir.globals.register_traceback_file_exclusion(_folder)  # type: ignore[attr-defined]  # not in the stubs
 
@@ -48,10 +48,13 @@ class Trace:
     """One function under construction.
 
     Attributes:
+      block: the body of the function.
       is_value: the function runs without being differentiated, so no rules are needed.
-      order: the number of derivatives of the code that is being traced.
       known: the values that the arguments determine, if the arguments are known.
+      order: the number of derivatives of the code that is being traced.
       has_lines: operations know the user's lines.
+      captures: the arrays from outside, by the identity of the object.
+      scratch: a block that owns the regions which are not part of the code.
     """
 
     block: ir.Block
@@ -63,10 +66,11 @@ class Trace:
     scratch: ir.Block = field(default_factory=lambda: scratch_block(detached=True))
 
     def retire(self, holder: ir.Operation) -> None:
-        """Moves a holder out of the code. It lives until the trace ends, because other code may read its values.
+        """Moves `holder`, an operation with a traced region, out of the code. It lives until the trace ends.
 
-        For example, the step of a scan is traced once to learn its types. A function that the step linearises is a separate
-        region, which reads values of the step. It is cloned even after the trace of the step is no longer used.
+        Other code may read its values. For example, the step of a scan is traced once to learn its types. A function that the step
+        linearises is a separate region, which reads values of the step. It is cloned even after the trace of the step is no longer
+        used.
         """
         self.scratch.append(holder)
 
@@ -75,7 +79,7 @@ class Trace:
         self.scratch.owner.operation.erase()
 
     def capture(self, array: Any, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
-        """The argument that stands for an array from outside. Each array has one.
+        """The argument of the trace for an array from outside. Each array has one argument.
 
         Each call returns a new tensor, because an assignment to it must not change the array.
         """
@@ -151,6 +155,7 @@ def is_tracing() -> bool:
 
 
 def _capture_array(array: np.ndarray) -> Tensor:
+    """A tensor for an array from outside: a constant if it is small or no function is traced, else an argument of the trace."""
     trace = _current.trace
     if trace is None or array.size <= thresholds.CAPTURED:
         return constant(array)
@@ -176,7 +181,7 @@ def _number_of(tensor: Tensor) -> np.ndarray | None:
 
 
 def _is_followed(tensor: Tensor) -> bool:
-    """True if an open derivative follows the tensor, so that results computed from its numbers would lose it."""
+    """True if an open derivative follows the tensor, so that results which Python computes from its numbers would lose it."""
     trace = _current.trace
     return trace is not None and trace.known is not None and trace.known.is_followed(tensor.value)
 
@@ -208,10 +213,13 @@ def trace_function(
     """Traces ``function(*tensors) -> tensors`` into a module with one public function.
 
     Args:
-      is_value: the function is never differentiated.
+      function: the function.
+      specs: the types of its arguments.
+      name: the name of the public function.
+      is_value: True if the function is never differentiated.
       arrays: the arguments, if they are known. Python may then read numbers that they determine (`if x > 0`), and the
         module holds only for these values.
-      has_lines: operations know the user's lines, which takes a quarter of the time.
+      has_lines: True if operations know the user's lines, which takes a quarter of the time.
 
     Returns:
       The module and the captured arrays, which are the last arguments of the function, in order.
@@ -238,7 +246,7 @@ def trace_function(
                 for argument, spec in zip(arguments, specs, strict=True):
                     argument.weak = spec.weak
                 work = "tracing a function" if name == "main" else f"tracing {name}"
-                with running(work), advised(), _positions() if has_lines else contextlib.nullcontext():
+                with running(work), advised(), _record_lines() if has_lines else contextlib.nullcontext():
                     outs = [checked_output(out) for out in function(*arguments)]
                 ir.Operation.create("func.return", operands=[out.value for out in outs])
         finally:
@@ -252,7 +260,7 @@ def trace_function(
 
 
 @contextlib.contextmanager
-def _positions() -> Iterator[None]:
+def _record_lines() -> Iterator[None]:
     """A context in which operations know their lines. MLIR reads them from the stack, and accepts only file names in UTF-8."""
     try:
         with user_lines():
@@ -298,6 +306,9 @@ def trace_region(
     """Traces a function into a block inside the current trace; values from outside are captured as they are.
 
     Args:
+      function: the function, from tensors to tensors.
+      specs: the types of its arguments.
+      what: the name of the function, for errors.
       is_differentiated: True if the block belongs to an operation that differentiates it.
       operands: the tensors whose values the first arguments have.
       role: the role of the region in an operation with custom rules; it decides which derivatives follow the arguments.
@@ -330,7 +341,7 @@ def trace_region(
 
 
 def stands_for(argument: Tensor, value: Tensor) -> None:
-    """Records the value of an argument of the open region that the derivative of the region does not follow."""
+    """States that an argument of the open region has a value, and that the region's derivative does not follow the argument."""
     trace = _current.trace
     if trace is not None and trace.known is not None:
         trace.known.bind([argument.value], [value.value])
@@ -349,7 +360,7 @@ def results_of(op: ir.Operation, *like: Sequence[Tensor]) -> list[Tensor]:
 
 
 def bake_captures(module: ir.Module, count: int, captures: Sequence[Any]) -> None:
-    """Replaces the arguments after the first `count`, which stand for captured arrays, by constants."""
+    """Replaces the arguments after the first `count`, which are the captured arrays, by constants."""
     if not captures:
         return
     func = module.body.operations[0].operation

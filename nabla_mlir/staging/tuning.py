@@ -79,40 +79,41 @@ def tune(module: ir.Module, functions: Mapping[str, Sequence[Spec]], target: Tar
             if form == "default":
                 raise
             trials.append(Trial(form, "", refused=error.message.splitlines()[0]))
-            _say(trials[-1])
+            _print_trial(trials[-1])
             continue
         for driver in target.drivers:
-            seconds, results, reason = _timed(code[form][0][1], functions, driver)
+            seconds, results, reason = _time_functions(code[form][0][1], functions, driver)
             reference = results if reference is None and not reason else reference
             reason = reason or _difference(results, reference or [])
             trials.append(Trial(form, driver, seconds, reason))
-            _say(trials[-1])
+            _print_trial(trials[-1])
     usable = [t for t in trials if not t.refused]
     best = min(usable, key=lambda t: t.seconds) if usable else Trial("default", "")
     return Tuned(*code[best.form], best.driver, tuple(trials))
 
 
-def _timed(vmfb: bytes, functions: Mapping[str, Sequence[Spec]], driver: str) -> tuple[float, list[np.ndarray], str]:
-    """The sum of the median times of the functions, all results, and the error if there was one."""
+def _time_functions(vmfb: bytes, functions: Mapping[str, Sequence[Spec]], driver: str) -> tuple[float, list[np.ndarray], str]:
+    """The sum of the median times of the functions in seconds, their results, and the error, or ""."""
     executable = Executable.load(vmfb, driver)
     total, results = 0.0, list[np.ndarray]()
     for name, specs in functions.items():
         call, rng = executable.function(name), np.random.default_rng(0)
-        arguments = [Array.from_numpy(_numbers(rng, spec), executable.device) for spec in specs]
+        arguments = [Array.from_numpy(_random_numbers(rng, spec), executable.device) for spec in specs]
         try:
             results += [np.asarray(r) for r in call(arguments)]
-            total += median(functools.partial(_waited, executable, call, arguments), _SECONDS)
+            total += median(functools.partial(_call_and_wait, executable, call, arguments), _SECONDS)
         except DeployError as error:
             return 0.0, [], error.message.splitlines()[0]
     return total, results, ""
 
 
-def _waited(executable: Executable, call: Function, arguments: list[Array]) -> None:
+def _call_and_wait(executable: Executable, call: Function, arguments: list[Array]) -> None:
     call(arguments)
     executable.wait()
 
 
-def _numbers(rng: np.random.Generator, spec: Spec) -> np.ndarray:
+def _random_numbers(rng: np.random.Generator, spec: Spec) -> np.ndarray:
+    """Random numbers of a type; zeros for integers and truth values."""
     numbers = rng.normal(size=spec.shape) * 0.1
     return np.asarray(numbers if spec.dtype.kind in "fcV" else np.zeros(spec.shape)).astype(spec.dtype)
 
@@ -129,8 +130,8 @@ def _difference(results: Sequence[np.ndarray], reference: Sequence[np.ndarray]) 
     return ""
 
 
-def _say(trial: Trial) -> None:
-    """Prints a line on a terminal, and nothing if the output is piped."""
+def _print_trial(trial: Trial) -> None:
+    """Prints a trial as a line on a terminal, and nothing if the output is piped."""
     if sys.stderr.isatty():
         what = f"not used: {trial.refused}" if trial.refused else f"{trial.seconds * 1e6:,.1f} µs"
         print(f"  {trial.form:24} {trial.driver:12} {what}", file=sys.stderr)

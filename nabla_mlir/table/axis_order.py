@@ -1,4 +1,7 @@
-"""The order in which named axes appear in results: operation by operation, in the order of the operands."""
+"""The order of named axes in results. Named axes are the batch axes of vectorised tensors, which users name.
+
+A result has the axes of all values from which it is computed, in the order in which operations read these values.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from nabla_mlir.dialects.regions import nested
 from nabla_mlir.dialects.stablehlo import I64Array
 
 Names = list[str]
-# Marks a selection that fills in elements for indices out of range: the axes of its values come before those of its
+# An attribute of a selection that replaces elements at indices out of range: the axes of its values come before those of its
 # mask.
 IS_FILL = "is_fill"
 
@@ -22,17 +25,18 @@ def met(groups: Iterable[Sequence[str]]) -> Names:
 
 
 def orders_of_results(block: ir.Block, arguments: Sequence[Sequence[str]]) -> list[Names]:
-    """The named axes on which each value that a block returns depends, in the order in which operations read them.
+    """For each value that a block returns, the named axes on which it depends, in the order in which operations read them.
 
     Args:
+      block: the block.
       arguments: the named axes of each argument of the block.
     """
     orders = {argument: list(names) for argument, names in zip(block.arguments, arguments, strict=True)}
-    return _through(block, orders)
+    return _follow_block(block, orders)
 
 
-def _through(block: ir.Block, orders: dict[ir.Value, Names]) -> list[Names]:
-    """Follows the operations of a block and records in `orders` the named axes of their results; returns those of the block."""
+def _follow_block(block: ir.Block, orders: dict[ir.Value, Names]) -> list[Names]:
+    """The named axes of the values that a block returns; `orders` gets the axes of the results of all its operations."""
     *ops, terminator = (op.operation for op in block.operations)
     for op in ops:
         operands = [*op.operands][::-1] if IS_FILL in op.attributes else op.operands
@@ -45,7 +49,7 @@ def _through(block: ir.Block, orders: dict[ir.Value, Names]) -> list[Names]:
         # The regions of a choice have no arguments: the axes of its index come first.
         is_choice = all(not len(region.blocks[0].arguments) for region in op.regions if len(region.blocks))
         for i, result in enumerate(op.results):
-            own = [_of_result(op, i, names) for names in inner]
+            own = [_axes_from_region(op, i, names) for names in inner]
             if op.name == "stablehlo.while":  # the axes of its initial value come first, then those of captures
                 order = met([orders.get(op.operands[i], []), *own])
                 orders[result] = [name for name in met([of_operands, of_captures, *own]) if name in order]
@@ -55,15 +59,18 @@ def _through(block: ir.Block, orders: dict[ir.Value, Names]) -> list[Names]:
 
 
 def _combines_elements(op: ir.Operation) -> bool:
-    """True if the regions of an operation combine elements: their arguments are elements, not the operands."""
+    """True if the arguments of a region are elements of the operands, as in a reduction, and not the operands."""
     blocks = [region.blocks[0] for region in op.regions if len(region.blocks)]
     return op.name.startswith("stablehlo.") and any(
         len(block.arguments) and [x.type for x in block.arguments] != [x.type for x in op.operands] for block in blocks
     )
 
 
-def _of_result(op: ir.Operation, i: int, names: list[Names]) -> Names:
-    """The axes that result i gets from a region: those of the value returned there, or, for derivatives, of the values in `of`."""
+def _axes_from_region(op: ir.Operation, i: int, names: list[Names]) -> Names:
+    """The axes that result `i` gets from a region that returns values with the axes `names`.
+
+    A result of a derivative beyond these values is a tangent or cotangent: its axes are those of the values at `of`.
+    """
     if i < len(names):
         return names[i]
     of = I64Array.decode(op.attributes["of"]) if "of" in op.attributes else range(len(names))
@@ -73,7 +80,7 @@ def _of_result(op: ir.Operation, i: int, names: list[Names]) -> Names:
 
 
 def _through_region(op: ir.Operation, region: ir.Region, orders: dict[ir.Value, Names]) -> list[Names]:
-    """The axes of the values that a region returns; its arguments are the operands, in order.
+    """The axes of the values that a region returns, if its arguments are the operands of `op`.
 
     The body of a loop is followed until no axis is added.
     """
@@ -82,7 +89,7 @@ def _through_region(op: ir.Operation, region: ir.Region, orders: dict[ir.Value, 
     carry += [[]] * (len(block.arguments) - len(carry))
     while True:
         orders |= dict(zip(block.arguments, carry, strict=False))
-        results = _through(block, orders)
+        results = _follow_block(block, orders)
         if op.name != "stablehlo.while" or len(results) != len(carry):
             return results
         wider = [met(pair) for pair in zip(carry, results, strict=True)]

@@ -41,23 +41,23 @@ def batch_ops(ops: Iterable[ir.Operation], batch: Batch) -> None:
             elif record.collective is not None and axis_of(op) == CURRENT:
                 _reduce_axis(op, record, record.collective, batch)
             else:
-                for old, new in zip(op.results, _batched(op, record, batch), strict=True):
+                for old, new in zip(op.results, _batch_op(op, record, batch), strict=True):
                     batch.bind(old, new)
 
 
 def _reduce_axis(op: ir.Operation, record: OpDef, rule: CollectiveRule, batch: Batch) -> None:
-    """Emits a collective over the axis of the map, which its result need not carry."""
+    """Emits a collective over the axis of the map; the result may not carry that axis."""
     (operand,), params = op.operands, record.read(op)
     del params["axis"]
     batch.bind(op.results[0], *rule(batch[operand], operand in batch, batch.size, **params))
 
 
-def _batched(op: ir.Operation, record: OpDef, batch: Batch) -> Sequence[Tensor]:
+def _batch_op(op: ir.Operation, record: OpDef, batch: Batch) -> Sequence[Tensor]:
     """The results of an operation on all entries, by the rule of its record."""
     if isinstance(record.batch, UNSUPPORTED):
         raise missing_rule(op, "vmap", record.batch.reason)
     if captures_any(op, batch.mapped):
-        return _batched_without_regions(op, record, batch)
+        return _batch_decomposition(op, record, batch)
     assert record.batch is not None, op.name
     params = record.read(op)
     for name in record.regions:
@@ -72,7 +72,10 @@ def with_axis(batch: Batch, value: ir.Value, needed: bool = True) -> Tensor:
 
 
 def prefixed(x: Tensor, size: int) -> Tensor:
-    """The array `x` broadcast along a new leading axis of `size`; only for operations that cannot use it without that axis."""
+    """The array `x` broadcast along a new leading axis of `size`.
+
+    Only for operations that cannot use `x` without that axis.
+    """
     shape = (size, *x.shape)
     value = splat_of(x)
     if value is not None:
@@ -91,7 +94,7 @@ def shifted(dims: Sequence[int]) -> tuple[int, ...]:
 
 
 def batch_by_decomposition(define: Callable[..., list[Tensor]]) -> BatchRule:
-    """The batch rule of an operation that is defined by other operations: their batches.
+    """The batch rule of an operation that is defined by other operations: it batches these operations.
 
     The definition is emitted once into a scratch block, on operands without the mapped axis, and the block is then
     batched.
@@ -113,8 +116,11 @@ def batch_by_decomposition(define: Callable[..., list[Tensor]]) -> BatchRule:
     return rule
 
 
-def _batched_without_regions(op: ir.Operation, record: OpDef, batch: Batch) -> list[Tensor]:
-    """The results of an operation whose region captures a varying value: the batches of its decomposition, which has no region."""
+def _batch_decomposition(op: ir.Operation, record: OpDef, batch: Batch) -> list[Tensor]:
+    """The results of an operation whose region captures a varying value.
+
+    The operation is replaced by its decomposition, which has no region, and that is batched.
+    """
     if not any(v in batch for v in captures_by_rule(op, record)):
         raise missing_rule(op, "vmap", "its comparator uses a value from outside that varies over the mapped axis")
     block = scratch_block()
@@ -131,6 +137,8 @@ def captures_any(op: ir.Operation, mapped: Container[ir.Value], rules: frozenset
     """True if a region of `op` reads a mapped value from outside, or calls a custom rule that encloses `op`.
 
     Args:
+      op: the operation.
+      mapped: the mapped values.
       rules: the custom rules inside `op`; an `ad.recur` that names one of them does not call a rule around it.
     """
     if op.name in CUSTOM:
@@ -149,7 +157,10 @@ def captures_any(op: ir.Operation, mapped: Container[ir.Value], rules: frozenset
 
 
 def varying_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
-    """The values that vary over the axis that is expanded, if `roots` do. The results of collectives over that axis do not vary."""
+    """The values that vary over the axis that is expanded, if the values `roots` do; it contains `roots`.
+
+    The results of reductions over that axis do not vary.
+    """
     values = set(roots)
     for op in ops:
         own_axis = op.name in (*REDUCTIONS, ALL_GATHER, PSUM_SCATTER) and axis_of(op) == CURRENT

@@ -25,9 +25,14 @@ def carries_tangent(value: ir.Value) -> bool:
 
 
 def varies(value: ir.Value, active: Container[ir.Value], known: dict[ir.Value, bool]) -> bool:
-    """True if a value may have a derivative with respect to active values; `known` holds answers for the same block.
+    """True if a value may have a derivative with respect to active values.
 
     A factor that is 0 and does not vary makes every product 0. A factor that varies and happens to be 0 does not.
+
+    Args:
+      value: the value.
+      active: the active values.
+      known: the answers for values of the same block; the function adds to them.
     """
     work = [value]
     while work:
@@ -57,12 +62,14 @@ def is_constant(t: MaybeZero, active: Container[ir.Value], known: dict[ir.Value,
 
 
 def push_forward(ops: Iterable[ir.Operation], tangents: Tangents, are_constant: bool = False) -> Replacements:
-    """Extends `tangents` (keyed by primal value) over the results of `ops`; code is emitted after each operation.
+    """Extends `tangents` over the results of `ops`; returns the replacements of results.
 
-    A structural zero has no entry. An operation without tangents of operands is left alone. An operation whose rule
-    computes its results together with tangents or residuals is replaced; returns these replacements.
+    Code is emitted after each operation. An operation whose operands have no tangents is left alone. An operation whose rule
+    computes its results together with tangents or residuals is replaced.
 
     Args:
+      ops: straight-line code.
+      tangents: by primal value, its tangent; a structural zero has no entry.
       are_constant: True if the initial tangents do not vary with the primals.
     """
     known: dict[ir.Value, bool] = {}
@@ -79,7 +86,7 @@ def push_forward(ops: Iterable[ir.Operation], tangents: Tangents, are_constant: 
         if record.control is not None:
             with blaming(op), named("jvp", op.location, op.name):
                 pushed = record.control.jvp(op, tangents)
-            _add(tangents, zip((v.value for v in pushed.values), pushed.tangents, strict=True))
+            _add_nonzero(tangents, zip((v.value for v in pushed.values), pushed.tangents, strict=True))
             replacements |= substitute(op, pushed.values)
             continue
         operands = list(op.operands)
@@ -97,11 +104,12 @@ def push_forward(ops: Iterable[ir.Operation], tangents: Tangents, are_constant: 
                 outs = [(y.value, scaled(record.constant_partials, y, xs, own, record.read(op)))]
             else:
                 outs = _tangents_of(op, record, own, replacements)
-        _add(tangents, outs)
+        _add_nonzero(tangents, outs)
     return replacements
 
 
-def _add(tangents: Tangents, found: Iterable[tuple[ir.Value, MaybeZero]]) -> None:
+def _add_nonzero(tangents: Tangents, found: Iterable[tuple[ir.Value, MaybeZero]]) -> None:
+    """Adds the tangents that are not structural zeros."""
     tangents.update((value, t) for value, t in found if not isinstance(t, Zero) and carries_tangent(value))
 
 
@@ -113,7 +121,7 @@ def tangents_get(tangents: Tangents, value: ir.Value) -> MaybeZero:
 def _tangents_of(
     op: ir.Operation, record: OpDef, tangents: Sequence[MaybeZero], replacements: Replacements
 ) -> list[tuple[ir.Value, MaybeZero]]:
-    """The results of an operation with their tangents, emitted at the insertion point."""
+    """The results of an operation, each paired with its tangent; emits the forward rule at the insertion point."""
     xs, params = [wrap(v) for v in op.operands], record.read(op)
     outs = augmented(op, record, replacements)
     out_tangents = as_rule(record.jvp)(outs, xs, tangents, **params)
@@ -122,10 +130,10 @@ def _tangents_of(
 
 
 def augmented(op: ir.Operation, record: OpDef, replacements: Replacements) -> list[Tensor]:
-    """The results of an operation, and the residuals of its forward rule.
+    """The results of an operation, then the residuals of its forward rule.
 
-    If the rule needs residuals, the results are replaced by those of an operation at the insertion point that also
-    computes residuals; `replacements` is extended.
+    If the rule needs residuals, an operation at the insertion point computes results and residuals, and its results replace the
+    original ones; `replacements` is extended.
     """
     if record.augmented is None:
         return [wrap(r) for r in op.results]
@@ -148,7 +156,7 @@ def scaled(
 
 
 def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Jvp:
-    """The jvp rule of an operation that is defined by other operations: their tangents.
+    """The jvp rule of an operation that is defined by other operations: it pushes tangents through these operations.
 
     The primal operation stays; operations of the definition that compute only its value are dead code.
     """
@@ -161,7 +169,7 @@ def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Jvp:
 
 
 def pushed_through(make: Callable[[], list[Tensor]], tangents: Tangents) -> list[MaybeZero]:
-    """The tangents of the values that `make` emits and returns; `tangents` are those of the values that it reads."""
+    """The tangents of the values that `make` emits and returns; `tangents` has the tangents of the values that `make` reads."""
     outputs, new_ops = recorded(make)
     all_tangents = dict(tangents)
     replacements = push_forward(new_ops, all_tangents)  # a loop is replaced by one that also carries tangents

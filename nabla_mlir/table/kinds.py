@@ -35,15 +35,15 @@ def elementwise(
     def batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
         return record.apply(all_prefixed(xs, mapped, size), params)
 
-    flat = isinstance(partials, Zero)
+    has_zero_derivative = isinstance(partials, Zero)
     record = OpDef(
         name=name,
         kind="elementwise",
         doc=doc,
         elementwise=True,
-        jvp=ZERO if flat else jvp,
+        jvp=ZERO if has_zero_derivative else jvp,
         batch=batch,
-        partials=None if flat else tuple(partials),  # type: ignore[arg-type]
+        partials=None if has_zero_derivative else tuple(partials),  # type: ignore[arg-type]
         **fields,
     )
     return register(record)
@@ -87,7 +87,10 @@ def structural(
     jvp: Jvp | Zero | UNSUPPORTED | None = None,
     **fields: Any,
 ) -> OpDef:
-    """Registers an operation that moves, selects or sums elements; it is linear in the operands `linear` together."""
+    """Registers an operation that moves, selects or sums elements.
+
+    It is linear in the operands `linear` together, so its forward rule is the operation itself on tangents.
+    """
     fields.setdefault("instructions", 1 if fields.get("elementwise") else OWN_LOOP)
     record = OpDef(
         name=name,
@@ -139,9 +142,16 @@ def composite(
     batch: BatchRule | UNSUPPORTED | None = None,
     **fields: Any,
 ) -> OpDef:
-    """Registers an operation that is defined by others; its rules are their rules.
+    """Registers an operation that is defined by other operations, whose rules give its rules.
 
     The operation itself stays in the IR; operations of the definition that compute only its value are dead code.
+
+    Args:
+      name: the name of the operation.
+      define: ``(operands, **params) -> results``, which emits the other operations.
+      jvp: a forward rule instead of the derived one.
+      batch: a batch rule instead of the derived one.
+      fields: further fields of the record.
     """
     fields.setdefault("transpose", UNSUPPORTED("the operation is transposed through what defines it"))
     fields.setdefault("instructions", LONG)

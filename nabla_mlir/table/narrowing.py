@@ -1,7 +1,7 @@
 """The rules of JAX for dtypes, which hold in calls of the functions of `nabla_mlir.jax`, also for the functions that they trace.
 
-Results of Python numbers alone are weak, as the numbers are. After `nabla_mlir.jax.install()`, while new arrays have 32 bits,
-64-bit data of NumPy are 32-bit data.
+Results of Python numbers alone are weak, like the numbers: they take the dtype of an array with which they are combined.
+After `nabla_mlir.jax.install()`, 64-bit data of NumPy count as 32-bit data while new arrays have 32 bits.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ def is_narrowing() -> bool:
 
 
 def narrow_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype, or the one of 32 bits in place of 64."""
+    """The dtype of 32 bits in place of one of 64 bits; another dtype is returned unchanged."""
     return _NARROW.get(dtype, dtype)
 
 
 def stated_dtype(dtype: Any) -> Any:
-    """A dtype that a user states: the one of 32 bits in place of 64, if `is_narrowing` is true."""
+    """A dtype that a user states; with 32 bits in place of 64, if `is_narrowing` is true."""
     return narrow_dtype(as_dtype(dtype)) if is_narrowing() else dtype
 
 
@@ -72,12 +72,12 @@ def is_wide(dtype: np.dtype) -> bool:
 
 
 def has_wide(xs: Iterable[Any]) -> bool:
-    """True if one is a traced array, or an array of a device, with 64 bits: NumPy's data next to it keep theirs."""
+    """True if one of the values is a traced array, or an array of a device, with 64 bits. NumPy's data next to it keep 64 bits."""
     return any(isinstance(x, ArrayMethods) and getattr(x, "dtype", None) in _NARROW for x in xs)
 
 
 def all_narrowed(xs: Sequence[Any]) -> list[Any]:
-    """The arguments of a function, narrowed unless one of them is wide."""
+    """The arguments of a function, narrowed unless `has_wide` is true for them."""
     return list(xs) if has_wide(xs) else list(map(narrowed, xs))
 
 

@@ -25,6 +25,7 @@ from nabla_mlir.table.registry import operation
 from nabla_mlir.table.tensor import Tensor, constant, full
 from nabla_mlir.table.vectorized import enter
 
+# By kind of dtype: its rank in the order of promotion.
 _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 # The dtypes that NumPy gives to Python's numbers, as in `np.sqrt(2)`.
 _NUMPYS_NUMBERS = (np.float64, np.complex128, np.int64)
@@ -94,24 +95,25 @@ def scalar_array(value: Any, dtype: np.dtype, requirement: str) -> np.ndarray:
 def promote_dtypes(operands: Sequence[Any]) -> np.dtype:
     """The common dtype of operands (tensors, arrays, Python scalars)."""
     if is_narrowing():
-        return _promoted_narrowly(operands)
-    return _promoted(operands)
+        return _promote_narrow(operands)
+    return _promote_operands(operands)
 
 
-def _promoted_narrowly(operands: Sequence[Any]) -> np.dtype:
-    """The common dtype; it has 64 bits only if an array of a device or a tensor has."""
+def _promote_narrow(operands: Sequence[Any]) -> np.dtype:
+    """The common dtype of operands; it has 64 bits only if a tensor or an array of a device has."""
     if has_wide(operands):
-        return _promoted(operands)
+        return _promote_operands(operands)
     narrow = [np.empty((), narrow_dtype(x.dtype)) if isinstance(x, (np.ndarray, np.generic)) else x for x in operands]
-    return narrow_dtype(_promoted(narrow))
+    return narrow_dtype(_promote_operands(narrow))
 
 
-def _promoted(operands: Sequence[Any]) -> np.dtype:
+def _promote_operands(operands: Sequence[Any]) -> np.dtype:
+    """The common dtype of operands by NumPy's table; weak operands count only if their kind is higher."""
     strong = [x.dtype for x in operands if not is_weak(x)]
     weak = [scalar_dtype(x) for x in operands if is_weak(x)]
     if not strong:
         return max(weak, key=lambda dtype: (_kind(dtype), dtype.itemsize))
-    result = _promote([*strong, *(PYTHON[_TYPES[x.dtype.kind]] for x in operands if is_light(x))])
+    result = _promote_all([*strong, *(PYTHON[_TYPES[x.dtype.kind]] for x in operands if is_light(x))])
     for own in weak:
         if _kind(own) > _kind(result):
             both_float = _kind(own) == 3 and is_differentiable(result)
@@ -125,6 +127,7 @@ def is_weak(x: Any) -> bool:
 
 
 def _is_marked(x: Any) -> bool:
+    """True for an array that is marked as weak."""
     return getattr(x, "weak", False) is True
 
 
@@ -135,6 +138,7 @@ def is_light(x: Any) -> bool:
 
 
 def _kind(dtype: np.dtype) -> int:
+    """The rank of a dtype among truth values, integers, real and complex numbers."""
     return _KINDS.get(dtype.kind, 2)  # bfloat16 and the like are of kind V
 
 
@@ -152,7 +156,7 @@ def common_type(a: np.dtype, b: np.dtype) -> np.dtype:
     return np.promote_types(a, b)
 
 
-def _promote(dtypes: Sequence[np.dtype]) -> np.dtype:
+def _promote_all(dtypes: Sequence[np.dtype]) -> np.dtype:
     """The common dtype; raises if there is none."""
     result = dtypes[0]
     for dtype in dtypes[1:]:
@@ -178,24 +182,25 @@ def as_tensor(x: Any, dtype: np.dtype | None = None) -> Tensor:
     if is_scalar(x):
         if dtype is not None and rank_of(scalar_dtype(x)) > rank_of(dtype):
             raise DtypeError(f"a Python scalar requires a dtype of its kind, got {dtype} for {x!r}.", where=user_frame())
-        tensor = full((), _weak_value(x, dtype or scalar_dtype(x)), dtype or scalar_dtype(x))
+        tensor = full((), _check_range(x, dtype or scalar_dtype(x)), dtype or scalar_dtype(x))
         tensor.weak = dtype is None
         return tensor
     x = readable(x)
     lift = getattr(x, "__nabla_tensor__", None)
-    tensor = enter(lift()) if lift is not None else _captured(x)
+    tensor = enter(lift()) if lift is not None else _capture_array(x)
     tensor.weak = tensor.weak or _is_marked(x)
     return tensor if dtype is None or tensor.dtype == dtype else operation("convert")(tensor, dtype=dtype)
 
 
 def adopted(x: Any, dtype: np.dtype) -> Tensor:
-    """A tensor of `x`. It has the dtype `dtype` if `x` is weak and not of a higher kind; else it keeps its own."""
+    """A tensor of `x`, with `dtype` if `x` is weak and not of a higher kind; else with the dtype of `x`."""
     value = x if is_scalar(x) else as_tensor(x)
     fits = is_weak(value) and rank_of(scalar_dtype(value)) <= rank_of(dtype)
     return as_tensor(value, dtype if fits else None)
 
 
-def _weak_value(x: Any, dtype: np.dtype) -> Any:
+def _check_range(x: Any, dtype: np.dtype) -> Any:
+    """The Python number; raises RangeError if it is no number of an integer dtype."""
     if dtype.kind in "iu":
         info = np.iinfo(dtype) if dtype.name in np.sctypeDict else None
         if info is not None and not info.min <= x <= info.max:
@@ -212,7 +217,8 @@ def set_capture(capture: Callable[[np.ndarray], Tensor]) -> None:
     _capture = capture
 
 
-def _captured(x: Any) -> Tensor:
+def _capture_array(x: Any) -> Tensor:
+    """A tensor of the current trace from an array outside of it; raises DtypeError for objects that are no numbers."""
     array = np.asarray(x)
     if array.dtype.kind not in "biufcV":
         what = array.dtype if pytree.is_array(x) else type(x).__name__
@@ -254,14 +260,14 @@ def promote(name: str, *operands: Any, dtype: np.dtype | None = None) -> list[Te
     tensors = []
     for x in operands:
         if is_scalar(x):
-            tensors.append(full(shape, _weak_value(x, dtype), dtype))
+            tensors.append(full(shape, _check_range(x, dtype), dtype))
         else:
             tensors.append(broadcast_to(as_tensor(x, dtype), shape))
     return marked(tensors, operands)
 
 
 def marked(tensors: list[Tensor], operands: Sequence[Any]) -> list[Tensor]:
-    """The tensors, which were made from the operands; by the rules of JAX, they are weak if all operands are."""
+    """The tensors, which were made from `operands`; marked as weak if all operands are, by the rules of JAX."""
     if follows_jax() and all(map(is_weak, operands)):
         for tensor in tensors:
             tensor.weak = True
@@ -269,6 +275,7 @@ def marked(tensors: list[Tensor], operands: Sequence[Any]) -> list[Tensor]:
 
 
 def _with_dtype(x: Any) -> Any:
+    """The value, as an array if it has no dtype."""
     return x if hasattr(x, "dtype") else np.asarray(x)
 
 
@@ -291,6 +298,7 @@ def _binary(name: str, flip: bool = False) -> Any:
 
 
 def _is_operand(x: Any) -> bool:
+    """True for a value that an operator of tensors accepts."""
     own = isinstance(x, (Tensor, np.ndarray, np.generic)) or is_scalar(x) or hasattr(x, "__nabla_tensor__")
     return own or hasattr(x, "__dlpack__")
 
@@ -312,6 +320,7 @@ Tensor.functions["__neg__"] = _negative
 
 
 def _true_divide(self: Tensor, other: Any, flip: bool = False) -> Any:
+    """The method of `/`; `flip` exchanges the operands."""
     self.check_open()
     if type(other) is Tensor and other.shape == self.shape and other.dtype == self.dtype and self.dtype.kind in "fcV":
         return operation("divide")(other, self) if flip else operation("divide")(self, other)

@@ -87,7 +87,7 @@ def reads_of(op: ir.Operation) -> list[ir.Value]:
 
 
 def may_vary(value: ir.Value) -> bool:
-    """True if a derivative of a function around the value may reach it: through floating-point values, from an argument."""
+    """True if the value may depend, through floating-point values, on an argument of a block: a derivative may then reach it."""
     seen: set[ir.Value] = set()
     stack = [value]
     while stack:
@@ -104,7 +104,10 @@ def may_vary(value: ir.Value) -> bool:
 
 
 def dependents(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
-    """The values that depend on `roots`, including the roots; for loops and branches, only those of their results that do."""
+    """The values that depend on `roots`, including `roots`.
+
+    Of a loop or a branch, only those results are included that depend on `roots`.
+    """
     values = set(roots)
     for op in ops:
         if any(v in values for v in reads_of(op)):
@@ -125,7 +128,7 @@ def _dependent_results(op: ir.Operation, values: set[ir.Value]) -> Iterable[ir.V
 
 
 def _dependent_carries(op: ir.Operation, values: set[ir.Value]) -> Iterable[ir.Value]:
-    """The results of a loop that depend on `values`: all of them if the number of iterations does."""
+    """The results of a loop that depend on `values`; all results, if the number of iterations depends on them."""
     state, test, (goes_on,) = body_of(op.regions[0])
     carried, ops, outs = body_of(op.regions[1])
 
@@ -143,10 +146,12 @@ def _dependent_carries(op: ir.Operation, values: set[ir.Value]) -> Iterable[ir.V
 def fixed_point(state: T, iterate: Callable[[T], T], same: Callable[[T, T], bool] = operator.eq) -> T:
     """The first of state, iterate(state), iterate(iterate(state)), ... that another iteration does not change.
 
-    Facts about the carries of a loop are found in this way: an iteration gets them for its arguments, and returns them for its
-    results.
+    This finds facts about the carries of a loop: `iterate` gets facts about the arguments of the body, and returns the facts
+    about its results.
 
     Args:
+      state: the first state.
+      iterate: a function from a state to the next.
       same: compares two states.
 
     Example:
@@ -159,7 +164,13 @@ def fixed_point(state: T, iterate: Callable[[T], T], same: Callable[[T, T], bool
 
 
 def fill(region: ir.Region, types: Sequence[ir.Type], make: Fill) -> list[Tensor]:
-    """Gives an empty region its block: `make` gets the arguments and returns the values that the block returns."""
+    """Gives an empty region its block; returns the values that the block returns.
+
+    Args:
+      region: the region.
+      types: the types of the arguments of the block.
+      make: a function from the arguments to the returned values, which emits the operations.
+    """
     block = ir.Block.create_at_start(region, list(types), [ir.Location.unknown()] * len(types))
     scope = current_scope()
     with ir.InsertionPoint(block):
@@ -172,7 +183,7 @@ def fill(region: ir.Region, types: Sequence[ir.Type], make: Fill) -> list[Tensor
     return outs
 
 
-MAX_RESIDUAL_BYTES = "ad.max_residual_bytes"  # of a loop: the number of bytes that reverse mode may store for it
+MAX_RESIDUAL_BYTES = "ad.max_residual_bytes"  # the attribute of a loop: how many bytes reverse mode may store for it
 
 
 def emit_while(
@@ -181,6 +192,9 @@ def emit_while(
     """Emits ``while condition(carry): carry = body(carry)`` and returns the last carry.
 
     Args:
+      inits: the first carry.
+      condition: a function from the carry to a scalar truth value.
+      body: a function from the carry to the next carry.
       like: the loop from which this one is made; its bound on memory is copied.
     """
     types = [x.value.type for x in inits]
@@ -224,7 +238,7 @@ def emit_call(func: ir.Operation, arguments: Sequence[Tensor]) -> list[Tensor]:
     return [wrap(mapping[v]) for v in terminator.operands]
 
 
-Replacements = dict[ir.Value, ir.Value]  # by result of an operation that was replaced, the value that replaces it
+Replacements = dict[ir.Value, ir.Value]  # from the result of a replaced operation to the value that replaces it
 
 
 def substitute(op: ir.Operation, values: Sequence[Tensor]) -> Replacements:

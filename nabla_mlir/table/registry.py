@@ -66,7 +66,10 @@ class Region:
 
 
 def clone_op(op: ir.Operation, mapping: dict[ir.Value, ir.Value]) -> ir.Operation:
-    """Clones `op` at the insertion point with its operands (nested ones too) replaced by `mapping`."""
+    """Clones `op` at the insertion point; returns the clone.
+
+    `mapping` replaces the operands of the clone and of the operations in its regions; the results of the clone are added to it.
+    """
     new = op.clone()
     new = new.operation
     _remap(new, mapping)
@@ -76,7 +79,7 @@ def clone_op(op: ir.Operation, mapping: dict[ir.Value, ir.Value]) -> ir.Operatio
 
 
 def _remap(op: ir.Operation, mapping: dict[ir.Value, ir.Value]) -> None:
-    """Replaces operands by their images in `mapping`, also in regions."""
+    """Replaces the operands of an operation by their values in `mapping`, also in its regions."""
     operands = op.operands
     for i, operand in enumerate(operands):
         replacement = mapping.get(operand)
@@ -144,7 +147,7 @@ class OpDef:
         for operations that move elements.
     """
 
-    changes: ClassVar[int] = 0  # of fields of records, for caches of what rules have made
+    changes: ClassVar[int] = 0  # how often fields of records were set: a cache of emitted code is valid for one number
 
     name: str
     kind: str
@@ -239,7 +242,7 @@ class OpDef:
         return outs
 
     def _is_weak(self, operands: Sequence[Tensor]) -> bool:
-        """True if the operands from which elements of the result are computed are weak. A conversion is to a stated dtype."""
+        """True if all operands are weak whose elements the result has or is computed from; False for a conversion."""
         if self.name == "stablehlo.convert":
             return False
         if self.elementwise:
@@ -248,6 +251,7 @@ class OpDef:
         return self.moves and len(linear) > 0 and all(operands[i].weak for i in linear)
 
     def _create(self, values: Any, results: Any, attributes: Any, operands: Sequence[Tensor]) -> ir.Operation:
+        """Creates an operation without regions; raises ShapeError if MLIR refuses the operands."""
         try:
             return stablehlo.emit(self.name, values, results=results, attributes=attributes)
         except (ir.MLIRError, ValueError) as error:
@@ -258,6 +262,7 @@ class OpDef:
             ) from None
 
     def _fill_region(self, region: ir.Region, body: Any, operands: Sequence[Tensor]) -> None:
+        """Fills a region with a copy of `body`, or with the body that this name denotes."""
         if isinstance(body, Region):
             body.clone_into(region)
             return
@@ -305,6 +310,7 @@ class OpDef:
 
 
 def _first_line(error: Exception) -> str:
+    """The message of an error, without its notes."""
     diagnostics = getattr(error, "error_diagnostics", None)
     return diagnostics[0].message if diagnostics else str(error).splitlines()[0]
 

@@ -128,8 +128,10 @@ def as_rule(rule: R | Zero | UNSUPPORTED | None) -> R:
 
 
 def sole(tangents: Sequence[MaybeZero]) -> Tensor:
-    """The tangent of an operation with one differentiable operand: the others, such as the order of columns of a pivoted QR
-    factorisation, have none. No rule is called without a tangent, so that of the operand is not a structural zero.
+    """The only tangent that is not a structural zero, for an operation with one differentiable operand.
+
+    Other operands, such as the order of the columns of a pivoted QR factorisation, have none. No rule is called without a
+    tangent, so there is one.
     """
     (tangent,) = (t for t in tangents if isinstance(t, Tensor))
     return tangent
@@ -163,7 +165,10 @@ class Batch:
         return self.mapped[value] if value in self.mapped else wrap(self.unmapped.get(value, value))
 
     def bind(self, value: ir.Value, new: Tensor, carries: bool = True) -> None:
-        """States that `new` is the value outside of the map, with the axis in front if it `carries` the axis."""
+        """Records the value `new` outside of the map that belongs to a value inside.
+
+        `carries` is True if `new` has the mapped axis, in front.
+        """
         if carries:
             self.mapped[value] = new
         else:
@@ -173,7 +178,7 @@ class Batch:
         """A copy for a region: values that are bound in it are not visible outside of the region.
 
         Args:
-          live: the mask of the entries that use the region; that of the outer batch by default.
+          live: the mask of the entries that use the region; by default the mask of the outer batch.
         """
         return replace(self, mapped=dict(self.mapped), unmapped=dict(self.unmapped), live=self.live if live is None else live)
 

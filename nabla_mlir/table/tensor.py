@@ -55,7 +55,15 @@ class Scope:
                 scope.open, scope.waits = True, False
 
     def check_open(self, what: str, got: object, help: str) -> None:
-        """Raises LeakedTracerError if the function that was traced in this scope has ended, or ConcretizationError if it waits."""
+        """Raises unless the scope is open.
+
+        Raises LeakedTracerError if the function that was traced in this scope has ended, ConcretizationError if the scope waits.
+
+        Args:
+          what: the object that belongs to the scope, for the error.
+          got: the object.
+          help: advice for the error.
+        """
         if self.open:
             return
         if self.waits:
@@ -192,19 +200,23 @@ class Tensor(ArrayMethods):
             self.scope.check_open("a tensor", self, _RETURN_IT)
 
     def _no_value(self, purpose: str, advice: str) -> NoReturn:
+        """Raises ConcretizationError: a traced tensor has no numbers for this purpose."""
         self.check_open()
         raise ConcretizationError(
             f"{purpose} requires a concrete value, got the traced tensor {self!r}.", where=user_frame(), help=advice
         )
 
     def _known(self, purpose: str, advice: str) -> np.ndarray:
-        """The numbers, if the arguments of the trace are available and determine them; else raises ConcretizationError."""
+        """The numbers, if the arguments of the trace have numbers that determine them; else raises ConcretizationError."""
         self.check_open()
         array = _reader(self)
         return self._no_value(purpose, advice) if array is None else array
 
     def _number(self, purpose: str, advice: str) -> np.ndarray:
-        """The numbers, if also no derivative follows the tensor: Python code that computes with a number would lose it."""
+        """The numbers, as `_known`; raises ConcretizationError if a derivative follows the tensor.
+
+        Python code that computes with a number would lose the derivative.
+        """
         array = self._known(purpose, advice)
         if _is_followed(self):
             call = f"{purpose[:-1]}nm.stop_gradient(x))" if purpose.endswith("()") else "nm.stop_gradient(x)"

@@ -16,7 +16,7 @@ from nabla_mlir.table.tensor import wrap
 
 CONSTANT = "stablehlo.constant"  # the only operation on values without a record, because it has no operands
 
-# Instructions per element: the words of one scale, on which records rate operations and passes choose strategies. These
+# The cost of one element, in instructions: records rate operations on this scale, and passes choose strategies by it. These
 # are no times; the times of the relevant steps are in nabla_mlir/base/thresholds.py (`ELEMENT`).
 CHEAP = 3  # recomputing it takes no longer than reading it from memory
 FUNCTION = 8  # a quotient, a root, an exponential

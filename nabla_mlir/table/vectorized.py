@@ -1,6 +1,6 @@
 """Vectorised tensors: values with named batch axes. An operation on them becomes a map over those axes.
 
-The operation is emitted as a `batch.vmap` over their axes; each operand states which of the axes it carries. A function
+The operation is emitted as a `batch.vmap` over the axes; each operand states which of them it carries. A function
 that runs *per entry* becomes one such map: inside it tensors have no named axes, and a vectorised tensor from outside
 becomes an argument of the map when it is first used.
 """
@@ -52,7 +52,7 @@ class VectorizedTensor(Tensor):
 
 
 def with_axes(x: Tensor, axes: NamedAxes) -> Tensor:
-    """The tensor with names for its first axes."""
+    """The tensor whose first axes get the names in `axes`."""
     return VectorizedTensor(x.value, axes, x.scope) if axes else Tensor(x.value, x.scope)
 
 
@@ -69,7 +69,10 @@ def whole(x: Tensor) -> Tensor:
 
 
 def union(axes: Sequence[NamedAxes], what: str = "an operation") -> NamedAxes:
-    """All axes in order of first appearance; an axis of size 1 stretches. Raises ShapeError if sizes differ."""
+    """All axes in order of first appearance; an axis of size 1 stretches to the size of another with its name.
+
+    Raises ShapeError, in which `what` is the subject, if other sizes differ.
+    """
     sizes: dict[str, int] = {}
     for name, size in itertools.chain(*axes):
         own = sizes.get(name, 1)
@@ -84,9 +87,15 @@ def union(axes: Sequence[NamedAxes], what: str = "an operation") -> NamedAxes:
 
 
 def map_over(block: ir.Block, operands: Sequence[Tensor], axes: NamedAxes, outs: int) -> list[Tensor]:
-    """Emits the map of a block over named axes; the arguments of the block are the entries of `operands`.
+    """Emits the map of a block over named axes; returns its results.
 
-    Every result carries all axes, in the order in which its own operations meet them. The map takes the block over.
+    Every result carries all axes, in the order in which the operations that compute it meet them. The map takes the block over.
+
+    Args:
+      block: a block whose arguments are entries of the operands.
+      operands: tensors with some of the axes.
+      axes: the names and sizes of the axes.
+      outs: the number of results.
     """
     free = {name for op in block.operations for name in free_axes(op.operation)}
     symbols = [next(s for s in itertools.chain([n], (f"{n}_{k}" for k in itertools.count(1))) if s not in free) for n, _ in axes]
@@ -119,7 +128,10 @@ def _without_stretched(x: Tensor, sizes: dict[str, int]) -> tuple[ir.Value, list
 
 
 def apply_per_entry(make: Callable[[list[Tensor]], Sequence[Tensor]], operands: Sequence[Tensor]) -> list[Tensor]:
-    """Emits `make` as a map over all named axes of the operands, some of which are vectorised; `make` gets entries."""
+    """The results of `make`, emitted as a map over all named axes of the operands.
+
+    `make` gets the entries of the operands, tensors without named axes. Without named axes, `make` is called directly.
+    """
     operands = [enter(x) for x in operands]
     axes = union([x.axes for x in operands])
     if not axes:
@@ -145,10 +157,12 @@ class TakesApartError(Exception):
 
 
 class Entries:
-    """The map that a function which runs per entry becomes.
+    """The map that results from a function that runs per entry, while the function is traced.
 
     Attributes:
-      operands: the vectorised tensors that it has used; each is an argument of the block.
+      scope: the scope of the function.
+      block: the body of the map.
+      operands: the vectorised tensors that the function has used; each has an argument of the block.
       inside: names of axes that were made inside; a name must not denote two axes.
     """
 
@@ -205,7 +219,7 @@ def per_entry_scope() -> Iterator[Entries]:
 
 
 def enter(x: Tensor) -> Tensor:
-    """The tensor as a function that runs per entry sees it: one entry."""
+    """The tensor as the open functions that run per entry see it: its entry, if it was made outside of them."""
     for entries in _open.entries if x.axes else ():
         if x.axes and entries.is_outside(x):
             x = entries.enter(x)
@@ -213,7 +227,10 @@ def enter(x: Tensor) -> Tensor:
 
 
 def unwrapped(x: Tensor) -> Tensor:
-    """Returns a tensor whose named axes are read. Raises TakesApartError inside a function that runs per entry of any of them."""
+    """The tensor, whose named axes are then read.
+
+    Raises TakesApartError inside a function that runs per entry of one of these axes.
+    """
     for entries in _open.entries:
         if entries.operands or (x.axes and entries.is_outside(x)):
             raise TakesApartError

@@ -19,14 +19,17 @@ from nabla_mlir.table.vectorized import separate
 
 
 def active_arguments(what: str, args: tuple[Any, ...], argnums: Argnums) -> tuple[tuple[int, ...], list[Any], pytree.TreeSpec]:
-    """The positions of the differentiated arguments, and their leaves and structure as one tuple."""
+    """The positions of the differentiated arguments, their leaves, and the structure of the tuple of these arguments.
+
+    `what` is the name of the transform, for errors.
+    """
     wrt = positions(what, argnums, len(args))
     leaves, spec = pytree.flatten(tuple(args[i] for i in wrt))
     return wrt, leaves, spec
 
 
 def with_arguments(args: tuple[Any, ...], wrt: Sequence[int], values: Sequence[Any]) -> list[Any]:
-    """The arguments with those at `wrt` replaced."""
+    """The arguments, with `values` in place of those at the positions `wrt`."""
     result = list(args)
     for i, value in zip(wrt, values, strict=True):
         result[i] = value
@@ -34,7 +37,7 @@ def with_arguments(args: tuple[Any, ...], wrt: Sequence[int], values: Sequence[A
 
 
 def own(tree: Any) -> Any:
-    """The pytree with separate tensors of the current scope: a function may assign to all of its arguments."""
+    """The pytree with new tensors of the same values: a function may assign to its arguments without changing the caller's."""
     leaves, spec = pytree.flatten_any(tree)
     if not any(isinstance(leaf, Tensor) for leaf in leaves):
         return tree
@@ -42,7 +45,18 @@ def own(tree: Any) -> Any:
 
 
 def differentiable(what: str, leaf: Any, path: str, holomorphic: bool = False, real: bool = True) -> Tensor:
-    """A leaf as a tensor that can be differentiated, `real` or holomorphic. Raises DtypeError with the path of the leaf."""
+    """A leaf of an argument as a tensor that can be differentiated.
+
+    Args:
+      what: the name of the transform, for errors.
+      leaf: the leaf.
+      path: the path of the leaf, for errors.
+      holomorphic: True if the leaf must be complex.
+      real: True if the leaf must not be complex, unless `holomorphic`.
+
+    Raises:
+      DtypeError: the leaf has another dtype.
+    """
     tensor = as_tensor(leaf)
     if not is_differentiable(tensor.dtype):
         raise DtypeError(
@@ -72,7 +86,10 @@ def specs_of(tensors: Sequence[Tensor]) -> list[Spec]:
 
 
 def seed_of(what: str, seed: Any, like: Tensor | Spec, path: str) -> Tensor | None:
-    """A tangent or cotangent as a tensor like its primal. It is None for a zero, and for an integer primal."""
+    """A tangent or cotangent as a tensor with the type of its primal `like`; None for a zero, and for an integer primal.
+
+    `what` ("tangent" or "cotangent") and `path` are for errors.
+    """
     if seed is None or not is_differentiable(like.dtype):
         return None
     tensor = adopted(seed, like.dtype)
@@ -94,6 +111,7 @@ def seed_array(what: str, seed: Any, like: Spec, path: str) -> Any:
 
 
 def _check_seed(what: str, seed: Any, like: Tensor | Spec, path: str) -> None:
+    """Raises unless a tangent or cotangent has the shape and dtype of its primal."""
     if tuple(seed.shape) != like.shape:
         raise ShapeError(
             f"a {what} requires the shape of its primal, got {tuple(seed.shape)} for {like.shape}{path and ' at '}{path}.",

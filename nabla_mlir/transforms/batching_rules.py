@@ -68,7 +68,13 @@ class custom_vmap:  # noqa: N801  # a decorator
         return staged(self.fun)(*args) if bound is None else self._by_rule(name, bound, args)
 
     def _by_rule(self, name: str, bound: BoundAxis, args: tuple[Any, ...]) -> Any:
-        """The result of the custom rule for a call whose arguments have a mapped axis; without one, of the function."""
+        """The result of the custom rule; if no argument varies, the result of the function.
+
+        Args:
+          name: the name of the function, for errors.
+          bound: the axis of the innermost map.
+          args: the arguments of one entry.
+        """
         assert self.vmap_rule is not None
         leaves, spec = pytree.flatten(args)
         tensors, varying = [as_tensor(leaf) for leaf in leaves], _Varying(bound)
@@ -76,7 +82,7 @@ class custom_vmap:  # noqa: N801  # a decorator
         if not any(marks):
             return self.fun(*args)
         whole = [gathered("custom_vmap", t, bound, 0) if is_batched else t for t, is_batched in zip(tensors, marks, strict=True)]
-        bound.shared.update(x.value for x in whole)  # a call of the function in its rule is one on all entries
+        bound.shared.update(x.value for x in whole)  # if the rule calls the function on these values, that call does not vary
         pair = self.vmap_rule(bound.size, list(pytree.unflatten(spec, marks)), *pytree.unflatten(spec, whole))
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TreeError(
@@ -86,11 +92,11 @@ class custom_vmap:  # noqa: N801  # a decorator
         marks = pytree.flatten_like(out_spec, pair[1], f"out_batched of the rule of {name}", "its result")
         if not all(isinstance(mark, bool) for mark in marks):
             raise TreeError(f"out_batched of the rule of {name} requires truth values, got {pair[1]!r}.", where=user_frame())
-        return pytree.unflatten(out_spec, [_own(as_tensor(x), bound) if m else x for x, m in zip(outs, marks, strict=True)])
+        return pytree.unflatten(out_spec, [_entry_part(as_tensor(x), bound) if m else x for x, m in zip(outs, marks, strict=True)])
 
 
-def _own(x: Tensor, bound: BoundAxis) -> Tensor:
-    """The part of the current entry, in an array with one part for each entry along its first axis."""
+def _entry_part(x: Tensor, bound: BoundAxis) -> Tensor:
+    """The part of an array that belongs to the current entry; the array has one part for each entry along its first axis."""
     if x.ndim == 0 or x.shape[0] != bound.size:
         raise TreeError(
             f"a result that varies requires {bound.size} entries along its first axis, got shape {x.shape}.", where=user_frame()
@@ -99,7 +105,10 @@ def _own(x: Tensor, bound: BoundAxis) -> Tensor:
 
 
 class _Varying:
-    """Finds out whether a value inside a map may differ between entries, that is, whether it depends on the map's arguments."""
+    """A function that tells if a value inside a map may differ between entries.
+
+    That is so if the value depends on the map's arguments or on the index of the entry.
+    """
 
     def __init__(self, bound: BoundAxis):
         self._bound = bound
@@ -107,10 +116,10 @@ class _Varying:
 
     def __call__(self, value: ir.Value) -> bool:
         if value not in self._known:
-            self._known[value] = self._of(value)
+            self._known[value] = self._is_varying(value)
         return self._known[value]
 
-    def _of(self, value: ir.Value) -> bool:
+    def _is_varying(self, value: ir.Value) -> bool:
         """True if a value differs between the entries of the map."""
         owner = value.owner
         if isinstance(owner, ir.Block):

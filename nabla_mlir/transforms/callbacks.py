@@ -53,18 +53,20 @@ def pure_callback(
       >>> f(np.array([3.0, 1.0])).tolist()
       [2.0, 6.0]
     """
-    return _called(callback, result_shape_dtypes, args, kwargs, vmap_method, has_effect=False)
+    return _call_python(callback, result_shape_dtypes, args, kwargs, vmap_method, has_effect=False)
 
 
 def io_callback(
     callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: None = None, ordered: bool = False, **kwargs: Any
 ) -> Any:
     """The results of a function with effects, which is called once for each call in the program, in order; see `pure_callback`."""
-    return _called(callback, result_shape_dtypes, args, kwargs, "sequential", has_effect=True)
+    return _call_python(callback, result_shape_dtypes, args, kwargs, "sequential", has_effect=True)
 
 
-def _called(callback: Callable[..., Any], shapes: Any, args: Any, kwargs: Any, vmap_method: str | None, has_effect: bool) -> Any:
-    """Emits a call of a Python function, whose results have the given shapes and dtypes."""
+def _call_python(
+    callback: Callable[..., Any], shapes: Any, args: Any, kwargs: Any, vmap_method: str | None, has_effect: bool
+) -> Any:
+    """The results of a Python function, which have the shapes and dtypes of the tree `shapes`; emits the call."""
     if vmap_method not in _METHODS:
         raise TraceError(
             f"pure_callback requires vmap_method among {', '.join(map(repr, _METHODS))}, got {vmap_method!r}.", where=user_frame()
@@ -103,11 +105,12 @@ def _with_method(run: Callback, vmap_method: str | None) -> Callback:
     if vmap_method is None:
         call.batched = _refuse  # type: ignore[attr-defined]
     elif not vmap_method.startswith("sequential"):
-        call.batched = functools.partial(_at_once, vmap_method == "broadcast_all")  # type: ignore[attr-defined]
+        call.batched = functools.partial(_call_at_once, vmap_method == "broadcast_all")  # type: ignore[attr-defined]
     return call
 
 
 def _refuse(callback: Callback, mapped: Any, size: int) -> Callback:
+    """Raises: no rule for `vmap` was chosen."""
     raise TraceError(
         "vmap of pure_callback requires vmap_method, got None.",
         where=user_frame(),
@@ -115,7 +118,12 @@ def _refuse(callback: Callback, mapped: Any, size: int) -> Callback:
     )
 
 
-def _at_once(is_full: bool, callback: Callback, mapped: tuple[bool, ...], size: int) -> Callback:
+def _call_at_once(is_full: bool, callback: Callback, mapped: tuple[bool, ...], size: int) -> Callback:
+    """A function that calls `callback` once for all entries, with a leading axis for all arguments.
+
+    For arguments that do not vary, the axis has the full size if `is_full`, else size 1.
+    """
+
     def all_entries(*arrays: np.ndarray) -> Sequence[Any]:
         wide = [x if m else np.broadcast_to(x, (size if is_full else 1, *x.shape)) for x, m in zip(arrays, mapped, strict=True)]
         return callback(*wide)
@@ -124,7 +132,10 @@ def _at_once(is_full: bool, callback: Callback, mapped: tuple[bool, ...], size: 
 
 
 def effect(callback: Callable[..., Any], args: Any, kwargs: Any, key: Hashable = None) -> None:
-    """Calls a function for its effect: now, or inside a trace whenever the program runs. Leaves that are not arrays stay."""
+    """Calls a function for its effect: now, or inside a trace whenever the program runs.
+
+    Leaves of the arguments that are not arrays are passed on unchanged. Calls with equal keys share one function in the IR.
+    """
     leaves, spec = pytree.flatten((args, kwargs))
     is_array = [isinstance(x, Tensor) or pytree.is_array(x) or is_scalar(x) for x in leaves]
 

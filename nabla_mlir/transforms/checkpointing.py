@@ -23,8 +23,8 @@ from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import wrap
 from nabla_mlir.transforms.vectorized import per_entry
 
-Policy = tuple[tuple[str, ...], ...]  # each a word and its arguments; a value is stored if one of them allows it
-Chooser = Callable[[ir.Operation], Any]  # is true for the operations whose results may be stored
+Policy = tuple[tuple[str, ...], ...]  # words of JAX with their arguments; a value is stored if one of the words allows it
+Chooser = Callable[[ir.Operation], Any]  # returns True for operations whose results may be stored
 _CHOSEN = "saved by a function"
 
 
@@ -133,7 +133,7 @@ def _emit(call: Callable[[], Any], policy: Policy | Chooser, prevent_cse: bool) 
         return leaves
 
     block, _, outs = trace_region(body, [], "a checkpointed function")
-    policies = _marked(block, policy) if callable(policy) else policy
+    policies = _name_chosen(block, policy) if callable(policy) else policy
     words = [ir.ArrayAttr.get([ir.StringAttr.get(word) for word in words]) for words in policies]
     flags = {"prevent_cse": Bool.encode(prevent_cse), "recompute": Bool.encode(False)}
     op = stablehlo.emit(
@@ -163,7 +163,7 @@ def checkpoint_name(x: PyTree, name: str) -> PyTree:
     return staged(run)(x)
 
 
-def _marked(block: ir.Block, chooser: Chooser) -> Policy:
+def _name_chosen(block: ir.Block, chooser: Chooser) -> Policy:
     """Names the results of the operations that a function chooses; returns the policy that stores these names."""
     operations = [op.operation for op in block.operations]
     for op, following in itertools.pairwise(operations):

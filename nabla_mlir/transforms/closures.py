@@ -19,10 +19,10 @@ from nabla_mlir.table.tensor import CALL_INSIDE, Tensor, current_scope, wrap
 
 
 def closure_convert(fun: Callable[..., Any], *example_args: PyTree) -> tuple[Callable[..., Any], list[Any]]:
-    """A function like `fun` that takes the values that `fun` captures from an enclosing trace as arguments, and these values.
+    """A function that takes as arguments what `fun` captures from an enclosing trace; and these captured values.
 
-    A custom rule can only differentiate the arguments of its function. So convert a function that is passed to it. Outside a
-    trace, nothing is captured. Integers, which have no derivative, stay captured.
+    A custom rule can only differentiate the arguments of its function. So convert a function that is passed to a custom rule.
+    Outside a trace, nothing is captured. Integers, which have no derivative, stay captured.
 
     Args:
       fun: any function of arrays.
@@ -51,7 +51,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: PyTree) -> tuple[Cal
         outs, out_spec = pytree.flatten(fun(*pytree.unflatten(in_spec, inner)))
         return outs
 
-    known, trace.known = trace.known, None  # the values may be others where the new function is called
+    known, trace.known = trace.known, None  # a later call may have other values than those known now
     try:
         _, holder, _ = trace_region(body, specs, "the function given to closure_convert")
     finally:

@@ -72,7 +72,8 @@ def innermost_axis() -> BoundAxis | None:
     return _bound.axes[-1] if is_tracing() and _bound.axes else None
 
 
-def _axis(what: str, name: Any) -> BoundAxis:
+def _find_axis(what: str, name: Any) -> BoundAxis:
+    """The innermost enclosing map's axis of a name; raises UnboundAxisError if there is none."""
     axes = _bound.axes if is_tracing() else ()
     match = next((axis for axis in reversed(axes) if axis.name == name and name is not None), None)
     if match is None:
@@ -86,8 +87,9 @@ def _axis(what: str, name: Any) -> BoundAxis:
 
 
 def _over_axes(what: str, axis_name: Any, x: Any, over: Callable[[Tensor, str], Tensor]) -> Any:
+    """The tree `x` after the collective `over` of each leaf, for one named axis after the other."""
     names = axis_name if isinstance(axis_name, (tuple, list)) else (axis_name,)
-    axes = [_axis(what, name) for name in names]
+    axes = [_find_axis(what, name) for name in names]
     leaves, spec = pytree.flatten(x)
     tensors = [as_tensor(leaf) for leaf in leaves]
     for axis in axes:
@@ -169,16 +171,18 @@ def all_gather(x: PyTree, axis_name: str, *, axis: int = 0, tiled: bool = False)
       >>> nm.vmap(lambda x: nm.all_gather(x, "i"), axis_name="i")(np.array([1.0, 3.0])).tolist()
       [[1.0, 3.0], [1.0, 3.0]]
     """
-    bound = _axis("all_gather", axis_name)
-    return _each(x, lambda t: gathered("all_gather", t, bound, axis, tiled))
+    bound = _find_axis("all_gather", axis_name)
+    return _map_leaves(x, lambda t: gathered("all_gather", t, bound, axis, tiled))
 
 
-def _each(x: Any, f: Callable[[Tensor], Tensor]) -> Any:
+def _map_leaves(x: Any, f: Callable[[Tensor], Tensor]) -> Any:
+    """The tree with the function `f` applied to each leaf."""
     leaves, spec = pytree.flatten(x)
     return pytree.unflatten(spec, [f(as_tensor(leaf)) for leaf in leaves])
 
 
-def _position(what: str, axis: int, rank: int) -> int:
+def _check_axis(what: str, axis: int, rank: int) -> int:
+    """The axis as a number from 0; raises ShapeError if it is out of range."""
     if not -rank <= axis < rank:
         raise ShapeError(f"{what} requires an axis of its result of rank {rank}, got {axis}.", where=user_frame())
     return axis % rank
@@ -186,13 +190,13 @@ def _position(what: str, axis: int, rank: int) -> int:
 
 def gathered(what: str, x: Tensor, bound: BoundAxis, axis: int, tiled: bool = False) -> Tensor:
     """The values of all entries, stacked along a new axis, or concatenated along an existing one."""
-    at = _position(what, axis, x.ndim + (not tiled))
+    at = _check_axis(what, axis, x.ndim + (not tiled))
     out = collectives.all_gather(x, axis=bound.symbol, dimension=at, extent=bound.size)
     return reshaped(out, (*x.shape[:at], bound.size * x.shape[at], *x.shape[at + 1 :])) if tiled else out
 
 
 def own_part(x: Tensor, bound: BoundAxis, axis: int, length: int = 1) -> Tensor:
-    """The part of the current entry, `length` elements along an axis, of an array that all entries share."""
+    """The part of an array that belongs to the current entry i: `length` elements along `axis`, from i * `length` on."""
     position = collectives.axis_index(axis=bound.symbol) * length
     starts = [position if d == axis else full((), 0, position.dtype) for d in range(x.ndim)]
     return dynamic_slice(x, *starts, slice_sizes=tuple(length if d == axis else n for d, n in enumerate(x.shape)))
@@ -215,10 +219,10 @@ def psum_scatter(x: PyTree, axis_name: str, *, scatter_dimension: int = 0, tiled
       >>> nm.vmap(lambda x: psum_scatter(x, "i"), axis_name="i")(np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
       [4.0, 6.0]
     """
-    bound = _axis("psum_scatter", axis_name)
+    bound = _find_axis("psum_scatter", axis_name)
 
     def one(t: Tensor) -> Tensor:
-        at = _position("psum_scatter", scatter_dimension, t.ndim)
+        at = _check_axis("psum_scatter", scatter_dimension, t.ndim)
         parts = t.shape[at] // bound.size
         if t.shape[at] != (parts * bound.size if tiled else bound.size):
             raise ShapeError(
@@ -228,7 +232,7 @@ def psum_scatter(x: PyTree, axis_name: str, *, scatter_dimension: int = 0, tiled
             return collectives.psum_scatter(t, axis=bound.symbol, dimension=at)
         return own_part(collectives.psum(t, axis=bound.symbol), bound, at, parts)
 
-    return _each(x, one)
+    return _map_leaves(x, one)
 
 
 def all_to_all(x: PyTree, axis_name: str, split_axis: int, concat_axis: int, *, tiled: bool = False) -> PyTree:
@@ -249,11 +253,11 @@ def all_to_all(x: PyTree, axis_name: str, split_axis: int, concat_axis: int, *, 
       >>> nm.vmap(lambda x: all_to_all(x, "i", 0, 0), axis_name="i")(np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
       [[1.0, 3.0], [2.0, 4.0]]
     """
-    bound = _axis("all_to_all", axis_name)
+    bound = _find_axis("all_to_all", axis_name)
 
     def one(t: Tensor) -> Tensor:
-        """The exchanged parts of one array: each entry gathers all arrays and takes its own part of each."""
-        at, to = (_position("all_to_all", a, t.ndim) for a in (split_axis, concat_axis))
+        """The result for one leaf: each entry gathers the arrays of all entries and reads its part of each."""
+        at, to = (_check_axis("all_to_all", a, t.ndim) for a in (split_axis, concat_axis))
         parts = t.shape[at] // bound.size
         if t.shape[at] != (parts * bound.size if tiled else bound.size):
             raise ShapeError(
@@ -269,7 +273,7 @@ def all_to_all(x: PyTree, axis_name: str, split_axis: int, concat_axis: int, *, 
         lengths[to] *= bound.size
         return reshaped(parts_in_order, tuple(lengths))
 
-    return _each(x, one)
+    return _map_leaves(x, one)
 
 
 def ppermute(x: PyTree, axis_name: str, perm: Sequence[tuple[int, int]]) -> PyTree:
@@ -288,12 +292,12 @@ def ppermute(x: PyTree, axis_name: str, perm: Sequence[tuple[int, int]]) -> PyTr
       >>> nm.vmap(lambda x: ppermute(x, "i", [(0, 1), (1, 2)]), axis_name="i")(np.array([5.0, 6.0, 7.0])).tolist()
       [0.0, 5.0, 6.0]
     """
-    bound = _axis("ppermute", axis_name)
+    bound = _find_axis("ppermute", axis_name)
     sources, targets = [list(side) for side in zip(*perm, strict=True)] if perm else ([], [])
     for side in (sources, targets):
         if len(set(side)) != len(side) or not all(0 <= i < bound.size for i in side):
             raise ShapeError(f"ppermute requires different entries below {bound.size}, got {list(perm)}.", where=user_frame())
-    order = np.full(bound.size, -1, np.int32)
+    order = np.full(bound.size, -1, np.int32)  # for each entry its source; -1 without one
     order[targets] = sources
 
     def one(t: Tensor) -> Tensor:
@@ -304,7 +308,7 @@ def ppermute(x: PyTree, axis_name: str, perm: Sequence[tuple[int, int]]) -> PyTr
         mask = broadcast_in_dim(is_target, shape=t.shape, broadcast_dimensions=())
         return lg.select(mask, read_row(every, position), full_like(t, 0))
 
-    return _each(x, one)
+    return _map_leaves(x, one)
 
 
 def pshuffle(x: PyTree, axis_name: str, perm: Sequence[int]) -> PyTree:
@@ -318,13 +322,13 @@ def pshuffle(x: PyTree, axis_name: str, perm: Sequence[int]) -> PyTree:
 
 def pbroadcast(x: PyTree, axis_name: str, source: int) -> PyTree:
     """The value of one entry of a mapped axis, for every entry."""
-    bound = _axis("pbroadcast", axis_name)
+    bound = _find_axis("pbroadcast", axis_name)
 
     def one(t: Tensor) -> Tensor:
         every = collectives.all_gather(t, axis=bound.symbol, dimension=0, extent=bound.size)
-        return row(every, _position("pbroadcast", source, bound.size))
+        return row(every, _check_axis("pbroadcast", source, bound.size))
 
-    return _each(x, one)
+    return _map_leaves(x, one)
 
 
 def pswapaxes(x: PyTree, axis_name: str, axis: int) -> PyTree:
@@ -340,7 +344,7 @@ def axis_index(axis_name: str) -> Tensor:
       >>> nm.vmap(lambda x: x * nm.axis_index("i"), axis_name="i")(np.array([5, 6, 7])).tolist()
       [0, 6, 14]
     """
-    return collectives.axis_index(axis=_axis("axis_index", axis_name).symbol)
+    return collectives.axis_index(axis=_find_axis("axis_index", axis_name).symbol)
 
 
 def axis_size(axis_name: str | tuple[str, ...]) -> int:
@@ -353,5 +357,5 @@ def axis_size(axis_name: str | tuple[str, ...]) -> int:
     """
     size = 1
     for name in axis_name if isinstance(axis_name, (tuple, list)) else (axis_name,):
-        size *= _axis("axis_size", name).size
+        size *= _find_axis("axis_size", name).size
     return size

@@ -34,6 +34,7 @@ _ABSENT: Any = object()
 
 
 def _types(tensors: Sequence[Tensor]) -> list[ir.Type]:
+    """The types of tensors in the IR."""
     return [t.value.type for t in tensors]
 
 
@@ -43,7 +44,9 @@ def describe(spec: pytree.TreeSpec, tensors: Sequence[Tensor]) -> str:
     return str(pytree.unflatten(spec, leaves)).replace("'", "")
 
 
-def _same(what: str, spec: pytree.TreeSpec, tensors: Sequence[Tensor], other: pytree.TreeSpec, got: Sequence[Tensor]) -> None:
+def _require_same(
+    what: str, spec: pytree.TreeSpec, tensors: Sequence[Tensor], other: pytree.TreeSpec, got: Sequence[Tensor]
+) -> None:
     """Raises unless two trees have the same structure, shapes and dtypes."""
     if spec != other or _types(tensors) != _types(got):
         raise TreeError(
@@ -104,7 +107,7 @@ def cond(
         test = _scalar("cond", pred)
         if test.dtype.kind != "b":
             test = lg.compare(test, full((), 0, test.dtype), comparison_direction="NE")
-        return _choose("stablehlo.if", test, (true_fun, false_fun), operands, "cond")
+        return _emit_choice("stablehlo.if", test, (true_fun, false_fun), operands, "cond")
 
     return staged(per_entry(run))(pred, *(operands if operand is _ABSENT else (operand,)))
 
@@ -124,7 +127,7 @@ def switch(index: ArrayLike, branches: Sequence[Callable[..., Any]], *operands: 
             raise DtypeError(f"switch requires an integer index, got {number.dtype}.", where=user_frame())
         number = number if number.dtype == INDEX else ew.convert(number, dtype=INDEX)
         inside = lg.clamp(full((), 0, INDEX), number, full((), len(branches) - 1, INDEX))
-        return _choose("stablehlo.case", inside, branches, operands, "switch")
+        return _emit_choice("stablehlo.case", inside, branches, operands, "switch")
 
     if not branches:
         raise TreeError("switch requires at least one branch, got none.", where=user_frame())
@@ -132,6 +135,7 @@ def switch(index: ArrayLike, branches: Sequence[Callable[..., Any]], *operands: 
 
 
 def _scalar(what: str, x: Any) -> Tensor:
+    """A predicate or index as a tensor; raises ShapeError unless it is a scalar."""
     tensor = as_tensor(x)
     if tensor.shape != ():
         raise ShapeError(
@@ -142,8 +146,16 @@ def _scalar(what: str, x: Any) -> Tensor:
     return tensor
 
 
-def _choose(name: str, by: Tensor, branches: Sequence[Callable[..., Any]], operands: Any, what: str) -> Any:
-    """The result of the branch that `by` selects; all branches are traced, and their results must have equal types."""
+def _emit_choice(name: str, selector: Tensor, branches: Sequence[Callable[..., Any]], operands: Any, what: str) -> Any:
+    """The result of the branch that `selector` selects; all branches are traced, and their results must have equal types.
+
+    Args:
+      name: the operation, `stablehlo.if` or `stablehlo.case`.
+      selector: a truth value, or an integer.
+      branches: functions of the operands.
+      operands: their arguments.
+      what: the name of the user's function, for errors.
+    """
     blocks, first = [], None
     results: list[list[Tensor]] = []
     for branch in branches:
@@ -159,9 +171,9 @@ def _choose(name: str, by: Tensor, branches: Sequence[Callable[..., Any]], opera
         if first is None:
             first = (box["spec"], outs)
         else:
-            _same(f"the branches of {what}", *first, box["spec"], outs)
+            _require_same(f"the branches of {what}", *first, box["spec"], outs)
     assert first is not None
-    op = stablehlo.emit(name, [by.value], results=_types(first[1]), regions=len(blocks))
+    op = stablehlo.emit(name, [selector.value], results=_types(first[1]), regions=len(blocks))
     for region, block in zip(op.regions, blocks, strict=True):
         block.append_to(region)
     return pytree.unflatten(first[0], results_of(op, *results))
@@ -199,7 +211,10 @@ def while_loop(
 
 
 def _loop(what: str, cond_fun: Any, body_fun: Any, init_val: PyTree, max_residual_bytes: int | None) -> PyTree:
-    """The last state of a while loop. A second trace follows if the first carry of the body has wider types."""
+    """The last carry of a while loop, which is emitted.
+
+    If the body returns wider types for Python numbers in `init_val`, the body is traced a second time with these types.
+    """
 
     def run(init: Any) -> Any:
         leaves, spec = pytree.flatten(init)
@@ -208,7 +223,7 @@ def _loop(what: str, cond_fun: Any, body_fun: Any, init_val: PyTree, max_residua
         if any(c.weak and c.dtype != o.dtype and c.shape == o.shape for c, o in zip(carry, outs, strict=False)):
             carry = [adapted(*each) for each in zip(leaves, carry, outs, strict=True)]
             block, outs, out_spec = _trace_body(body_fun, spec, carry)
-        _same(f"the carry of {what}", spec, carry, out_spec, outs)
+        _require_same(f"the carry of {what}", spec, carry, out_spec, outs)
 
         def test(*state: Tensor) -> list[Tensor]:
             pred = _scalar("while_loop", cond_fun(pytree.unflatten(spec, state)))
@@ -241,13 +256,17 @@ def _kind(dtype: np.dtype) -> int:
 
 
 def adapted(leaf: Any, carry: Tensor, new: Tensor) -> Tensor:
-    """A carry that was a Python scalar, in the dtype that the body returns, with all digits. A float never becomes an integer."""
+    """The first carry of a loop in the dtype that the body returns, if it was a Python scalar (`leaf`); else unchanged.
+
+    A float never becomes an integer.
+    """
     if not carry.weak or carry.dtype == new.dtype or _kind(carry.dtype) > _kind(new.dtype):
         return carry
     return as_tensor(leaf, new.dtype) if is_scalar(leaf) else ew.convert(carry, dtype=new.dtype)
 
 
 def _trace_body(body_fun: Any, spec: pytree.TreeSpec, carry: Sequence[Tensor]) -> Any:
+    """The block of the body of a loop, the values that it returns, and their structure."""
     box: dict[str, Any] = {}
 
     def body(*state: Tensor) -> list[Any]:

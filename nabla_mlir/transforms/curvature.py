@@ -22,7 +22,7 @@ Product = Callable[..., tuple[Byproducts, Any]]
 
 
 def hessian_product(f: Callable[..., Any]) -> Product:
-    """The product H v for a scalar function, with its value and gradient, by forward mode over both."""
+    """The function (x, v) -> H v for a scalar function, with its value and gradient, by forward mode over both."""
 
     def product(x: Any, v: Any, *data: Any) -> tuple[Byproducts, Any]:
         both = lambda y: value_and_grad(f)(y, *data)  # noqa: E731
@@ -33,7 +33,7 @@ def hessian_product(f: Callable[..., Any]) -> Product:
 
 
 def gauss_newton_product(model: Callable[..., Any], loss: Callable[..., Any]) -> Product:
-    """The product Jᵀ H_loss J v, with the value and the gradient of the loss of the model."""
+    """The function (x, v) -> Jᵀ H_loss J v, with the value and the gradient of the loss of the model."""
 
     def product(x: Any, v: Any, *data: Any) -> tuple[Byproducts, Any]:
         out, jv = pushed(lambda y: model(y, *data), (x,), (v,), False)
@@ -46,7 +46,7 @@ def gauss_newton_product(model: Callable[..., Any], loss: Callable[..., Any]) ->
 
 
 def fisher_product(model: Callable[..., Any], distribution: str) -> Product:
-    """The product Jᵀ F J v, with the parameters of the distribution that the model returns."""
+    """The function (x, v) -> Jᵀ F J v, with the parameters of the distribution that the model returns."""
     if not isinstance(distribution, str) or distribution not in DISTRIBUTIONS:
         got = repr(distribution) if isinstance(distribution, str) else f"a {type(distribution).__name__}"
         raise TraceError(
@@ -67,7 +67,7 @@ def fisher_product(model: Callable[..., Any], distribution: str) -> Product:
 
 
 def empirical_fisher_product(losses: Callable[..., Any]) -> Product:
-    """The product Jᵀ J v / n for the losses of n samples, with the mean of the losses and its gradient."""
+    """The function (x, v) -> Jᵀ J v / n for the losses of n samples, with the mean of the losses and its gradient."""
 
     def product(x: Any, v: Any, *data: Any) -> tuple[Byproducts, Any]:
         each, jv = pushed(lambda y: losses(y, *data), (x,), (v,), False)
@@ -90,6 +90,7 @@ def _over_last(x: Tensor, body: str, init: float) -> Tensor:
 
 
 def _categorical(logits: Tensor, t: Tensor) -> Tensor:
+    """The Fisher information of a categorical distribution times `t`; the logits are in the last axis."""
     if not logits.ndim:
         raise ShapeError("a categorical distribution requires logits with an axis of classes, got a scalar.", where=user_frame())
     shifted = exponential(logits - _over_last(logits, "max", -float("inf")))

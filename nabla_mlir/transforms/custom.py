@@ -40,7 +40,7 @@ from nabla_mlir.transforms.vectorized import per_entry
 
 
 class _Tracing(threading.local):
-    calls: tuple[Call, ...] = ()  # whose rules are being traced, outermost first
+    calls: tuple[Call, ...] = ()  # the calls whose rules are being traced, outermost first
 
 
 _tracing = _Tracing()
@@ -50,7 +50,7 @@ class _Custom:
     """The base class of custom_jvp and custom_vjp, which makes the call."""
 
     operation = ""
-    has_symbols: bool = False  # whether the rules get `SymbolicZero` where a derivative is zero
+    has_symbols: bool = False  # True if the rules get `SymbolicZero` where a derivative is zero
 
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
         check_function(type(self).__name__, fun)
@@ -67,7 +67,7 @@ class _Custom:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function; derivatives use its rule."""
-        self._check()
+        self._check_defined()
         args = positional(self.fun, args, kwargs)
         nondiff = sorted(positions(self._name(), self.nondiff_argnums, len(args), "nondiff_argnums"))
         fixed = [args[i] for i in nondiff]
@@ -91,7 +91,8 @@ class _Custom:
         """The function as a method, with the object as its first argument."""
         return self if instance is None else functools.partial(self, instance)
 
-    def _check(self) -> None:
+    def _check_defined(self) -> None:
+        """Raises RuleUndefinedError if the function has no rule."""
         raise NotImplementedError
 
     def _seeds_of(self, spec: pytree.TreeSpec, by_position: dict[int, Tensor], likes: Sequence[Any]) -> Any:
@@ -100,10 +101,11 @@ class _Custom:
         return pytree.unflatten(spec, [by_position.get(i, zero) for i, zero in enumerate(zeros)])
 
     def _rules(self, call: Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
+        """The traced regions of the rule; `call_all` adds the arguments that are not differentiated."""
         raise NotImplementedError
 
     def _emit(self, fixed: list[Any], call_all: Callable[..., Any], values: tuple[Any, ...]) -> Any:
-        """Emits a call of the function with its rules, on flat tensors; `call_all` adds the fixed arguments."""
+        """The result of a call, emitted with its rules; `call_all` adds the arguments `fixed`, which are not differentiated."""
         leaves, spec = pytree.flatten(tuple(values))
         tensors = [as_tensor(leaf) for leaf in leaves]
         trace = current_trace()
@@ -114,26 +116,26 @@ class _Custom:
         call = Call(self, fixed, spec, specs_of(tensors), frozenset(constant))
         for tracing in reversed(_tracing.calls):
             if tracing.matches(call):
-                return self._recur(tracing, tensors)
+                return self._emit_recur(tracing, tensors)
 
         def primal(*inner: Tensor) -> list[Any]:
             out, call.out_spec = pytree.flatten(self.fun(*call_all(pytree.unflatten(spec, inner))))
             return out
 
         block, _, call.outs = trace_region(primal, call.specs, self._name(), operands=tensors, role="function")
-        call.label = _label(self._name(), [c.label for c in _tracing.calls])
+        call.label = _unique_label(self._name(), [c.label for c in _tracing.calls])
         before = _tracing.calls
-        has_end = self._ends_here()
+        has_end = self._needs_no_rules()
         _tracing.calls = (*before, call)
         missing = ir.UnitAttr.get() if has_end else None
         try:
-            rules = self._ends(call) if has_end else self._rules(call, tensors, call_all)
+            rules = self._zero_rules(call) if has_end else self._rules(call, tensors, call_all)
         except Exception as error:
             # As in JAX, the error of a rule is that of the derivative that uses the rule, not of the call. Errors about the form
-            # of a rule hold for every derivative.
+            # of a rule are raised at the call.
             if isinstance(error, NablaError) and not isinstance(error, ConcretizationError):
                 raise
-            rules, missing = self._ends(call), postponed(error)
+            rules, missing = self._zero_rules(call), postponed(error)
         finally:
             _tracing.calls = before
         attributes = {
@@ -152,8 +154,8 @@ class _Custom:
             body.append_to(region)
         return pytree.unflatten(call.out_spec, results_of(op))
 
-    def _ends_here(self) -> bool:
-        """True inside rules of this function, nested as deep as there are derivatives.
+    def _needs_no_rules(self) -> bool:
+        """True inside rules of this function, if these are nested as deep as there are derivatives.
 
         A rule may call a new custom function at each level (JAX's fixed point solves its adjoint by itself), so tracing all levels
         would not end.
@@ -167,20 +169,20 @@ class _Custom:
         """True if a call of the other function counts as a call of this one."""
         return other is self
 
-    def _ends(self, call: Call) -> list[ir.Block]:
-        """Regions that replace rules which no derivative uses."""
+    def _zero_rules(self, call: Call) -> list[ir.Block]:
+        """Regions that return zeros, in place of rules that no derivative uses."""
         ends = []
-        for arguments, results in self._ports(call):
+        for arguments, results in self._rule_signatures(call):
             zeros = lambda *_, results=results: [full(s.shape, 0, s.dtype) for s in results]  # noqa: E731
             ends.append(trace_region(zeros, arguments, f"the rule of {self._name()}")[0])
         return ends
 
-    def _ports(self, call: Call) -> list[tuple[list[Spec], list[Spec]]]:
-        """The arguments and results of each region of the rule, if no residuals pass between them."""
+    def _rule_signatures(self, call: Call) -> list[tuple[list[Spec], list[Spec]]]:
+        """The types of the arguments and results of each region of the rule, if no residuals pass between them."""
         raise NotImplementedError
 
-    def _recur(self, call: Call, tensors: list[Tensor]) -> Any:
-        """A call of the function from inside its own rule, which refers to the enclosing operation."""
+    def _emit_recur(self, call: Call, tensors: list[Tensor]) -> Any:
+        """The result of a call of the function inside its own rule, as an operation that refers to the enclosing one."""
         op = stablehlo.emit(
             RECUR,
             [t.value for t in tensors],
@@ -190,10 +192,12 @@ class _Custom:
         return pytree.unflatten(call.out_spec, results_of(op))
 
     def _name(self) -> str:
+        """The name of the function, for labels and errors."""
         return str(getattr(self.fun, "__name__", type(self.fun).__name__))
 
 
-def _label(name: str, labels: list[str]) -> str:
+def _unique_label(name: str, labels: list[str]) -> str:
+    """The name, with a number if enclosing calls have the same label."""
     label, n = name, 0
     while label in labels:
         n += 1
@@ -254,12 +258,12 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
                 if jvp is None or tangent is None:
                     continue
                 term = jvp(tangent, out, *primals)
-                total = term if total is None else _added(total, term)
+                total = term if total is None else _add_trees(total, term)
             return out, total
 
         self.rule = rule
 
-    def _check(self) -> None:
+    def _check_defined(self) -> None:
         if self.rule is None:
             raise RuleUndefinedError(
                 f"custom_jvp requires a rule for {self._name()}, got none.",
@@ -267,7 +271,7 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
                 help=f"define it with {self._name()}.defjvp.",
             )
 
-    def _ports(self, call: Call) -> list[tuple[list[Spec], list[Spec]]]:
+    def _rule_signatures(self, call: Call) -> list[tuple[list[Spec], list[Spec]]]:
         outs = specs_of(call.outs)
         return [([*call.specs, *(call.specs[i] for i in call.wrt)], [*outs, *(outs[i] for i in call.of)])]
 
@@ -291,10 +295,10 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
             return [*outs, *call.seeds("tangent", tangent, outs, call.of, names)]
 
         specs = [*call.specs, *(call.specs[i] for i in call.wrt)]
-        return [trace_region(rule, _strong(specs), what, operands=tensors, role="rule")[0]]
+        return [trace_region(rule, _without_weakness(specs), what, operands=tensors, role="rule")[0]]
 
 
-def _added(a: Any, b: Any) -> Any:
+def _add_trees(a: Any, b: Any) -> Any:
     leaves, spec = pytree.flatten(a)
     return pytree.unflatten(spec, [x + y for x, y in zip(leaves, pytree.flatten(b)[0], strict=True)])
 
@@ -336,7 +340,7 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
         """
         self.rules, self.has_symbols = (fwd, bwd), symbolic_zeros
 
-    def _check(self) -> None:
+    def _check_defined(self) -> None:
         if self.rules is None:
             raise RuleUndefinedError(
                 f"custom_vjp requires a rule for {self._name()}, got none.",
@@ -344,7 +348,7 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
                 help=f"define it with {self._name()}.defvjp.",
             )
 
-    def _ports(self, call: Call) -> list[tuple[list[Spec], list[Spec]]]:
+    def _rule_signatures(self, call: Call) -> list[tuple[list[Spec], list[Spec]]]:
         outs = specs_of(call.outs)
         return [(call.specs, outs), ([outs[i] for i in call.of], [call.specs[i] for i in call.wrt])]
 
@@ -363,7 +367,7 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
             trees["residuals"], trees["spec"] = pytree.flatten(pair[1])
             return [*call.result(what, pair[0]), *(as_tensor(r) for r in trees["residuals"] if pytree.is_array(r))]
 
-        forward_block, _, outs = trace_region(forward, _strong(call.specs), what, operands=tensors, role="rule")
+        forward_block, _, outs = trace_region(forward, _without_weakness(call.specs), what, operands=tensors, role="rule")
         residuals = [Spec(r.shape, r.dtype) for r in outs[len(call.outs) :]]
 
         def backward(*inner: Tensor) -> list[Any]:
@@ -390,5 +394,5 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
         return [forward_block, trace_region(backward, specs, what, operands=outs[len(call.outs) :])[0]]
 
 
-def _strong(specs: Sequence[Spec]) -> list[Spec]:
+def _without_weakness(specs: Sequence[Spec]) -> list[Spec]:
     return [Spec(s.shape, s.dtype) for s in specs]

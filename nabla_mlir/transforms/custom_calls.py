@@ -57,16 +57,20 @@ class Call:
         tensors = [as_tensor(x, None if pytree.is_array(x) else o.dtype) for x, o in zip(leaves, self.outs, strict=False)]
         got = [(t.shape, t.dtype) for t in tensors]
         if spec != self.out_spec or got != [(o.shape, o.dtype) for o in self.outs]:
-            values = f"{_described(spec, leaves)} instead of {_described(self.out_spec, self.outs)}"
+            values = f"{_describe(spec, leaves)} instead of {_describe(self.out_spec, self.outs)}"
             raise TreeError(f"{what} requires a value like that of the function, got {values}.", where=user_frame())
         return tensors
 
     def seeds(self, word: str, values: Sequence[Any], likes: Sequence[Tensor], at: Sequence[int], names: Any) -> Any:
-        """The tangents or cotangents that a rule returns, for the leaves at `at`. None and `SymbolicZero` mean zero."""
+        """The tangents or cotangents that a rule returns, as tensors, for the leaves at the indices `at`.
+
+        None and `SymbolicZero` mean zero. `word` and `names` are for errors.
+        """
         result = [None if isinstance(values[i], SymbolicZero) else seed_of(word, values[i], likes[i], names[i]) for i in at]
         return [materialize(ZERO if s is None else s, likes[i]) for s, i in zip(result, at, strict=True)]
 
 
-def _described(spec: pytree.TreeSpec, leaves: Sequence[Any]) -> str:
+def _describe(spec: pytree.TreeSpec, leaves: Sequence[Any]) -> str:
+    """The text of a tree of arrays, with types in place of leaves."""
     texts = [str(Spec(t.shape, t.dtype)) for t in map(as_tensor, leaves)]
     return str(pytree.unflatten(spec, texts)).replace("'", "")

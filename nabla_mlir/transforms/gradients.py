@@ -116,7 +116,7 @@ def _value_and_grad(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """The value, or the pair (value, aux), and the gradient by the arguments `argnums`."""
+    """The pair of the value (with `has_aux` the pair of value and aux) and the gradient by the arguments `argnums`."""
     wrt, leaves, spec = active_arguments("grad", args, argnums)
     paths = pytree.paths(spec)
     positions = [i for i, x in enumerate(leaves) if not allow_int or is_differentiable(as_tensor(x).dtype)]
@@ -153,12 +153,14 @@ def _value_and_grad(
 
 
 def _bound_loops(holder: ir.Operation, max_residual_bytes: int) -> None:
+    """Sets the bound of stored bytes for each loop that has none."""
     for op in nested(holder):
         if op.name == "stablehlo.while" and MAX_RESIDUAL_BYTES not in op.attributes:
             op.attributes[MAX_RESIDUAL_BYTES] = I64.encode(max_residual_bytes)
 
 
 def _result_help(out: Any) -> str:
+    """Advice for a function whose result is no scalar."""
     if out is None:
         return "add a return to the function."
     if callable(out):

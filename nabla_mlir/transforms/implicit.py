@@ -72,11 +72,11 @@ def custom_linear_solve(
         specs = [Spec(t.shape, t.dtype) for t in tensors]
         trace = current_trace()
         if trace is not None and trace.is_value:
-            return pytree.unflatten(spec, _like("solve", spec, tensors, solve(matvec, b)))
+            return pytree.unflatten(spec, _check_like_b("solve", spec, tensors, solve(matvec, b)))
 
         def region(what: str, f: Callable[[Any], Any]) -> ir.Block:
             def body(*inner: Tensor) -> list[Tensor]:
-                return _like(what, spec, tensors, f(pytree.unflatten(spec, inner)))
+                return _check_like_b(what, spec, tensors, f(pytree.unflatten(spec, inner)))
 
             return trace_region(body, specs, what)[0]
 
@@ -102,8 +102,8 @@ def custom_linear_solve(
     return staged(per_entry(run))(b)
 
 
-def _like(what: str, spec: pytree.TreeSpec, likes: list[Tensor], out: Any) -> list[Tensor]:
-    """The leaves of a value that must have the type of the right-hand side."""
+def _check_like_b(what: str, spec: pytree.TreeSpec, likes: list[Tensor], out: Any) -> list[Tensor]:
+    """The leaves of a value as tensors; raises TreeError unless the value has the type of the right-hand side b."""
     leaves, got = pytree.flatten(out)
     tensors = [adopted(x, like.dtype) for x, like in zip(leaves, likes, strict=False)]
     if got != spec or [(t.shape, t.dtype) for t in tensors] != [(t.shape, t.dtype) for t in likes]:
@@ -152,10 +152,10 @@ def custom_root(
         leaves, spec = pytree.flatten(guess)
         start = [stop_gradient_op(as_tensor(leaf)) for leaf in leaves]
         start_tree = pytree.unflatten(spec, [as_tensor(x, x.dtype) for x in start])
-        g, parameters = _closed(f, start_tree)
+        g, parameters = _close_over(f, start_tree)
 
-        # What the solver itself uses from outside decides how it gets there, and not where.
-        search, outside = _closed(lambda p: solve(lambda x: g(x, p), start_tree), tuple(parameters))
+        # The captures of the solver influence the path to the root, but not the root.
+        search, outside = _close_over(lambda p: solve(lambda x: g(x, p), start_tree), tuple(parameters))
         fixed = [stop_gradient_op(x) for x in outside]
 
         def solution(*parameters: Any) -> Any:
@@ -168,7 +168,7 @@ def custom_root(
             step = tangent_solve(lambda v: jvp(lambda x: g(x, primals), (x,), (v,))[1], rhs)
             steps, out_spec = pytree.flatten(step)
             dx = pytree.unflatten(out_spec, [-as_tensor(s) for s in steps])
-            return found, (dx, _zeros(found[1])) if has_aux else dx
+            return found, (dx, _symbolic_zeros(found[1])) if has_aux else dx
 
         root = custom_jvp(solution)
         root.defjvp(rule)
@@ -178,16 +178,21 @@ def custom_root(
 
 
 def _without_aux(solve: Callable[[Linear, Any], Any]) -> Callable[[Linear, Any], Any]:
+    """A solver that returns the solution alone."""
     return lambda matvec, b: solve(matvec, b)[0]
 
 
-def _zeros(tree: Any) -> Any:
+def _symbolic_zeros(tree: Any) -> Any:
+    """A tree with a symbolic zero for each leaf."""
     leaves, spec = pytree.flatten(tree)
     return pytree.unflatten(spec, [SymbolicZero.of(x) for x in leaves])
 
 
-def _closed(f: Callable[[Any], Any], example: Any) -> tuple[Callable[[Any, Any], Any], list[Tensor]]:
-    """`f` as a function of its argument and of the tensors that it uses from outside, and those tensors."""
+def _close_over(f: Callable[[Any], Any], example: Any) -> tuple[Callable[[Any, Any], Any], list[Tensor]]:
+    """The function `f` with its captures as a second argument, and these captures.
+
+    `example` is an argument of `f`, whose shapes and dtypes are used.
+    """
     leaves, spec = pytree.flatten(example)
     out: dict[str, Any] = {}
 

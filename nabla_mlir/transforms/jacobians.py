@@ -67,7 +67,7 @@ def jacfwd(
     size = checked_batch_size("jacfwd", batch_size)
 
     def rows_of(call: _Call) -> Any:
-        """The Jacobian by forward mode: one derivative along each unit vector of each argument."""
+        """The Jacobian, and the value of the function: one derivative along each unit vector of each argument."""
         out, push = linearized(call.function, tuple(call.tensors), has_aux)
         outs, out_spec = pytree.flatten(out[0] if has_aux else out)
         for y, path in zip(outs, pytree.paths(out_spec), strict=True):
@@ -108,7 +108,7 @@ def jacrev(
     size = checked_batch_size("jacrev", batch_size)
 
     def rows_of(call: _Call) -> Any:
-        """The Jacobian by reverse mode: one pullback of each unit vector of each result."""
+        """The Jacobian, and the value of the function: one pullback of each unit vector of each result."""
         out, pull = pullback(call.function, tuple(call.tensors), has_aux)
         outs, out_spec = pytree.flatten(out[0] if has_aux else out)
         rows = []
@@ -131,6 +131,9 @@ class _Call:
       integers: the leaves of these arguments without derivatives, which `allow_int` allows, by their indices.
       positions: the indices of the other leaves.
       tensors: the other leaves, with named axes as ordinary leading ones.
+      counts: the number of named axes of each of them.
+      one: True if `argnums` is one position, so that the result is no tuple.
+      sums: True if the function has summed over named axes of its result.
       function: a function of the tensors; its results are summed over the entries of vectorised tensors.
     """
 
@@ -161,7 +164,7 @@ class _Call:
         self.function = function
 
     def row(self, blocks: Sequence[Tensor], shape: tuple[int, ...]) -> Any:
-        """The Jacobian of one result leaf of a shape, as a tree like the arguments."""
+        """The Jacobian of one result leaf of shape `shape`, from one block for each argument leaf, as a tree like the arguments."""
         full_blocks = [reshape(b, shape=(*shape, *x.shape)) for b, x in zip(blocks, self.tensors, strict=True)]
         parts = [_entries_first(b, len(shape), n) for b, n in zip(full_blocks, self.counts, strict=True)]
         by_position = {i: full((*shape, *x.shape), 0, x.dtype) for i, x in self.integers.items()}
@@ -179,6 +182,7 @@ def _entries_first(block: Tensor, rank: int, count: int) -> Tensor:
 
 
 def _check_result(what: str, y: Tensor, path: str, holomorphic: bool, real: bool) -> None:
+    """Raises DtypeError if a result leaf `y` cannot be differentiated; `real` is True if it must be real."""
     fits = is_complex(y.dtype) if holomorphic else is_float(y.dtype) or (is_complex(y.dtype) and not real)
     if not fits:
         kind = "complex" if holomorphic else "real" if real else "floating-point"
@@ -199,7 +203,13 @@ def _jacobian(
     vectorized: str,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """The function that computes the Jacobian, and returns aux if there is any."""
+    """The transform: a function that computes a Jacobian, and returns aux if there is any.
+
+    Args:
+      what: "jacfwd" or "jacrev".
+      jacobian: a function from a call to the Jacobian and the value of the function.
+      f: the function; the other arguments are those of `jacfwd`.
+    """
     check_function(what, f)
     positions(what, argnums, None)
 
@@ -294,7 +304,7 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, vect
         wrt = positions("hvp", argnums, len(rest) + width)
 
         def gradient(x: Any) -> Any:
-            out = gradients(*_merged(wrt, (x,) if is_one(argnums) else x, rest), **kwargs)
+            out = gradients(*_merge_arguments(wrt, (x,) if is_one(argnums) else x, rest), **kwargs)
             return out[0] if has_aux else out
 
         _check_direction(x, v)
@@ -338,8 +348,8 @@ def _check_direction(x: Any, v: Any) -> None:
             )
 
 
-def _merged(wrt: Sequence[int], xs: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
-    """All arguments in order; those at `wrt` are passed separately."""
+def _merge_arguments(wrt: Sequence[int], xs: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
+    """All arguments in order: `xs` at the positions `wrt`, and `rest` at the others."""
     others = iter(rest)
     by_position = dict(zip(wrt, xs, strict=True))
     return [by_position[i] if i in by_position else next(others) for i in range(len(wrt) + len(rest))]

@@ -55,14 +55,17 @@ def jet(fun: Callable[..., Any], primals: Sequence[Any], series: Sequence[Sequen
         """Pushes the Taylor coefficients of the arguments through the function; returns its value and derivatives."""
         leaves, spec = pytree.flatten(tuple(primals))
         tensors = [as_tensor(x) for x in leaves]
-        terms = [[_like(term, tensors[i], j, spec) for term in rows] for i, (rows, j) in enumerate(_rows(series, primals))]
+        terms = [
+            [_check_term(term, tensors[i], j, spec) for term in rows]
+            for i, (rows, j) in enumerate(_derivatives_of_leaves(series, primals))
+        ]
         box: dict[str, Any] = {}
 
         def body(*inner: Tensor) -> list[Any]:
             outs, box["spec"] = pytree.flatten(fun(*pytree.unflatten(spec, inner)))
             return outs
 
-        outs = _pushed(body, tensors, terms)
+        outs = _push_series(body, tensors, terms)
         value = pytree.unflatten(box["spec"], [y.head if isinstance(y, Series) else y for y in outs])
         rows = [pytree.unflatten(box["spec"], [_derivative(y, k) for y in outs]) for k in range(1, order + 1)]
         if box["spec"].is_leaf():
@@ -72,8 +75,8 @@ def jet(fun: Callable[..., Any], primals: Sequence[Any], series: Sequence[Sequen
     return staged(run)(tuple(primals), [list(s) for s in series])
 
 
-def _rows(series: Any, primals: Any) -> list[tuple[list[Any], int]]:
-    """The derivatives of each leaf of the arguments, and the argument of each leaf."""
+def _derivatives_of_leaves(series: Any, primals: Any) -> list[tuple[list[Any], int]]:
+    """For each leaf of the arguments, the list of its derivatives, and the index of its argument."""
     rows = []
     for j, (terms, primal) in enumerate(zip(series, primals, strict=True)):
         count = pytree.flatten(primal)[1].num_leaves
@@ -83,10 +86,12 @@ def _rows(series: Any, primals: Any) -> list[tuple[list[Any], int]]:
 
 
 def _is_zero(term: Any) -> bool:
+    """True for the number 0, which stands for a zero of any shape."""
     return isinstance(term, (int, float)) and term == 0
 
 
-def _like(term: Any, primal: Tensor, argument: int, spec: Any) -> Tensor | None:
+def _check_term(term: Any, primal: Tensor, argument: int, spec: Any) -> Tensor | None:
+    """A derivative as a tensor like its argument, or None for zero; raises TreeError if it has another type."""
     if _is_zero(term):
         return None
     tensor = adopted(term, primal.dtype)
@@ -99,8 +104,14 @@ def _like(term: Any, primal: Tensor, argument: int, spec: Any) -> Tensor | None:
     return tensor
 
 
-def _pushed(body: Callable[..., Any], tensors: list[Tensor], terms: list[list[Tensor | None]]) -> list[Series | Tensor]:
-    """The results of a function as series, after its maps and derivatives are expanded."""
+def _push_series(body: Callable[..., Any], tensors: list[Tensor], terms: list[list[Tensor | None]]) -> list[Series | Tensor]:
+    """The results of a function as series, after its maps and derivatives are expanded.
+
+    Args:
+      body: the function.
+      tensors: its arguments at t = 0.
+      terms: for each argument, its derivatives by t; None for zero.
+    """
     trace = current_trace()
     assert trace is not None
     with trace.known.without_rules() if trace.known is not None else contextlib.nullcontext():
@@ -114,7 +125,7 @@ def _pushed(body: Callable[..., Any], tensors: list[Tensor], terms: list[list[Te
     constants: dict[ir.Value, ir.Value] = {}
     for argument, x, rows in zip(entry.arguments, tensors, terms, strict=False):
         if is_differentiable(x.dtype) and any(row is not None for row in rows):
-            coefficients = [_over(row, math.factorial(k)) for k, row in enumerate(rows, 1)]
+            coefficients = [_divide(row, math.factorial(k)) for k, row in enumerate(rows, 1)]
             series[argument] = polynomial([x, *coefficients])
         else:
             constants[argument] = x.value
@@ -126,7 +137,7 @@ def _pushed(body: Callable[..., Any], tensors: list[Tensor], terms: list[list[Te
     longest = max((len(rows) for rows in terms), default=0)
     for out in outs:
         if isinstance(out, Series):
-            out.at(longest)  # rules are read now, since their holders go
+            out.at(longest)  # computes the coefficients now, because the code of the rules is erased below
     for rule in expansion.holders:
         rule.erase()
     return outs
@@ -147,11 +158,13 @@ def _module(block: ir.Block, captures: Sequence[ir.Value]) -> ir.Module:
     return module
 
 
-def _over(x: Tensor | None, divisor: int) -> Tensor | None:
+def _divide(x: Tensor | None, divisor: int) -> Tensor | None:
+    """A coefficient divided by an integer; None for zero."""
     return None if x is None else x / full(x.shape, divisor, x.dtype)
 
 
 def _derivative(y: Series | Tensor, k: int) -> Tensor:
+    """The derivative of order `k`: coefficient k times k!."""
     coefficient = y.at(k) if isinstance(y, Series) else None
     like = y.head if isinstance(y, Series) else y
     if coefficient is None:

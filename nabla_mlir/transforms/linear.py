@@ -113,7 +113,7 @@ def vjp(fun: Callable[..., Any], *primals: PyTree, has_aux: bool = False) -> Any
 
 
 class _Seed:
-    """A placeholder of a tangent or cotangent while a function is traced. Each is a separate argument."""
+    """A placeholder of a tangent or cotangent while a function is traced. Each object is one argument of the trace."""
 
 
 class _AtPoint:
@@ -126,7 +126,7 @@ class _AtPoint:
         specs = [as_spec(leaf) for leaf in leaves]
 
         def flat(*tensors: Tensor) -> list[Tensor]:
-            return self._traced(_Body(f, pytree.unflatten(in_spec, tensors), has_aux, what))
+            return self._trace_linear(_Body(f, pytree.unflatten(in_spec, tensors), has_aux, what))
 
         arrays = as_inputs(leaves, [s.dtype for s in specs])
         module, captures = trace_function(flat, specs, "main", arrays=arrays)
@@ -138,8 +138,8 @@ class _AtPoint:
     def __repr__(self) -> str:
         return "a function at a point"
 
-    def _traced(self, body: _Body) -> list[Tensor]:
-        """The leaves of the value, and of the linear function of the seeds. The seeds are arguments of the trace."""
+    def _trace_linear(self, body: _Body) -> list[Tensor]:
+        """The leaves of the value and of the linear function, whose arguments (seeds) become arguments of the trace."""
         trace = current_trace()
         assert trace is not None
         outs, self.out_spec = pytree.flatten(body.value())
@@ -168,13 +168,14 @@ class _AtPoint:
         return self._apply("cotangent", pytree.flatten_like(self.seed_spec, cotangent, "a cotangent", "the result"))
 
     def _apply(self, word: str, seeds: list[Any]) -> Any:
+        """The linear function, applied to the leaves of a tangent or cotangent (`word`, for errors)."""
         paths = pytree.paths(self.seed_spec)
         results = self._point([_seed(word, seeds[i], like, paths[i]) for i, like in self.likes.items()])
         return pytree.unflatten(self.linear_spec, [results[self.count + k] for k in range(self.linear_spec.num_leaves)])
 
 
 def _seed(what: str, seed: Any, like: Spec, path: str) -> Any:
-    """A tensor inside a trace, and an array outside."""
+    """A tangent or cotangent: a tensor inside a trace, and an array outside; `like` is the type of its primal."""
     if not is_tracing():
         return seed_array(what, seed, like, path)
     tensor = seed_of(what, seed, like, path)
@@ -185,7 +186,7 @@ class _Body:
     """A function that is traced once. Its block is cloned into each of its derivatives."""
 
     def __init__(self, f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool, what: str, tangents: Any = None):
-        """Traces `f`. If tangents are known, no derivative follows the arguments whose tangent is None."""
+        """Traces `f`. With `tangents`, an argument whose tangent is None is known not to be differentiated."""
         self.what, self.has_aux, self.scope = what, has_aux, current_scope()
         self.f = f
         self.leaves, self.in_spec = pytree.flatten(tuple(primals))
@@ -238,15 +239,15 @@ class _Body:
     def value(self) -> Any:
         """The result of the function: a copy of the block, inlined. Duplicates are merged by nabla-simplify.
 
-        If the function has custom rules, this is the value that they return, as in JAX; its derivative is that of their code.
+        If the function has custom rules, this is the value that the rules return, as in JAX, and later derivatives follow them.
         """
         block = self.clone()
         is_ruled = any(inner.name in CUSTOM for inner in nested(block.owner.operation))
-        op = self._ruled(block) if is_ruled else ad.JvpOp.build(self.primals(), [], block, [], []).op
+        op = self._derivative_with_rules(block) if is_ruled else ad.JvpOp.build(self.primals(), [], block, [], []).op
         return self.result(results_of(op, self.outs))
 
-    def _ruled(self, block: ir.Block) -> ir.Operation:
-        """A derivative of the block of which only the first results are used."""
+    def _derivative_with_rules(self, block: ir.Block) -> ir.Operation:
+        """A derivative of the block with zero seeds, of which only the value of the function is used."""
         if self.what == "jvp":
             tangents = [zeros(self.tensors[i]).value for i in self.active]
             return ad.JvpOp.build(self.primals(), tangents, block, range(len(self.active)), self.of).op

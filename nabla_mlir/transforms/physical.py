@@ -27,7 +27,7 @@ from nabla_mlir.table.vectorized import name_inside, unwrapped, whole, with_axes
 Shape = Sequence[int]
 
 
-def _prefixed(x: Tensor, count: int) -> Tensor:
+def _with_prefix(x: Tensor, count: int) -> Tensor:
     """The tensor with its first `count` axes as prefix."""
     axes = _prefix(x.shape[:count])
     name_inside([name for name, _ in axes])
@@ -35,20 +35,25 @@ def _prefixed(x: Tensor, count: int) -> Tensor:
 
 
 def _prefix(sizes: Shape) -> NamedAxes:
+    """Names for the axes of a prefix of these sizes; the name states the distance from the logical axes."""
     return tuple((f"prefix_{len(sizes) - 1 - i}", n) for i, n in enumerate(sizes))
 
 
 def _on_whole(x: Any, run: Callable[[Tensor, int], tuple[Tensor, int]]) -> Any:
-    """Runs a function of the array with all physical axes and the length of the prefix, which returns the new ones."""
+    """The result of a function of all physical axes.
+
+    `run` gets the array with its named axes as ordinary ones, and the length of the prefix; it returns the new array and length.
+    """
 
     def emit(x: Any) -> Any:
         tensor = unwrapped(as_tensor(x))
-        return _prefixed(*run(whole(tensor), len(tensor.axes)))
+        return _with_prefix(*run(whole(tensor), len(tensor.axes)))
 
     return staged(emit)(x)
 
 
-def _checked(what: str, axis: int, rank: int) -> int:
+def _check_axis(what: str, axis: int, rank: int) -> int:
+    """The axis as a number from 0; raises ShapeError if it is out of range."""
     if not -rank <= axis < rank:
         raise ShapeError(f"{what} requires one of {rank} axes, got {axis}.", where=user_frame())
     return axis % rank
@@ -115,7 +120,7 @@ def moveaxis_physical(x: Any, source: int, destination: int) -> Any:
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
-        positions = [_checked("moveaxis_physical", axis, t.ndim) for axis in (source, destination)]
+        positions = [_check_axis("moveaxis_physical", axis, t.ndim) for axis in (source, destination)]
         return move_axis(t, *positions), b
 
     return _on_whole(x, run)
@@ -131,7 +136,7 @@ def move_axis_to_batch_dims(x: Any, axis: int) -> Any:
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
-        return move_axis(t, b + _checked("move_axis_to_batch_dims", axis, t.ndim - b), 0), b + 1
+        return move_axis(t, b + _check_axis("move_axis_to_batch_dims", axis, t.ndim - b), 0), b + 1
 
     return _on_whole(x, run)
 
@@ -146,8 +151,8 @@ def move_axis_from_batch_dims(x: Any, batch_axis: int = 0, logical_destination: 
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
-        source = _checked("move_axis_from_batch_dims", batch_axis, b)
-        target = _checked("move_axis_from_batch_dims", logical_destination, t.ndim - b + 1)
+        source = _check_axis("move_axis_from_batch_dims", batch_axis, b)
+        target = _check_axis("move_axis_from_batch_dims", logical_destination, t.ndim - b + 1)
         return move_axis(t, source, b - 1 + target), b - 1
 
     return _on_whole(x, run)
@@ -192,6 +197,7 @@ def broadcast_to_physical(x: Any, shape: Shape) -> Any:
 
 
 def _check_broadcast(what: str, shape: Shape, target: Shape) -> None:
+    """Raises ShapeError unless `shape` broadcasts to `target`."""
     offset = len(target) - len(shape)
     if offset < 0 or any(n not in (1, m) for n, m in zip(shape, target[offset:], strict=True)):
         raise ShapeError(f"{what} requires a shape that {tuple(shape)} broadcasts to, got {tuple(target)}.", where=user_frame())
@@ -207,7 +213,7 @@ def unsqueeze_physical(x: Any, axis: int) -> Any:
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
-        at = _checked("unsqueeze_physical", axis, t.ndim + 1)
+        at = _check_axis("unsqueeze_physical", axis, t.ndim + 1)
         return reshape(t, shape=(*t.shape[:at], 1, *t.shape[at:])), b + (at < b)
 
     return _on_whole(x, run)
@@ -226,21 +232,24 @@ def squeeze_physical(x: Any, axis: int) -> Any:
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
-        at = _checked("squeeze_physical", axis, t.ndim)
+        at = _check_axis("squeeze_physical", axis, t.ndim)
         if t.shape[at] != 1:
             raise ShapeError(f"squeeze_physical requires an axis of size 1, got {t.shape[at]}.", where=user_frame())
-        return _dropped(t, at), b - (at < b)
+        return _drop_axis(t, at), b - (at < b)
 
     return _on_whole(x, run)
 
 
-def _dropped(t: Tensor, at: int) -> Tensor:
+def _drop_axis(t: Tensor, at: int) -> Tensor:
+    """The array without an axis of size 1."""
     return reshape(t, shape=(*t.shape[:at], *t.shape[at + 1 :]))
 
 
-def _reduced(what: str, x: Any, axis: int, keepdims: bool, fold: Callable[[Tensor, int], Tensor]) -> Any:
+def _reduce(what: str, x: Any, axis: int, keepdims: bool, fold: Callable[[Tensor, int], Tensor]) -> Any:
+    """The array reduced along a physical axis by `fold`, a function of the array and the axis."""
+
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
-        at = _checked(what, axis, t.ndim)
+        at = _check_axis(what, axis, t.ndim)
         total = fold(t, at)
         if not keepdims:
             return total, b - (at < b)
@@ -249,7 +258,9 @@ def _reduced(what: str, x: Any, axis: int, keepdims: bool, fold: Callable[[Tenso
     return _on_whole(x, run)
 
 
-def _fold(body: str) -> Callable[[Tensor, int], Tensor]:
+def _reduction(body: str) -> Callable[[Tensor, int], Tensor]:
+    """The function that reduces an axis by a named combiner."""
+
     def fold(t: Tensor, at: int) -> Tensor:
         return reduce(t, full((), identity_of(body, t.dtype), t.dtype), dimensions=(at,), body=body)
 
@@ -264,7 +275,7 @@ def reduce_sum_physical(x: Any, axis: int, keepdims: bool = False) -> Any:
       >>> reduce_sum_physical(np.ones((2, 3)), 0).tolist()
       [2.0, 2.0, 2.0]
     """
-    return _reduced("reduce_sum_physical", x, axis, keepdims, _fold("add"))
+    return _reduce("reduce_sum_physical", x, axis, keepdims, _reduction("add"))
 
 
 def reduce_max_physical(x: Any, axis: int, keepdims: bool = False) -> Any:
@@ -275,7 +286,7 @@ def reduce_max_physical(x: Any, axis: int, keepdims: bool = False) -> Any:
       >>> reduce_max_physical(np.array([[1.0, 5.0], [3.0, 2.0]]), 1).tolist()
       [5.0, 3.0]
     """
-    return _reduced("reduce_max_physical", x, axis, keepdims, _fold("max"))
+    return _reduce("reduce_max_physical", x, axis, keepdims, _reduction("max"))
 
 
 def reduce_min_physical(x: Any, axis: int, keepdims: bool = False) -> Any:
@@ -286,7 +297,7 @@ def reduce_min_physical(x: Any, axis: int, keepdims: bool = False) -> Any:
       >>> reduce_min_physical(np.array([[1.0, 5.0], [3.0, 2.0]]), 1).tolist()
       [1.0, 2.0]
     """
-    return _reduced("reduce_min_physical", x, axis, keepdims, _fold("min"))
+    return _reduce("reduce_min_physical", x, axis, keepdims, _reduction("min"))
 
 
 def mean_physical(x: Any, axis: int, keepdims: bool = False) -> Any:
@@ -299,7 +310,7 @@ def mean_physical(x: Any, axis: int, keepdims: bool = False) -> Any:
     """
 
     def fold(t: Tensor, at: int) -> Tensor:
-        total = _fold("add")(t, at)
+        total = _reduction("add")(t, at)
         return divide(total, full_like(total, t.shape[at]))
 
-    return _reduced("mean_physical", x, axis, keepdims, fold)
+    return _reduce("mean_physical", x, axis, keepdims, fold)

@@ -19,11 +19,18 @@ from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.custom import custom_jvp
 from nabla_mlir.transforms.implicit import custom_linear_solve
 
-Combination = Callable[[Tensor, int, int], Tensor]  # of the elements so far along an axis, by a step
+Combination = Callable[[Tensor, int, int], Tensor]  # (x, axis, step) -> the combination of all elements up to each index
 
 
 def doubled(record: Callable[..., Tensor], neutral: Any) -> Combination:
-    """The running combination of the elements. Each round doubles the combined range: log2(n) operations on whole arrays."""
+    """The running combination by an operation: element i of the result combines all elements up to i.
+
+    Each round doubles the combined range: log2(n) operations on whole arrays.
+
+    Args:
+      record: the operation.
+      neutral: its neutral element.
+    """
 
     def combine(x: Tensor, axis: int, step: int) -> Tensor:
         while abs(step) < x.shape[axis] and x.size:
@@ -62,17 +69,23 @@ def linear_recurrence(a: Tensor, b: Tensor, axis: int, step: int = 1) -> Tensor:
         return h - a * shifted(h, axis, step)
 
     def solve(_: Any, b: Tensor) -> Tensor:
-        return _recurred(a, b, axis, step)
+        return _solve_by_doubling(a, b, axis, step)
 
     def transpose_solve(_: Any, b: Tensor) -> Tensor:
-        return _recurred(shifted(a, axis, -step), b, axis, -step)
+        return _solve_by_doubling(shifted(a, axis, -step), b, axis, -step)
 
     found: Tensor = custom_linear_solve(matvec, b, solve, transpose_solve)
     return found
 
 
 def affine_leaves(first: Sequence[Tensor], second: Sequence[Tensor], both: Sequence[Tensor]) -> tuple[int, int] | None:
-    """The indices of the factor and of the summand, if the operation composes functions h -> a h + b, the first one first."""
+    """The indices (factor, summand) if an operation composes functions h -> a h + b, the first one first; else None.
+
+    Args:
+      first: the leaves of the first function.
+      second: the leaves of the second function.
+      both: the leaves of the composition.
+    """
     if len(both) != 2 or first[0].shape != first[1].shape or first[0].dtype != first[1].dtype:
         return None
     if not is_differentiable(first[0].dtype):
@@ -94,10 +107,11 @@ def _operands(x: Tensor, name: str) -> list[ir.Value]:
 
 
 def _orders(x: Tensor, y: Tensor) -> list[list[ir.Value]]:
+    """The operands of a commutative operation, in both orders."""
     return [[x.value, y.value], [y.value, x.value]]
 
 
-def _recurred(a: Tensor, b: Tensor, axis: int, step: int) -> Tensor:
+def _solve_by_doubling(a: Tensor, b: Tensor, axis: int, step: int) -> Tensor:
     """The solution of h[i] = a[i] h[i-step] + b[i], in rounds. Each round doubles the step of the remaining recurrence."""
     n = b.shape[axis]
     while abs(step) < n:

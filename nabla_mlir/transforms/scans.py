@@ -69,11 +69,11 @@ def scan(
         unroll = written or max(steps, 1)
         if 0 < steps < 2 * unroll:  # a loop would have one iteration
             order = range(steps - 1, -1, -1) if reverse else range(steps)
-            carry, ys = _written_out(f, order, (carry, c_spec), (rows, x_spec))
-            return pytree.unflatten(c_spec, carry), _stacked(y_spec, ys)
+            carry, ys = _unroll(f, order, (carry, c_spec), (rows, x_spec))
+            return pytree.unflatten(c_spec, carry), _result_tree(y_spec, ys)
         tapes = [full((steps, *s.shape), 0, s.dtype) for s in y_specs]
         if steps == 0:
-            return pytree.unflatten(c_spec, carry), _stacked(y_spec, tapes)
+            return pytree.unflatten(c_spec, carry), _result_tree(y_spec, tapes)
         zero = full((), 0, INDEX)
 
         def step(i: Tensor, state: list[Tensor], tapes: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
@@ -97,7 +97,7 @@ def scan(
         )
         for k in range(whole, steps):
             carry, tapes = step(full((), k, INDEX), carry, tapes)
-        return pytree.unflatten(c_spec, carry), _stacked(y_spec, tapes)
+        return pytree.unflatten(c_spec, carry), _result_tree(y_spec, tapes)
 
     if not isinstance(unroll, int) or unroll < 0:
         raise ShapeError(f"scan requires unroll of at least 0, got {unroll!r}.", where=user_frame())
@@ -105,16 +105,23 @@ def scan(
     return staged(per_entry(run))(init, xs)
 
 
-def _stacked(spec: pytree.TreeSpec, ys: Sequence[Tensor]) -> Any:
-    """The results of all iterations as a tree. The axis of the iterations comes after the axes that the step has named."""
+def _result_tree(spec: pytree.TreeSpec, ys: Sequence[Tensor]) -> Any:
+    """The stacked results as a tree. The axis of the iterations comes after named axes that the step has given."""
     counts = [len(axes) for axes in axes_of_spec(spec)]
     orders = [(*range(1, n + 1), 0, *range(n + 1, y.ndim)) for y, n in zip(ys, counts, strict=True)]
     columns = [transpose(y, permutation=order) if n else y for y, order, n in zip(ys, orders, counts, strict=True)]
     return pytree.unflatten(spec, columns)
 
 
-def _written_out(f: Any, order: Sequence[int], init: tuple[Any, Any], xs: tuple[Any, Any]) -> Any:
-    """The last carry and the stacked results, by code without a loop."""
+def _unroll(f: Any, order: Sequence[int], init: tuple[Any, Any], xs: tuple[Any, Any]) -> Any:
+    """The last carry and the stacked results, by code without a loop.
+
+    Args:
+      f: the step.
+      order: the indices of the entries, in the order of the iterations.
+      init: the leaves and the structure of the first carry.
+      xs: the leaves and the structure of the inputs.
+    """
     (carry, c_spec), (rows, x_spec) = init, xs
     results: dict[int, list[Tensor]] = {}
     for k in order:
@@ -138,7 +145,10 @@ def _length(rows: Sequence[Tensor], names: Sequence[str], length: int | None) ->
 
 
 def _scan_types(f: Any, c_spec: Any, leaves: Sequence[Any], carry: list[Tensor], x_spec: Any, rows: list[Tensor]) -> Any:
-    """Traces the step once, separately, to find the types of carry and results. Weak scalars of the carry adapt."""
+    """The first carry, the types of the results, and their structure.
+
+    Traces the step once, into a separate region. Python numbers in the carry get the dtype that the step returns.
+    """
     box: dict[str, Any] = {}
 
     def probe(*values: Tensor) -> list[Any]:
@@ -246,7 +256,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: PyTree, reverse: bool
 
         step = 1
         while step < n:
-            # Entry i already covers `step` entries; it takes in those before them.
+            # Entry i already combines `step` entries; now it is combined with as many before them.
             cut = [(sliced(x, p, 0, n - step), sliced(x, p, step, n)) for x, p in zip(xs, positions, strict=True)]
             first, second = ([c[k] for c in cut] for k in ((1, 0) if reverse else (0, 1)))
             both = fn(pytree.unflatten(spec, first), pytree.unflatten(spec, second))

@@ -25,7 +25,12 @@ from nabla_mlir.transforms.vectorized_trees import leaves_of
 def _along_axes(
     what: str, fun: Callable[..., Any], argnums: int, batch_size: int | None, args: Any, kwargs: Any
 ) -> tuple[list[Any], Any, list[Tensor]]:
-    """The second derivatives of the results along the unit vectors of each leaf of the argument, stacked in front."""
+    """The second derivatives of the results along all unit vectors of an argument.
+
+    Returns:
+      For each leaf of the argument, the results with the axis of the unit vectors in front; the structure of the argument; its
+      leaves.
+    """
     (at,) = positions(what, argnums, len(args))
     leaves, spec = pytree.flatten(args[at])
     point = [differentiable(what, leaf, path) for leaf, path in zip(leaves, pytree.paths(spec), strict=True)]

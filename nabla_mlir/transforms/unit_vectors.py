@@ -58,7 +58,7 @@ def shown(what: str, call: Callable[..., Any]) -> Callable[..., Any]:
 def over_unit_vectors(
     along: Callable[[Tensor], Any], x: Tensor, batch_size: int | None = None, is_last: bool = False
 ) -> tuple[list[Tensor], pytree.TreeSpec]:
-    """The stacked leaves of a function of each unit vector of arrays like `x`, and their structure.
+    """The results of a function for all unit vectors of arrays like `x`, stacked: their leaves, and their structure.
 
     All vectors are mapped over at once if their values fit into `thresholds.UNIT_VECTOR_MEMORY`. Otherwise a loop maps over
     blocks of them. Both give the same numbers.
@@ -78,7 +78,7 @@ def over_unit_vectors(
         return leaves
 
     block, holder, outs = trace_region(body, [], "the function of unit vectors")
-    size = _fitting(holder, x.size) if batch_size is None else batch_size
+    size = _largest_block(holder, x.size) if batch_size is None else batch_size
     if size < x.size:
         return _in_blocks(at_once, x, size, is_last, outs, spec), spec
     *ops, terminator = (op.operation for op in block.operations)
@@ -90,7 +90,18 @@ def over_unit_vectors(
 def _in_blocks(
     at_once: Callable[[Tensor], Any], x: Tensor, size: int, is_last: bool, outs: list[Tensor], spec: pytree.TreeSpec
 ) -> list[Tensor]:
-    """The stacked results for blocks of `size` vectors, each written at its offset. The last block ends with the last vector."""
+    """The stacked results, computed by a loop over blocks of `size` vectors.
+
+    Each block is written at its offset; the last block ends with the last vector, so it may overlap the block before.
+
+    Args:
+      at_once: a function from vectors to stacked results.
+      x: an array; only its shape and dtype count.
+      size: the number of vectors in a block.
+      is_last: True if the axis of the vectors is the last one.
+      outs: results of all vectors, of which only the types count.
+      spec: the structure of the results.
+    """
     n = x.size
     positions = [out.ndim - 1 if is_last else len(axes) for out, axes in zip(outs, axes_of_spec(spec), strict=True)]
     index = lambda value: full((), value, INDEX)  # noqa: E731
@@ -117,8 +128,8 @@ def _some_unit_vectors(x: Tensor, start: Tensor, size: int) -> Tensor:
     return reshape(ew.convert(lg.compare(position, column, comparison_direction="EQ"), dtype=x.dtype), shape=(size, *x.shape))
 
 
-def _fitting(holder: ir.Operation, n: int) -> int:
-    """The largest number of vectors in a block, for the map over all `n` vectors that is in a holder."""
+def _largest_block(holder: ir.Operation, n: int) -> int:
+    """The largest number of vectors in a block; `holder` contains the map over all `n` vectors."""
     each = _bytes_inside(holder, 1, False, 0) // max(n, 1)
     return max(1, thresholds.UNIT_VECTOR_MEMORY // max(each, 1))
 
@@ -127,6 +138,7 @@ def _bytes_inside(op: ir.Operation, times: int, is_reversed: bool, order: int) -
     """The bytes of all values that the maps inside an operation compute, an upper bound for the live bytes.
 
     Args:
+      op: the operation.
       times: the number of entries of the enclosing maps; values outside all maps do not count.
       is_reversed: True if reverse mode stores the values of its loops.
       order: the number of enclosing derivatives; each adds another copy of all values.
@@ -144,7 +156,7 @@ def _bytes_inside(op: ir.Operation, times: int, is_reversed: bool, order: int) -
 
 
 def _within(op: ir.Operation, times: int, is_reversed: bool, order: int) -> tuple[int, bool, int]:
-    """The number of runs, and the kind and order of derivatives, inside of an operation."""
+    """The arguments `times`, `is_reversed` and `order` of `_bytes_inside` for the regions of an operation."""
     if op.name == VmapOp.name:
         times *= math.prod(VmapOp(op).sizes)
     elif op.name in _DERIVATIVES:

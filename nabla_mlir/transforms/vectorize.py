@@ -58,7 +58,7 @@ def vmap(
 
     @functools.wraps(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
-        whole = _shared_whole(in_axes, args)
+        whole = _untraced_arguments(in_axes, args)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             values = tuple(whole.get(i, x) for i, x in enumerate(args))
@@ -90,10 +90,10 @@ def _vmap(
     axes = [*per_args, *[0] * (len(leaves) - len(per_args))]
     tensors = [x if axis is None and _is_object(x) else as_tensor(x) for axis, x in zip(axes, leaves, strict=True)]
     names = [_argument_name(f, path) for path in pytree.paths(spec)]
-    positions = [_position(axis, t, name) for axis, t, name in zip(axes, tensors, names, strict=True)]
+    positions = [_check_in_axis(axis, t, name) for axis, t, name in zip(axes, tensors, names, strict=True)]
     size = _common_size(positions, tensors, names, axis_size)
     leaders = [i for i, position in enumerate(positions) if position is not None]
-    inner_specs = [Spec(_without(tensors[i].shape, positions[i]), tensors[i].dtype, tensors[i].weak) for i in leaders]
+    inner_specs = [Spec(_without_axis(tensors[i].shape, positions[i]), tensors[i].dtype, tensors[i].weak) for i in leaders]
     box: dict[str, Any] = {}
 
     def body(*inner: Tensor) -> list[Any]:
@@ -107,7 +107,7 @@ def _vmap(
         outs = [as_tensor(leaf) for leaf in out_leaves]
         per_out = pytree.broadcast_prefix(out_axes, box["spec"], "out_axes")
         counts = map(len, axes_of_spec(box["spec"]))
-        box["positions"] = [_out_position(axis, out, n) for axis, out, n in zip(per_out, outs, counts, strict=True)]
+        box["positions"] = [_check_out_axis(axis, out, n) for axis, out, n in zip(per_out, outs, counts, strict=True)]
         return outs
 
     with bound_axis(axis_name, size) as bound:
@@ -119,8 +119,8 @@ def _vmap(
     return pytree.unflatten(box["spec"], results_of(op, outs))
 
 
-def _shared_whole(in_axes: Any, args: tuple[Any, ...]) -> dict[int, Any]:
-    """The arguments, by position, that all entries share and that are not traced.
+def _untraced_arguments(in_axes: Any, args: tuple[Any, ...]) -> dict[int, Any]:
+    """The arguments, by position, that all entries share and that reach the function without being traced.
 
     These are Python integers, which are sizes and settings, and objects that hold more than numbers, such as the object of a
     method.
@@ -133,6 +133,7 @@ def _shared_whole(in_axes: Any, args: tuple[Any, ...]) -> dict[int, Any]:
 
 
 def _is_object(leaf: Any) -> bool:
+    """True for a leaf that is no array and no number."""
     return not (is_scalar(leaf) or pytree.is_array(leaf))
 
 
@@ -149,7 +150,8 @@ def _argument_name(f: Callable[..., Any], path: str) -> str:
     return (names[i] if i < len(names) else f"argument {i}") + match[2]
 
 
-def _position(axis: Any, x: Tensor, name: str) -> int | None:
+def _check_in_axis(axis: Any, x: Tensor, name: str) -> int | None:
+    """The mapped axis of an argument as a number from 0; None if it is not mapped. Raises if `axis` does not fit."""
     if axis is None:
         return None
     if not isinstance(axis, int) or isinstance(axis, bool):
@@ -180,13 +182,13 @@ def _common_size(positions: list[int | None], tensors: list[Tensor], names: list
     return next(iter(sizes.values()))
 
 
-def _without(shape: tuple[int, ...], position: int | None) -> tuple[int, ...]:
+def _without_axis(shape: tuple[int, ...], position: int | None) -> tuple[int, ...]:
     assert position is not None
     return shape[:position] + shape[position + 1 :]
 
 
-def _out_position(axis: Any, out: Tensor, names: int) -> int:
-    """The position of the mapped axis in a result, after the axes that the function has named."""
+def _check_out_axis(axis: Any, out: Tensor, names: int) -> int:
+    """The position of the mapped axis in a result. The `names` named axes that the function has given come first."""
     if axis is None:
         return batch.NOT_CARRIED
     rank = out.ndim + 1 - names

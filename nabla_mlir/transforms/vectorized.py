@@ -58,7 +58,7 @@ def vectorize(x: PyTree, axes: Names) -> PyTree:
     if is_tracing():
         name_inside(list(sizes))
     leaves, spec = leaves_of(x)
-    return pytree.unflatten(spec, [_named(_concrete(leaf), sizes) for leaf in leaves])
+    return pytree.unflatten(spec, [_add_names(_concrete(leaf), sizes) for leaf in leaves])
 
 
 def _concrete(leaf: Any) -> Any:
@@ -68,8 +68,8 @@ def _concrete(leaf: Any) -> Any:
     return leaf if pytree.is_array(leaf) else np.asarray(leaf)
 
 
-def _named(x: Any, sizes: Mapping[str, int | None]) -> Any:
-    """The array whose first axes have these names; a size that is not None is checked."""
+def _add_names(x: Any, sizes: Mapping[str, int | None]) -> Any:
+    """The array with names for its first axes, after those that it has; a size that is not None is checked."""
     axes = axes_of(x)
     if len(sizes) > len(x.shape):
         raise ShapeError(
@@ -82,11 +82,11 @@ def _named(x: Any, sizes: Mapping[str, int | None]) -> Any:
             raise ShapeError(
                 f"vectorize requires an unused name, got '{name}' for an array that has axes {dict(axes)}.", where=user_frame()
             )
-    return _relabelled(x, (*axes, *zip(sizes, x.shape, strict=False)))
+    return _with_names(x, (*axes, *zip(sizes, x.shape, strict=False)))
 
 
-def _relabelled(x: Any, axes: NamedAxes) -> Any:
-    """The same data with other names for its first axes."""
+def _with_names(x: Any, axes: NamedAxes) -> Any:
+    """The same data with `axes` as its named axes."""
     if isinstance(x, Tensor):
         return with_axes(x, axes)
     data = x.data if isinstance(x, VectorizedArray) else x
@@ -111,10 +111,11 @@ def devectorize(x: PyTree) -> PyTree:
       {'column': 3, 'row': 2}
     """
     leaves, spec = leaves_of(x)
-    return pytree.unflatten(spec, [_relabelled(_separate(leaf), ()) for leaf in leaves])
+    return pytree.unflatten(spec, [_with_names(_unwrap(leaf), ()) for leaf in leaves])
 
 
-def _separate(leaf: Any) -> Any:
+def _unwrap(leaf: Any) -> Any:
+    """The array, whose named axes are then read: a tensor inside a trace, an array outside."""
     if not is_tracing():
         return _concrete(leaf)
     tensor = leaf if isinstance(leaf, Tensor) else leaf.__nabla_tensor__() if axes_of(leaf) else as_tensor(leaf)
@@ -140,15 +141,15 @@ def revectorize(x: ArrayLike, target_axes: Mapping[str, int], target_shape: Sequ
     """
 
     def run(x: Any) -> Any:
-        tensor = whole(_separate(x))
-        sizes = _filled((*target_axes.values(), *target_shape), tensor.size)
+        tensor = whole(_unwrap(x))
+        sizes = _infer_size((*target_axes.values(), *target_shape), tensor.size)
         name_inside(list(target_axes))
         return with_axes(reshape(tensor, shape=sizes), tuple(zip(target_axes, sizes, strict=False)))
 
     return staged(run)(x)
 
 
-def _filled(sizes: tuple[int, ...], count: int) -> tuple[int, ...]:
+def _infer_size(sizes: tuple[int, ...], count: int) -> tuple[int, ...]:
     """The sizes with -1 replaced by the size that makes their product equal to `count`."""
     rest = math.prod(n for n in sizes if n != -1)
     if sizes.count(-1) == 1 and rest and count % rest == 0:
@@ -176,10 +177,10 @@ def reshape_vectors(xs: Sequence[Any], align_ranks: bool = False) -> tuple[Any, 
     """
 
     def run(xs: Sequence[Any]) -> tuple[Any, ...]:
-        tensors = [_separate(x) for x in xs]
+        tensors = [_unwrap(x) for x in xs]
         names = [name for name, _ in union([x.axes for x in tensors], "reshape_vectors")]
         rank = max((x.ndim for x in tensors), default=0) if align_ranks else 0
-        return tuple(_aligned(x, names, rank) for x in tensors)
+        return tuple(_align_axes(x, names, rank) for x in tensors)
 
     return staged(run)(tuple(xs))
 
@@ -202,16 +203,16 @@ def broadcast_vectors(xs: Sequence[Any], align_ranks: bool = False) -> tuple[Any
     """
 
     def run(xs: Sequence[Any]) -> tuple[Any, ...]:
-        tensors = [_separate(x) for x in xs]
+        tensors = [_unwrap(x) for x in xs]
         axes = union([x.axes for x in tensors], "broadcast_vectors")
         rank = max((x.ndim for x in tensors), default=0) if align_ranks else 0
-        return tuple(_widened(_aligned(x, [name for name, _ in axes], rank), axes) for x in tensors)
+        return tuple(_broadcast_axes(_align_axes(x, [name for name, _ in axes], rank), axes) for x in tensors)
 
     return staged(run)(tuple(xs))
 
 
-def _widened(x: Tensor, axes: NamedAxes) -> Tensor:
-    """The array with all of these named axes; it is repeated along those that it lacks."""
+def _broadcast_axes(x: Tensor, axes: NamedAxes) -> Tensor:
+    """The array with the given sizes of its named axes; it is repeated along axes of size 1."""
     data = whole(x)
     shape = (*(size for _, size in axes), *x.shape)
     if data.shape == shape:
@@ -219,7 +220,8 @@ def _widened(x: Tensor, axes: NamedAxes) -> Tensor:
     return with_axes(broadcast_in_dim(data, shape=shape, broadcast_dimensions=tuple(range(data.ndim))), axes)
 
 
-def _aligned(x: Tensor, names: Sequence[str], rank: int) -> Tensor:
+def _align_axes(x: Tensor, names: Sequence[str], rank: int) -> Tensor:
+    """The array with the named axes `names`, in this order, and entries of at least `rank` axes; new axes have size 1."""
     own = [name for name, _ in x.axes]
     order = [own.index(name) for name in names if name in own]
     data = whole(x)
@@ -236,7 +238,7 @@ def _aligned(x: Tensor, names: Sequence[str], rank: int) -> Tensor:
 def per_entry(run: Callable[..., Any], together: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """The function that runs `run` on each entry of its vectorised arguments, and of captured vectorised tensors.
 
-    It is a map over all their axes, which every result carries. Without such axes, the function just runs.
+    It is a map over all axes of these tensors, and every result carries all of the axes. Without such axes, the function just runs.
 
     Args:
       run: a function that emits into the current trace.
@@ -245,7 +247,7 @@ def per_entry(run: Callable[..., Any], together: Callable[..., Any] | None = Non
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            return _mapped(run, args, kwargs)
+            return _run_per_entry(run, args, kwargs)
         except TakesApartError:
             if together is not None:
                 return together(*args, **kwargs)
@@ -256,7 +258,7 @@ def per_entry(run: Callable[..., Any], together: Callable[..., Any] | None = Non
             help="call them outside of that function.",
         )
 
-    call.__qualname__ = getattr(run, "__qualname__", call.__qualname__)  # by which messages name the transform
+    call.__qualname__ = getattr(run, "__qualname__", call.__qualname__)  # messages name the transform by it
     return call
 
 
@@ -286,8 +288,8 @@ def summed_entries(tree: Any) -> Any:
     return pytree.unflatten(spec, sums)
 
 
-def _mapped(run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Runs a function for each entry of its vectorised arguments: traces it once for one entry."""
+def _run_per_entry(run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """The results of a function for all entries of vectorised tensors; it is traced once, for one entry."""
     out_spec: Any = None
     scope: Any = None
 
@@ -304,14 +306,15 @@ def _mapped(run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     if scope.operands:
         results = map_over(block, scope.operands, scope.axes, len(outs))
     else:
-        results = [_moved(out) for out in outs]
+        results = [_rewrap(out) for out in outs]
         *ops, terminator = (op.operation for op in block.operations)
         terminator.erase()
         move_here(ops)
     return pytree.unflatten(out_spec, results)
 
 
-def _moved(out: Tensor) -> Tensor:
+def _rewrap(out: Tensor) -> Tensor:
+    """The tensor as one of the current scope."""
     result = wrap(out.value)
     result.weak = out.weak
     return result

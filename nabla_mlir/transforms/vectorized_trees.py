@@ -13,18 +13,20 @@ from nabla_mlir.table.tensor import NamedAxes, Tensor
 from nabla_mlir.table.vectorized import VectorizedTensor, enter, whole, with_axes
 
 
-def _captured(x: VectorizedArray) -> Tensor:
+def _capture_array(x: VectorizedArray) -> Tensor:
+    """A vectorised array as a tensor: an argument of the trace."""
     trace = current_trace()
     assert trace is not None, "arrays become tensors inside a trace"
-    # An argument of the whole trace also if it is small: a constant would belong to the region it is met in.
+    # A constant would belong to the region in which the array is used first.
     return with_axes(trace.capture(x.data, x.data.shape, x.dtype), x.axes)
 
 
-# Such an array knows nothing of traces, since it also lives where no program is traced.
-VectorizedArray.__nabla_tensor__ = _captured  # type: ignore[attr-defined]
+# The class of such arrays is independent of traces, because it is deployed without the tracer.
+VectorizedArray.__nabla_tensor__ = _capture_array  # type: ignore[attr-defined]
 
 
-def _rebuilt(axes: NamedAxes, children: Iterable[Any]) -> Any:
+def _rebuild(axes: NamedAxes, children: Iterable[Any]) -> Any:
+    """The node of a pytree from its only child, with its named axes."""
     (child,) = children
     # A function of entries that names axes itself: the axes of the entries lead.
     return with_axes(child, (*axes_of(child), *axes)) if isinstance(child, Tensor) else VectorizedArray(child, axes)
@@ -40,17 +42,21 @@ _nodes = _Nodes()
 
 
 def _children(x: Any) -> tuple[tuple[Any], NamedAxes, tuple[str]]:
+    """The only child of a node (the array with all axes), its named axes, and the name of the child."""
     _nodes.are_met = True
     return (whole(x) if isinstance(x, Tensor) else x.data,), x.axes, ("data",)
 
 
-# As pytrees both hold the whole, so that transforms which know nothing of names act on all entries together.
-pytree.register_node(VectorizedTensor, _children, _rebuilt)
-pytree.register_node(VectorizedArray, _children, _rebuilt)
+# The child has the named axes as ordinary ones, so transforms that ignore names act on all entries together.
+pytree.register_node(VectorizedTensor, _children, _rebuild)
+pytree.register_node(VectorizedArray, _children, _rebuild)
 
 
-def _reentered(tree: Any, is_leaf: Callable[[Any], bool] | None) -> tuple[list[Any], pytree.TreeSpec] | None:
-    """A tree in a trace, in the form that functions for one entry see: one entry of each vectorised tensor from outside."""
+def _reenter(tree: Any, is_leaf: Callable[[Any], bool] | None) -> tuple[list[Any], pytree.TreeSpec] | None:
+    """The leaves and the structure of a tree in a trace, as functions for one entry see it.
+
+    Vectorised tensors from outside are replaced by one entry. None if the tree has none.
+    """
     if not _nodes.are_met:
         return None
     _nodes.are_met = False
@@ -63,7 +69,7 @@ def _reentered(tree: Any, is_leaf: Callable[[Any], bool] | None) -> tuple[list[A
     return found
 
 
-pytree.set_reenter(_reentered)
+pytree.set_reenter(_reenter)
 
 
 def _is_vectorized(x: Any) -> bool:
@@ -71,19 +77,19 @@ def _is_vectorized(x: Any) -> bool:
 
 
 def entered(leaf: Any) -> Any:
-    """A leaf, in the form that functions for one entry see."""
+    """A leaf as functions for one entry see it: one entry of a vectorised tensor or array, and other leaves unchanged."""
     if isinstance(leaf, VectorizedArray):
-        return enter(_captured(leaf))
+        return enter(_capture_array(leaf))
     return enter(leaf) if isinstance(leaf, Tensor) else leaf
 
 
 def leaves_of(tree: Any) -> tuple[list[Any], pytree.TreeSpec]:
-    """The leaves of a tree; a vectorised tensor is one."""
+    """The leaves and the structure of a tree, in which a vectorised tensor is one leaf."""
     return pytree.flatten(tree, is_leaf=_is_vectorized)
 
 
 def axes_of(x: Any) -> NamedAxes:
-    """The named axes of a value."""
+    """The named axes of a value; empty without any."""
     return getattr(x, "axes", ())
 
 

@@ -41,7 +41,7 @@ from nabla_mlir.table.traits import CONSTANT
 
 
 class DerivativeNeeded(Exception):  # noqa: N818  # not an error: it asks for another analysis
-    """An operation has a pattern that only its derivative shows: the caller must analyse the derivative instead."""
+    """Raised for an operation whose derivative has another pattern: the caller must analyse the derivative instead."""
 
 
 class Dependence(Values):
@@ -90,12 +90,15 @@ class Dependence(Values):
             raise DerivativeNeeded(op.name)
         if not self.is_derivative:
             xs = _as_in_tangent(op, record, xs, params)
-        found = dense([*xs, *others], shapes) if others else _moved(record, xs, shapes, params)
+        found = dense([*xs, *others], shapes) if others else _patterns_by_rule(record, xs, shapes, params)
         for result, (_, dtype), relation in zip(results, types, found, strict=True):
             self._keep(result, relation, dtype)
 
     def _note_numbers(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value], is_constant: bool) -> None:
-        """Notes whether the results are constants, and forgets folded numbers that change in a loop."""
+        """Records which results are constants with known numbers.
+
+        Numbers that were folded from the numbers of a loop are forgotten, because they change in each iteration.
+        """
         known = is_constant and (
             op.name in (CONSTANT, "stablehlo.iota")
             or (bool(operands) and all(map(self._is_known, operands)) and len(results) == 1 and fold_of(op) is not None)
@@ -110,7 +113,7 @@ class Dependence(Values):
                 self._folded.pop(result, None)
 
     def _note_cause(self, op: ir.Operation, reads: Sequence[ir.Value], results: Sequence[ir.Value]) -> None:
-        """Notes an operation that makes a pattern dense, with the user's line."""
+        """Records the operation as a cause, with the user's line, if it makes a dense result from operands that are not dense."""
         if self.columns < 2 or not self._is_dense(results) or self._is_dense(reads):
             return
         if not self.has_lines:
@@ -120,6 +123,7 @@ class Dependence(Values):
             self.causes.append(cause)
 
     def _is_dense(self, values: Sequence[ir.Value]) -> bool:
+        """True if an element of one of the values depends on all columns."""
         for value in values:
             relation = self.relations.get(value)
             if relation is not None and relation.has_full_row:
@@ -129,6 +133,7 @@ class Dependence(Values):
     # ---------------------------------------------------------------- control flow
 
     def _call(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value]) -> None:
+        """Visits the body of a called function, with the patterns of the operands."""
         block = self.functions[op.attributes["callee"].value].regions[0].blocks[0]
         for argument, value in zip(block.arguments, operands, strict=True):
             self._set(argument, self.of(value))
@@ -153,7 +158,12 @@ class Dependence(Values):
             self._set(result, relation)
 
     def _loop(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value]) -> None:
-        """The patterns of the results of a loop: followed by iteration, by powers of an iteration, or a fixed point."""
+        """Records the patterns of the results of a loop.
+
+        The loop is followed iteration by iteration while its condition is a known number. After some iterations, the patterns at
+        the end are computed at once if possible: by powers of the pattern of one iteration, or element by element
+        (`trajectories.py`). A loop that would take too long becomes a fixed point.
+        """
         state = [self.of(v) for v in operands]
         numbers = [self.number(v) if v in self._fixed else None for v in operands]
         arguments, _ = ends_of(op.regions[1])
@@ -169,7 +179,7 @@ class Dependence(Values):
             if iterations == trial:
                 trial *= 4
                 is_too_long = self._is_too_long(op, iterations, self._steps - start)
-                ends = self._jump(op, state, numbers, iterations - 1)
+                ends = self._end_by_powers(op, state, numbers, iterations - 1)
                 if ends is None and iterations == thresholds.PATTERN_ITERATIONS:
                     ends = after_iterations(self, op, state, numbers, iterations - 1, exactly=not is_too_long)
                 if ends is not None:
@@ -199,10 +209,14 @@ class Dependence(Values):
         counter = find_counter(op)
         return counter is not None and steps * counter.trips > thresholds.PATTERN_STEPS * iterations
 
-    def _jump(
+    def _end_by_powers(
         self, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None], iterations: int
     ) -> list[Relation] | None:
-        """The patterns at the end, by powers of the pattern of one iteration; None if they are not known, or too large."""
+        """The patterns at the end of a counted loop, by powers of the pattern of one iteration.
+
+        None if the loop is not counted, if the pattern of an iteration depends on numbers such as the counter, or if the pattern
+        is too large.
+        """
         counter = find_counter(op)
         if counter is None or counter.trips <= iterations:
             return None
@@ -218,7 +232,7 @@ class Dependence(Values):
         try:
             if max(r.entries for r in (*found[0], *found[1], *state)) > thresholds.PATTERN_TERMS:
                 return None
-            is_steady = all(a.equals(b) for a, b in zip(*found, strict=True))  # for any numbers
+            is_steady = all(a.equals(b) for a, b in zip(*found, strict=True))  # without numbers, too
             return after(found[1], state, counter.trips - iterations) if is_steady else None
         except PatternError:
             return None
@@ -237,7 +251,16 @@ class Dependence(Values):
     def _iteration(
         self, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None]
     ) -> tuple[list[Relation], list[np.ndarray | None], bool]:
-        """One iteration of a loop: the carried patterns and numbers, and True if a number decided a pattern."""
+        """Visits one iteration of a loop.
+
+        Args:
+          op: the loop.
+          state: the patterns of the carried values before the iteration.
+          numbers: their numbers, where they are known.
+
+        Returns:
+          The patterns and the numbers after the iteration, and True if a pattern depends on a number that the loop changes.
+        """
         block = op.regions[1].blocks[0]
         self.bind(block.arguments, numbers)
         for argument, relation in zip(block.arguments, state, strict=True):
@@ -258,24 +281,28 @@ class Dependence(Values):
             new = [self._joint(a, b) for a, b in zip(found, self._iteration(op, found, nothing)[0], strict=True)]
             if (iteration := next(rounds)) <= thresholds.PATTERN_ROUNDS:
                 return new
-            is_late = iteration > 2 * thresholds.PATTERN_ROUNDS
-            return [b if a.equals(b) else self._widened(b, is_late) for a, b in zip(found, new, strict=True)]
+            to_full = iteration > 2 * thresholds.PATTERN_ROUNDS
+            return [b if a.equals(b) else self._widened(b, to_full) for a, b in zip(found, new, strict=True)]
 
         return fixed_point([*state], iterate, lambda old, new: all(a.equals(b) for a, b in zip(old, new, strict=True)))
 
     def _joint(self, a: Relation, b: Relation) -> Relation:
+        """The union of two patterns of one value; a full pattern if the union has too many entries."""
         try:
             return a.union(b)
         except PatternError:  # too many entries for an explicit pattern
             return self._widened(a, True)
 
-    def _widened(self, relation: Relation, whole: bool) -> Relation:
-        if whole:
+    def _widened(self, relation: Relation, to_full: bool) -> Relation:
+        """A larger pattern: a full one, or one in which each element depends on the columns of all elements."""
+        if to_full:
             return Relation.full(relation.shape, self.columns)
         return relation.spread(range(len(relation.shape)))
 
 
-def _moved(record: OpDef | None, xs: Sequence[Operand], outs: Sequence[Shape], params: dict[str, Any]) -> Sequence[Relation]:
+def _patterns_by_rule(
+    record: OpDef | None, xs: Sequence[Operand], outs: Sequence[Shape], params: dict[str, Any]
+) -> Sequence[Relation]:
     """The patterns of the results, by the rule of the operation; dense if it has no rule, or if the rule would be too large."""
     if record is None or record.pattern is None:
         return dense(xs, outs)
@@ -286,10 +313,11 @@ def _moved(record: OpDef | None, xs: Sequence[Operand], outs: Sequence[Shape], p
 
 
 def _as_in_tangent(op: ir.Operation, record: OpDef | None, xs: list[Operand], params: dict[str, Any]) -> list[Operand]:
-    """The operands that the tangent of the operation reads too, if it has the same pattern as the operation.
+    """The operands on which the tangent of the operation depends: an operand with derivative zero counts as a constant.
 
     Raises:
-      DerivativeNeeded: the operation is neither elementwise nor linear in the operands that depend on an argument.
+      DerivativeNeeded: the tangent may have another pattern than the operation, which is neither elementwise nor linear in the
+        operands that depend on an argument.
     """
     if record is None or isinstance(record.jvp, UNSUPPORTED):
         raise DerivativeNeeded(op.name)

@@ -28,7 +28,12 @@ Array: TypeAlias = int | ir.Value  # the index of a carried value, or a value fr
 
 @dataclass
 class Positions:
-    """The first element of a window in each iteration, and the offsets of its elements from there."""
+    """The flat indices of the elements of a window, in each iteration.
+
+    Attributes:
+      firsts: the index of the first element, for each iteration.
+      offsets: the distances of all elements from the first.
+    """
 
     firsts: np.ndarray
     offsets: np.ndarray
@@ -145,11 +150,12 @@ class Iteration:
 
     # ---------------------------------------------------------------- windows
 
-    def _is_buffer(self, position: int) -> bool:
-        """True if iterations only read and write windows of the carried array, and each version is read before the next is
-        written.
+    def _is_buffer(self, index: int) -> bool:
+        """True if iterations access the carried array `index` by windows only, and each version is read before the next is written.
+
+        A carried array that is a buffer needs no registers, and all its versions share one array.
         """
-        value = self.arguments[position]
+        value = self.arguments[index]
         if not is_differentiable(shape_and_dtype(value.type)[1]):
             return False
         versions = [value]
@@ -165,32 +171,37 @@ class Iteration:
                 return False
             value = writers[0].results[0]
             versions.append(value)
-        if self.ends[position] != value or len(users) > len(inside) + 1:
+        if self.ends[index] != value or len(users) > len(inside) + 1:
             return False
-        self._arrays.update(dict.fromkeys(versions, position))
+        self._arrays.update(dict.fromkeys(versions, index))
         return True
 
     def _is_read(self, op: ir.Operation) -> bool:
+        """True if the operation reads a window (`dynamic_slice`)."""
         return _rule(op) is structure.dynamic_slice
 
     def _operand(self, op: ir.Operation) -> int | None:
         """The index of the operand whose windows the operation reads or writes; None if their indices are not known."""
         if _rule(op) in _WINDOWS:
             return None if self._positions(op) is None else 0
-        k = next((k for k in (0, 1) if len(op.operands) == 2 and self._sum(op.operands[k])), None)
+        k = next((k for k in (0, 1) if len(op.operands) == 2 and self._writers_in_sum(op.operands[k])), None)
         return None if k is None or not _is_joint(op) else 1 - k
 
-    def _sum(self, value: ir.Value) -> list[ir.Operation]:
-        """The operations that write the windows of a value which is constant elsewhere; empty for any other value."""
+    def _writers_in_sum(self, value: ir.Value) -> list[ir.Operation]:
+        """The operations that write the windows of a sum; empty for another value.
+
+        Such a sum is constant outside the windows, as `update_slice(0, a, i) + update_slice(0, b, j)`.
+        """
         op = made_by(value)
         if op is None or op not in self._order or len(list(value.uses)) > 1:
             return []
         if _rule(op) is structure.dynamic_update_slice:
             return [op] if self._positions(op) is not None and self._is_constant(op.operands[0]) else []
-        parts = [self._sum(v) for v in op.operands] if _is_joint(op) else [[]]
+        parts = [self._writers_in_sum(v) for v in op.operands] if _is_joint(op) else [[]]
         return [part for each in parts for part in each] if all(parts) else []
 
     def _is_constant(self, value: ir.Value) -> bool:
+        """True if a value depends neither on an input of the analysis nor on a carried value."""
         op = made_by(value)
         if op is None or op not in self._order:
             return value not in self.arguments and value not in self.outer.relations
@@ -202,7 +213,7 @@ class Iteration:
         array = None if k is None else self._arrays.get(op.operands[k])
         if k is None or array is None or (isinstance(array, ir.Value) and not self._is_read(op)):
             return []
-        writers = [op] if _rule(op) in _WINDOWS else self._sum(op.operands[1 - k])
+        writers = [op] if _rule(op) in _WINDOWS else self._writers_in_sum(op.operands[1 - k])
         positions = [(writer, self._positions(writer)) for writer in writers]
         return [Window(array, at, _update_of(writer), writer != op) for writer, at in positions if at is not None]
 
@@ -228,6 +239,7 @@ _WINDOWS = (structure.dynamic_slice, structure.dynamic_update_slice)
 
 
 def _rule(op: ir.Operation) -> Any:
+    """The pattern rule of an operation, which identifies reads and writes of windows; None without a rule."""
     record = REGISTRY.get(op.name)
     return None if record is None else record.pattern
 
@@ -243,23 +255,36 @@ def _update_of(op: ir.Operation) -> ir.Value | None:
     return op.operands[1] if _rule(op) is structure.dynamic_update_slice else None
 
 
-def _numbers_over_iterations(op: ir.Operation, position: int, number: np.ndarray | None, count: int) -> np.ndarray | None:
-    """A carried integer in this and all later iterations, if it is a counter or does not change; else None."""
-    step = 0 if position in invariant_carries(op) else step_of(op, position)
+def _numbers_over_iterations(op: ir.Operation, index: int, number: np.ndarray | None, count: int) -> np.ndarray | None:
+    """The numbers of the carried integer `index` in this and the following iterations.
+
+    Args:
+      op: the loop.
+      index: the index of the carried value.
+      number: its number in this iteration.
+      count: the number of iterations.
+
+    Returns:
+      One number for each iteration; None if the value changes otherwise than by a fixed step.
+    """
+    step = 0 if index in invariant_carries(op) else step_of(op, index)
     if step is None or number is None or number.shape or number.dtype.kind not in "iu":
         return None
     return (int(number) + step * np.arange(count)).astype(number.dtype)
 
 
 class _Numbers:
-    """The numbers of values of the body in each iteration, if counters and constants decide them."""
+    """The numbers of integers in the body of a loop, in all iterations at once.
+
+    They are known if the counters of the loop and constants determine them.
+    """
 
     def __init__(self, outer: Values, body: Mapping[ir.Operation, int], numbers: Mapping[ir.Value, np.ndarray | None], count: int):
         self._outer, self._body, self._count = outer, body, count
         self._numbers = dict(numbers)
 
     def of(self, value: ir.Value) -> np.ndarray | None:
-        """The numbers, with the iterations as first axis; None if they are not known."""
+        """The numbers of a value, with the iterations as first axis; None if they are not known."""
         if value not in self._numbers:
             self._numbers[value] = self._computed(value)
         return self._numbers[value]

@@ -1,6 +1,6 @@
 """Loops whose iterations differ only in the indices that they read and write, such as scans: patterns element by element.
 
-One iteration is analysed once: from which elements does it compute each element that it writes? Then every iteration
+The module analyses one iteration: from which elements is each written element computed? Then every iteration
 moves sets of columns between the elements at its own indices, which are computed for all iterations at once. So the
 time is proportional to the elements that are read and written and to the runs of columns, not to the operations of
 every iteration.
@@ -55,7 +55,10 @@ def after_iterations(
 
 
 class _Trajectory:
-    """All iterations, one after the other."""
+    """All iterations of a loop, run one after the other on sets of columns instead of numbers.
+
+    Each element of an array, and each register of an iteration, holds the set of columns on which it depends (`Runs`).
+    """
 
     def __init__(self, iteration: Iteration):
         self._iteration, self._union, self._base = iteration, Union(), iteration.outer.columns
@@ -76,11 +79,11 @@ class _Trajectory:
                 move(number)
         return [self._relation(i, r) for i, r in enumerate(self._iteration.state)]
 
-    def _relation(self, position: int, before: Relation) -> Relation:
-        """The pattern of a carry after the last iteration."""
+    def _relation(self, index: int, before: Relation) -> Relation:
+        """The pattern of the carried value `index` after the last iteration; `before` if no iteration changes it."""
         size = math.prod(before.shape)
-        base = self._iteration.bases.get(position)
-        sets = self._arrays.get(position) if base is None else self._registers[base - self._base : base - self._base + size]
+        base = self._iteration.bases.get(index)
+        sets = self._arrays.get(index) if base is None else self._registers[base - self._base : base - self._base + size]
         if sets is None:
             return before
         return Relation.of_rows(before.shape, rows_of(sets, self._base, self._order))
@@ -88,7 +91,7 @@ class _Trajectory:
     # ---------------------------------------------------------------- moves
 
     def _read(self, window: Window) -> Callable[[int], None]:
-        """A function that copies the window of an iteration from its array to the numbers of the state."""
+        """A function of the iteration that copies the sets of a window from its array to the registers."""
         array, firsts, offsets = self._arrays[window.array], window.positions.firsts.tolist(), window.positions.offsets.tolist()
         base = window.base
 
@@ -99,6 +102,7 @@ class _Trajectory:
         return move
 
     def _write(self, window: Window) -> Callable[[int], None]:
+        """A function of the iteration that computes the sets of a written value and stores them in the window of its array."""
         array, firsts, offsets = self._arrays[window.array], window.positions.firsts.tolist(), window.positions.offsets.tolist()
         values, union, is_joint = self._sets_of(self._iteration.update(window)), self._union, window.is_joint
 
@@ -110,7 +114,7 @@ class _Trajectory:
         return move
 
     def _carry(self) -> Callable[[int], None]:
-        """A function that moves the sets of the carries to the next iteration, all of them at once."""
+        """A function of the iteration that moves the sets of all carried values to the next iteration."""
         values = {base: self._sets_of(self._iteration.made(self._iteration.ends[i])) for i, base in self._iteration.bases.items()}
 
         def move(_: int) -> None:
@@ -120,6 +124,7 @@ class _Trajectory:
         return move
 
     def _put(self, base: int, sets: list[Runs]) -> None:
+        """Stores sets in the registers from `base` on."""
         self._registers[base - self._base : base - self._base + len(sets)] = sets
 
     def _sets_of(self, relation: Relation) -> Callable[[], list[Runs]]:
@@ -141,15 +146,20 @@ class _Trajectory:
     # ---------------------------------------------------------------- columns
 
     def _runs(self, columns: list[int]) -> list[Runs]:
+        """The set of the given columns, as runs."""
         if not columns:
             return []
         return runs_of(Rows(np.array([0, len(columns)]), np.array(columns), self._base), self._ranks)
 
     def _sets(self, relation: Relation) -> list[Runs]:
+        """The sets of columns of the elements of a pattern."""
         return runs_of(relation.rows, self._ranks)
 
     def _columns(self) -> tuple[np.ndarray, np.ndarray]:
-        """The columns, ordered so that columns that iterations read one after the other are neighbours, and their ranks."""
+        """The order in which the sets list the columns, and the rank of each column in it.
+
+        Columns that the iterations read one after the other are neighbours, so that their sets are few runs.
+        """
         lists = []
         for window in self._iteration.reads:
             array, iteration = window.array, self._iteration

@@ -50,12 +50,12 @@ class Values:
     has_lines: bool = True
     relations: dict[ir.Value, Relation] = field(default_factory=dict)
     causes: list[Cause] = field(default_factory=list)
-    _numbers: dict[ir.Value, np.ndarray] = field(default_factory=dict)  # of loops: what is carried
+    _numbers: dict[ir.Value, np.ndarray] = field(default_factory=dict)  # the numbers of carried values
     _fixed: set[ir.Value] = field(default_factory=set)  # values with a single number
-    _folded: dict[ir.Value, np.ndarray] = field(default_factory=dict)
-    _steps: int = 0
+    _folded: dict[ir.Value, np.ndarray] = field(default_factory=dict)  # numbers that `_fold` has computed
+    _steps: int = 0  # visited operations
     _asked: bool = False  # True if a rule has read a number that a loop changes
-    _changing: set[ir.Value] = field(default_factory=set)
+    _changing: set[ir.Value] = field(default_factory=set)  # values whose numbers a loop changes
 
     def visit(self, op: ir.Operation) -> None:
         """Records the patterns of the results of an operation."""
@@ -84,9 +84,11 @@ class Values:
         return Relation.none(shape_and_dtype(value.type)[0], self.columns) if found is None else found
 
     def _set(self, value: ir.Value, relation: Relation) -> None:
+        """Records the pattern of a value."""
         self._keep(value, relation, shape_and_dtype(value.type)[1])
 
     def _keep(self, value: ir.Value, relation: Relation, dtype: np.dtype) -> None:
+        """Records the pattern of a value of this dtype; values without a derivative have none."""
         if relation.is_empty or not is_differentiable(dtype):
             self.relations.pop(value, None)
         else:
@@ -100,11 +102,12 @@ class Values:
         return self._fold(value)
 
     def _is_known(self, value: ir.Value) -> bool:
+        """True if the number of a value is known."""
         if value in self._fixed:
             return True
         if value in self.relations:
             return False
-        maker = made_by(value)  # a constant that was not visited is outside
+        maker = made_by(value)  # a constant outside the analysed region has not been visited
         return maker is not None and maker.name == CONSTANT
 
     def _fold(self, value: ir.Value) -> np.ndarray:
@@ -126,6 +129,7 @@ class Values:
 
 
 def _iota(op: ir.Operation) -> np.ndarray:
+    """The array of an iota."""
     shape, dtype = shape_and_dtype(op.results[0].type)
     axis = op.attributes["iota_dimension"].value
     line = np.arange(shape[axis]).astype(dtype).reshape([-1 if a == axis else 1 for a in range(len(shape))])

@@ -25,7 +25,7 @@ def is_dynamic(type: ir.Type) -> bool:
 
 
 def numbers_of(op: ir.Operation, index: int) -> tuple[int, ...]:
-    """The elements of an operand, which must be known."""
+    """The elements of operand `index`, which must be known during the import."""
     number = known(op.operands[index])
     if number is None:
         raise _unknown(op, index)
@@ -47,7 +47,10 @@ def _unknown(op: ir.Operation, index: int) -> ImportIRError:
 
 
 def _static(make: Callable[..., Tensor]) -> Callable[[ir.Operation], list[ir.Value]]:
-    """The pattern that makes a value from a static shape; it refuses dynamic ones."""
+    """The pattern that replaces an operation by the tensor `make(operation, first operand)` of static shape.
+
+    The pattern refuses a first operand of dynamic shape.
+    """
 
     def rewrite(op: ir.Operation) -> list[ir.Value]:
         try:
@@ -61,7 +64,7 @@ def _static(make: Callable[..., Tensor]) -> Callable[[ir.Operation], list[ir.Val
 
 
 def sizes_of(op: ir.Operation, index: int) -> tuple[int, ...]:
-    """The elements of an operand, which must be known sizes."""
+    """The elements of operand `index`, which must be known sizes."""
     sizes = numbers_of(op, index)
     if any(n < 0 for n in sizes):
         raise ImportedShapeError(
@@ -71,7 +74,7 @@ def sizes_of(op: ir.Operation, index: int) -> tuple[int, ...]:
 
 
 def result_type(op: ir.Operation, result: int, index: int) -> ir.Type:
-    """The type of a result, whose unknown sizes an operand has."""
+    """The static type of result number `result`, from the sizes in operand `index`."""
     type, sizes = op.results[result].type, sizes_of(op, index)
     fits = len(sizes) == type.rank and all(type.is_dynamic_dim(i) or type.get_dim_size(i) == n for i, n in enumerate(sizes))
     if not fits:
@@ -82,7 +85,7 @@ def result_type(op: ir.Operation, result: int, index: int) -> ir.Type:
 
 
 def _shape(op: ir.Operation, index: int) -> tuple[int, ...]:
-    """The shape of the result, from its type or else from an operand."""
+    """The static shape of the result, from its type, or else from the sizes in operand `index`."""
     type = op.results[0].type
     return tuple((result_type(op, 0, index) if is_dynamic(type) else type).shape)
 
@@ -99,7 +102,7 @@ def _dynamic_iota(op: ir.Operation) -> list[ir.Value]:
 
 
 def _empty(op: ir.Operation) -> list[ir.Value]:
-    """The operand, because the elements are arbitrary."""
+    """Zeros for `tensor.empty`, whose elements are arbitrary."""
     shape, dtype = shape_and_dtype(op.results[0].type)
     return [full(shape, 0, dtype).value]
 
@@ -144,7 +147,7 @@ def _extent(op: ir.Operation) -> ir.Value | None:
 
 
 def _moving_slice(op: ir.Operation, x: Tensor, extent: ir.Value) -> Tensor:
-    """The slice of known sizes at a computed start, which lies in range."""
+    """The slice of known sizes (`extent`) at a computed start; the slice must lie within the array."""
     sizes = known(extent)
     if sizes is None:
         raise _unknown(op, 2)
@@ -159,7 +162,10 @@ def _moving_slice(op: ir.Operation, x: Tensor, extent: ir.Value) -> Tensor:
 
 
 def dynamic_bitcast(op: ir.Operation) -> list[ir.Value]:
-    """The bits of a value as other elements; a last axis is split off, or joined, if their widths differ."""
+    """The bits of a value as elements of another dtype.
+
+    If the widths differ, a last axis for the parts is added, or removed.
+    """
     return _static(_bitcast)(op)
 
 
@@ -175,6 +181,7 @@ def _dimension_size(op: ir.Operation, x: Tensor) -> Tensor:
 
 
 def _set_size(op: ir.Operation, x: Tensor) -> Tensor:
+    """The operand of `set_dimension_size`, if the size is the one that the axis has; refuses another size."""
     size, dimension = numbers_of(op, 1)[0], op.attributes["dimension"].value
     if size != x.shape[dimension]:
         raise ImportIRError(
@@ -183,7 +190,7 @@ def _set_size(op: ir.Operation, x: Tensor) -> Tensor:
     return x
 
 
-# The operands of operations, and of custom calls by target, that must be known numbers; negative indices count from the end.
+# By operation, or target of a custom call: the indices of the operands that must be known; negative ones count from the end.
 _SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {
     "stablehlo.dynamic_iota": (0,),
     "stablehlo.dynamic_broadcast_in_dim": (1,),

@@ -62,7 +62,7 @@ def apply_functions(module: ir.Operation) -> None:
 
 
 def _with_known_shapes(op: ir.Operation) -> list[ir.Value]:
-    """The call with result types from its last operands, and without these operands."""
+    """The custom call without the operands that are shapes, with result types from the numbers of these operands."""
     indices = shape_indices(op)
     types = [result_type(op, i, index) for i, index in enumerate(indices)]
     operands = [v for i, v in enumerate(op.operands) if i not in indices]
@@ -78,13 +78,13 @@ def _with_known_shapes(op: ir.Operation) -> list[ir.Value]:
 
 
 def _called(op: ir.Operation) -> ir.Operation:
-    """The function that a custom call applies to elements."""
+    """The function that a custom call applies to scalars, as the body of a sort or of a reduction."""
     (name,) = op.attributes["called_computations"]
     return functions_of(function_around(op).parent.operation)[name.value]
 
 
 def _assertion(op: ir.Operation) -> list[ir.Value]:
-    """Checks a condition on shapes that `jax.export` has written."""
+    """Checks a condition on shapes that `jax.export` has written; an assertion has no results."""
     if not all(numbers_of(op, 0)):
         text = String.decode(op.attributes["error_message"])
         for i in range(1, len(op.operands)):
@@ -106,9 +106,9 @@ def _random_bits(op: ir.Operation) -> list[ir.Value]:
 
 
 def _sort(op: ir.Operation) -> list[ir.Value]:
-    """Sorts for ``ApproxTopK``, which gives the exact answer.
+    """The operation `sort` in place of ``ApproxTopK``, so that the answer is exact.
 
-    The operands are arrays to sort together, and a scalar for each of them that only the approximation reads.
+    The operands are the arrays to sort together, and a scalar for each array that only the approximation reads.
     """
     xs = list(op.operands)[: len(op.results)]
     attributes = {"dimension": op.attributes["mhlo.backend_config"]["reduction_dim"], "is_stable": Bool.encode(True)}
@@ -153,7 +153,7 @@ _PLAIN: dict[str, Callable[[ir.Operation], list[ir.Value]]] = {
     "stablehlo.dynamic_top_k": _top_k,
     "stablehlo.dynamic_rng_bit_generator": _random_bits,
 }
-# Calls that apply a function of the module to elements.
+# Calls that apply a function of the module to scalars.
 _CALLING: dict[str, Callable[[ir.Operation], list[ir.Value]]] = {
     "ApproxTopK": _sort,
     "stablehlo.dynamic_approx_top_k": _sort,

@@ -27,6 +27,7 @@ Found = dict[ir.Value, np.ndarray | None]  # each value is folded once, however 
 
 
 def _known(value: ir.Value, found: Found) -> np.ndarray | None:
+    """The number of a value, from `found` if it was folded before."""
     if value not in found:
         found[value] = _folded(value, found)
     return found[value]
@@ -67,13 +68,13 @@ def passed_on(value: ir.Value) -> ir.Value | None:
 
 
 def _carried(loop: ir.Operation, index: int) -> ir.Value | None:
-    """The initial value of a carry that no iteration changes."""
+    """The initial value of the carry `index`, if no iteration changes it; else None."""
     body = loop.regions[1].blocks[0]
     return loop.operands[index] if last_of(body).operands[index] == body.arguments[index] else None
 
 
 def arguments_of(value: ir.Value) -> set[int]:
-    """The indices of the arguments of a function whose numbers, and not only whose shapes, decide the number of a value."""
+    """The indices of the function arguments whose elements, and not only whose shapes, determine the number of a value."""
     seen: set[ir.Value] = set()
     indices: set[int] = set()
     stack = [value]
@@ -102,15 +103,16 @@ def _has_numpy(op: ir.Operation) -> bool:
 
 
 def _elementwise(op: ir.Operation, *xs: np.ndarray) -> np.ndarray:
+    """The result of an elementwise operation, by the NumPy function of its record."""
     rank = len(op.results[0].type.shape)
-    if "broadcast_dimensions" in op.attributes:  # of the operand with fewer axes
+    if "broadcast_dimensions" in op.attributes:  # where the axes of the operand with fewer axes go
         positions = I64Array.decode(op.attributes["broadcast_dimensions"])
-        xs = tuple(x if x.ndim in (0, rank) else _repeated(op, x, positions) for x in xs)
-    return REGISTRY[op.name].numpy(*xs)  # type: ignore[misc]  # they have one
+        xs = tuple(x if x.ndim in (0, rank) else _broadcast_to_result(op, x, positions) for x in xs)
+    return REGISTRY[op.name].numpy(*xs)  # type: ignore[misc]  # `_has_numpy` has checked it
 
 
-def _repeated(op: ir.Operation, x: np.ndarray, positions: Sequence[int]) -> np.ndarray:
-    """The array with axis k at `positions[k]` of the result, repeated along the other axes and along axes of size 1."""
+def _broadcast_to_result(op: ir.Operation, x: np.ndarray, positions: Sequence[int]) -> np.ndarray:
+    """The array with axis k at axis `positions[k]` of the result of `op`, broadcast to the shape of this result."""
     shape = tuple(op.results[0].type.shape)
     order = np.argsort(positions)
     sizes = [x.shape[list(positions).index(d)] if d in positions else 1 for d in range(len(shape))]
@@ -127,6 +129,7 @@ def _cast(op: ir.Operation, x: Any) -> np.ndarray:
 
 
 def _quotient(op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The quotient of floating-point numbers, or of integers, rounded toward zero."""
     if x.dtype.kind in "fc":
         return x / y
     exact = x - np.fmod(x, y)  # a multiple of y, so that the quotient needs no rounding
@@ -134,7 +137,7 @@ def _quotient(op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _shift_right(kind: str) -> Callable[..., np.ndarray]:
-    """A right shift of signed numbers (with their sign) or of unsigned ones, independent of the type of the array."""
+    """The right shift of integers, read as signed (kind "i": the sign is shifted in) or unsigned (kind "u") numbers."""
 
     def shift(op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         bits = np.dtype(f"{kind}{x.dtype.itemsize}")
@@ -153,7 +156,7 @@ _FOLDS: dict[str, Callable[..., np.ndarray]] = {
     "stablehlo.convert": _cast,
     "stablehlo.reshape": lambda op, x: x.reshape(tuple(op.results[0].type.shape)),
     "stablehlo.concatenate": lambda op, *xs: np.concatenate(xs, op.attributes["dimension"].value),
-    "stablehlo.broadcast_in_dim": lambda op, x: _repeated(op, x, I64Array.decode(op.attributes["broadcast_dimensions"])),
+    "stablehlo.broadcast_in_dim": lambda op, x: _broadcast_to_result(op, x, I64Array.decode(op.attributes["broadcast_dimensions"])),
     "stablehlo.slice": lambda op, x: x[
         tuple(
             slice(*bounds)

@@ -142,6 +142,7 @@ def check_names(module: ir.Operation) -> None:
 
 
 def _is_allowed(op: ir.Operation) -> bool:
+    """True for operations with a record, of the project's dialects, and for those that hold functions and results together."""
     return op.name in REGISTRY or op.name in _ALLOWED or op.name.startswith(("ad.", "batch."))
 
 
@@ -164,7 +165,7 @@ def _check(function: ir.Operation) -> None:
 
 
 def _verify(function: ir.Operation) -> None:
-    """Refuses an operation that MLIR's verifier refuses, by name."""
+    """Refuses a function that MLIR's verifier refuses, with the name of the first wrong operation."""
     with contextlib.suppress(ir.MLIRError):
         function.verify()
         return
@@ -177,7 +178,7 @@ def _verify(function: ir.Operation) -> None:
 
 
 def _check_result(op: ir.Operation) -> None:
-    """Refuses shapes that do not fit together and that only the record checks, not MLIR's verifier."""
+    """Refuses result types that the record of an operation does not confirm; MLIR's verifier does not check them."""
     record = REGISTRY.get(op.name)
     if record is None or record.result is None:
         return
@@ -220,8 +221,8 @@ def _normalize_block(block: ir.Block) -> None:
         if is_choice(op) or op.name == "stablehlo.while":
             _check_branches(op)
         if op.name not in _SHAPED and any(is_dynamic(r.type) for r in op.results):
-            op = _rewritten(op, _with_static_operands)
-        _rewritten(op, custom_call if op.name == "stablehlo.custom_call" else _REWRITES.get(op.name))
+            op = _apply_rewrite(op, _with_static_operands)
+        _apply_rewrite(op, custom_call if op.name == "stablehlo.custom_call" else _REWRITES.get(op.name))
 
 
 def _check_branches(op: ir.Operation) -> None:
@@ -237,14 +238,14 @@ def _check_branches(op: ir.Operation) -> None:
 
 
 def _set_types(values: Iterable[ir.Value], likes: Iterable[ir.Value]) -> None:
-    """Sets the types of results of control flow, which only its values determine."""
+    """Sets the dynamic types of results of control flow to those of `likes`, its operands or the results of a branch."""
     for value, like in zip(values, likes, strict=True):
         if is_dynamic(value.type):
             value.set_type(like.type)
 
 
-def _rewritten(op: ir.Operation, rewrite: Callable[[ir.Operation], list[ir.Value] | None] | None) -> ir.Operation:
-    """Applies a rewrite; returns the operation that now computes the last result."""
+def _apply_rewrite(op: ir.Operation, rewrite: Callable[[ir.Operation], list[ir.Value] | None] | None) -> ir.Operation:
+    """Applies a rewrite, if it is not None; returns the operation that now computes the last result."""
     if rewrite is None:
         return op
     with op.location, ir.InsertionPoint(op), _refusing(op):
@@ -262,7 +263,7 @@ def _replace(op: ir.Operation, values: list[ir.Value]) -> None:
 
 
 def _with_static_operands(op: ir.Operation) -> list[ir.Value] | None:
-    """The same operation on operands that now have static shapes."""
+    """The results of the operation, inferred from operands of static shape; None if that is not possible."""
     record = REGISTRY.get(op.name)
     if record is None or any(is_dynamic(v.type) for v in op.operands):
         return None
@@ -279,14 +280,13 @@ def _flatten_results(function: ir.Operation) -> None:
     *_, last = block.operations
     values: list[ir.Value] = []
     for value in last.operation.operands:
-        values += _elements(value) if _is_tuple(value.type) else [value]
+        values += _elements(value) if isinstance(value.type, ir.TupleType) else [value]
     if values != list(last.operation.operands):
         with ir.InsertionPoint(last):
             ir.Operation.create(last.operation.name, operands=values)
         last.operation.erase()
-        for name in ("res_attrs",):
-            if name in function.attributes:
-                del function.attributes[name]
+        if "res_attrs" in function.attributes:
+            del function.attributes["res_attrs"]
     for item in reversed(list(block.operations)):
         if item.operation.name == "stablehlo.tuple" and not any(True for _ in item.operation.results[0].uses):
             item.operation.erase()
@@ -297,18 +297,16 @@ def _flatten_results(function: ir.Operation) -> None:
 # ---------------------------------------------------------------- tuples, constants, older names
 
 
-def _is_tuple(type: ir.Type) -> bool:
-    return isinstance(type, ir.TupleType)
-
-
 def _elements(value: ir.Value) -> list[ir.Value]:
+    """The elements of a tuple that the module makes, with nested tuples flattened."""
     owner = made_by(value)
     if owner is None or owner.name != "stablehlo.tuple":
         raise ImportIRError(f"importing requires tuples that are made in the module, got an argument {value.type}.")
-    return [e for v in owner.operands for e in (_elements(v) if _is_tuple(v.type) else [v])]
+    return [e for v in owner.operands for e in (_elements(v) if isinstance(v.type, ir.TupleType) else [v])]
 
 
 def _element(op: ir.Operation) -> list[ir.Value]:
+    """The element that `get_tuple_element` reads."""
     owner = made_by(op.operands[0])
     if owner is None or owner.name != "stablehlo.tuple":
         raise ImportIRError(
@@ -318,6 +316,7 @@ def _element(op: ir.Operation) -> list[ir.Value]:
 
 
 def _plain_constant(op: ir.Operation) -> list[ir.Value]:
+    """The constant of StableHLO for a constant of CHLO or of `arith`; one of type `index` becomes int64."""
     type = op.results[0].type
     if isinstance(type, ir.RankedTensorType) and isinstance(type.element_type, ir.IndexType):  # a shape
         numbers = np.fromiter(op.attributes["value"], np.int64).reshape(type.shape)
@@ -326,6 +325,7 @@ def _plain_constant(op: ir.Operation) -> list[ir.Value]:
 
 
 def _broadcast_select(op: ir.Operation) -> list[ir.Value]:
+    """The operation `select` on operands that are broadcast to one shape."""
     xs = [wrap(v) for v in op.operands]
     shape = broadcast_shape([x.shape for x in xs], None) if len(xs) == 2 else np.broadcast_shapes(*(x.shape for x in xs))
     operands = [
@@ -359,7 +359,7 @@ def _bitcast(op: ir.Operation) -> list[ir.Value] | None:
 
 
 def _window_body(op: ir.Operation) -> list[ir.Value] | None:
-    """Applies a body without a name to whole slices: IREE accepts one operation, and needs n * window steps."""
+    """Writes a windowed reduction with an unnamed body on whole slices, because IREE accepts one operation; else None."""
     params = reduce_window.read(op)
     if isinstance(params["body"], str) or any(is_dynamic(r.type) for r in op.results):
         return None
@@ -367,7 +367,7 @@ def _window_body(op: ir.Operation) -> list[ir.Value] | None:
 
 
 def _reduction_body(op: ir.Operation) -> list[ir.Value] | None:
-    """Applies a body with expensive operations to whole halves, where these operations can be legalised."""
+    """Writes a reduction with expensive operations as a tree over halves of the array, where they can be legalised; else None."""
     _, inner, _ = body_of(op.regions[0])
     if all(is_cheap(o) or is_free(o) for o in inner) or any(is_dynamic(r.type) for r in op.results):
         return None
@@ -375,7 +375,7 @@ def _reduction_body(op: ir.Operation) -> list[ir.Value] | None:
 
 
 def _map_body(op: ir.Operation) -> list[ir.Value] | None:
-    """Applies a body that uses values from outside to whole arrays, because IREE refuses it."""
+    """Writes a map that captures values as operations on whole arrays, because IREE refuses it; None for other maps."""
     if not captures_of(op) or any(is_dynamic(r.type) for r in op.results):
         return None
     return [y.value for y in decomposed(op, map_, "importing")]

@@ -1,4 +1,7 @@
-"""Equal consecutive blocks of operations: the source of each value that they read, and the results that others read."""
+"""Equal consecutive blocks of operations: the source of each value that they read, and the results that others read.
+
+A block is one iteration of a loop that Python has unrolled. A run (`periods.py`) is a stretch of equal blocks.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from nabla_mlir.table.regions import reads_of
 from nabla_mlir.table.tensor import wrap
 from nabla_mlir.table.traits import CONSTANT, is_free
 
-Position = tuple[int, int]  # of a result: the index of its operation in a block, and its own
+Position = tuple[int, int]  # of a result: the index of its operation in the block, and its index among the results
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,9 @@ class Carried:
     """A value that an earlier block computes.
 
     Args:
-      first: the values in the first iterations, one for each iteration that the value is older; None for one that nothing reads.
+      position: the position of the value in its block.
+      first: the values that the first blocks read instead, because no block computes them. There is one for each iteration
+        between the computation and the reader; None for one that nothing reads.
     """
 
     position: Position
@@ -53,7 +58,7 @@ class Outer:
 
 @dataclass(frozen=True)
 class Constants:
-    """Constants of one type, another in each block."""
+    """Constants of one type, with other elements in each block."""
 
     ops: tuple[ir.Operation, ...]
 
@@ -68,9 +73,9 @@ class Blocks:
     Attributes:
       sources: for each operation of a block and each value that it reads, the source of this value.
       starts: for the slices whose start differs between blocks, the start along each axis in each block.
-      carried: the values that a block hands to the next ones.
-      rows: the results of each block that are read outside.
-      cycle: the number of blocks after which values from outside appear in the same order again, if they differ; else 0.
+      carried: the values that a block passes to later ones.
+      rows: for each result that is read outside the blocks, the numbers of the blocks from which it is read.
+      cycle: the number of blocks after which the values from outside repeat, if they differ between blocks; else 0.
     """
 
     items: Items
@@ -89,13 +94,13 @@ class Blocks:
         return self.period * self.count
 
     def iterations(self, k: int) -> list[ir.Operation]:
-        """Operation `k` of each block."""
+        """The operation with index `k` of each block."""
         return self.items.ops[self.start + k : self.start + self.length : self.period]
 
     def saves(self, operations: int) -> bool:
-        """True if a loop has so many operations less, without views, slices and broadcasts; for large values, some times as many.
+        """True if a loop has at least `operations` fewer operations than the blocks; for large values, a multiple of that.
 
-        Rolling writes slices, so that blocks of slices alone would be rolled forever.
+        Views, slices and broadcasts do not count. Rolling writes slices, so blocks of slices alone would be rolled forever.
         """
         block = self.items.ops[self.start : self.start + self.period]
         work = [op for op in block if not is_free(op) and op.name not in SLICES]
@@ -103,11 +108,11 @@ class Blocks:
         return (self.count - 1) * len(work) >= operations * (thresholds.ROLLED_LARGE_FACTOR if is_large else 1)
 
     def result(self, position: Position, iteration: int) -> ir.Value:
-        """A result of one block."""
+        """The result at a position of the block number `iteration`."""
         return self.items.ops[self.start + iteration * self.period + position[0]].results[position[1]]
 
     def readers_outside(self, value: ir.Value) -> list[ir.Operation]:
-        """The operations outside of the blocks that read a value of theirs, themselves or in their regions."""
+        """The operations outside the blocks that read a value of a block, or whose regions read it."""
         return [op for op in readers_of(value) if not len(op.results) or self._block_of(op.results[0]) is None]
 
     def read(self) -> bool:
@@ -115,17 +120,17 @@ class Blocks:
         for k in range(self.period):
             reads = [reads_of(op) for op in self.iterations(k)]
             sources = [self._source(values) for values in zip(*reads, strict=True)]
-            if not all(self._hold(source) for source in sources) or not self._read_starts(k):
+            if not all(self._add_carried(source) for source in sources) or not self._read_starts(k):
                 return False
             self.sources.append([source for source in sources if source is not None])
         self._read_rows()
         return all(self._is_small(position, rows) for position, rows in self.rows.items())
 
     def _source(self, values: Sequence[ir.Value]) -> Source | None:
-        """The source of one value, from the values that the blocks read there; None if a loop cannot read it."""
+        """The source of one operand, from its values in all blocks; None if a loop cannot read these values."""
         last = self._block_of(values[-1])
         if last is None:
-            return self._outer(values)
+            return self._outer_source(values)
         block, position = last
         lag = self.count - 1 - block
         if lag > thresholds.ROLLED_LAG or any(self._block_of(v) is not None for v in values[:lag]):
@@ -135,14 +140,18 @@ class Blocks:
         return Carried(position, tuple(values[:lag])) if lag else Own(position)
 
     def _block_of(self, value: ir.Value) -> tuple[int, Position] | None:
-        """The block that computes a value, and the position of the value in it; None for other values."""
+        """The number of the block that computes a value, and the position of the value in the block; None for other values."""
         index, result = self.items.positions.get(value, (-1, 0))
         if not self.start <= index < self.start + self.length:
             return None
         block, k = divmod(index - self.start, self.period)
         return block, (k, result)
 
-    def _outer(self, values: Sequence[ir.Value]) -> Source | None:
+    def _outer_source(self, values: Sequence[ir.Value]) -> Source | None:
+        """The source of values that no block computes: one value for all blocks, or a constant for each; None for others.
+
+        For others, sets `cycle`.
+        """
         if all(v == values[0] for v in values):
             return Outer(values[0])
         makers = [made_by(v) for v in values]
@@ -153,15 +162,15 @@ class Blocks:
         is_small = all(constant_splat(op) is not None for op in constants) or self.count * bytes_of(values[0]) <= thresholds.STACKED
         return Constants(constants) if is_small else None
 
-    def _hold(self, source: Source | None) -> bool:
-        """Adds a carried value and its younger ones; False without a source."""
+    def _add_carried(self, source: Source | None) -> bool:
+        """Adds a carried value, and the same value of each later iteration in between; False without a source."""
         while isinstance(source, Carried):
             self.carried[source] = None
             source = source.next()
         return source is not None
 
     def _read_starts(self, k: int) -> bool:
-        """Reads where slices start; False if they differ and have strides."""
+        """Records the starts of operation `k`, if it is a slice; False if the starts differ and the slice has strides."""
         ops = self.iterations(k)
         if ops[0].name != SLICE:
             return True
@@ -173,6 +182,10 @@ class Blocks:
         return set(params[0]["strides"]) == {1}
 
     def _read_rows(self) -> None:
+        """Records which results of which blocks are read outside (`rows`).
+
+        A result that only the last block must provide is carried instead.
+        """
         rows = defaultdict(list)
         for k in range(self.period):
             for iteration, op in enumerate(self.iterations(k)):
@@ -182,8 +195,8 @@ class Blocks:
         for position, iterations in rows.items():
             ages = {len(c.first) for c in self.carried if c.position == position}
             older = [i for i in iterations if self.count - i not in ages]
-            if older == [self.count - 1]:  # the last one is carried, too
-                self._hold(Carried(position, (None,)))
+            if older == [self.count - 1]:  # the value of the last block is a result of the loop
+                self._add_carried(Carried(position, (None,)))
             elif older:
                 self.rows[position] = older
 
@@ -193,11 +206,13 @@ class Blocks:
 
 
 def blocks_of(items: Items, run: Run, repetitions: int, operations: int) -> Blocks | None:
-    """The blocks of a run that begin where they hand over the least; None if no loop can run them.
+    """The blocks of a run, with boundaries at which the fewest bytes pass to the next block; None if no loop can run them.
 
     Args:
+      items: the operations.
+      run: the stretch of equal blocks.
       repetitions: the smallest number of blocks.
-      operations: the smallest number of operations that a loop has less.
+      operations: the smallest number of operations by which a loop must be shorter.
     """
     if not items.is_whole(run.start, run.length):
         return None
@@ -210,7 +225,7 @@ def blocks_of(items: Items, run: Run, repetitions: int, operations: int) -> Bloc
         if blocks.read():
             return blocks
         cycle = blocks.cycle
-    # Blocks that read the same few values by turns, such as batches of data, are one block together.
+    # Blocks that read a few values in a cycle, such as batches of data: `cycle` of them are one larger block.
     whole = replace(run, period=run.period * cycle)
     return blocks_of(items, whole, repetitions, operations) if 1 < cycle <= run.length // (repetitions * run.period) else None
 
@@ -240,22 +255,23 @@ def _cycle(values: Sequence[ir.Value]) -> int:
 
 
 def _cost(value: ir.Value) -> int:
-    return bytes_of(value) + 64  # a carry also costs time
+    """The cost of carrying a value to the next iteration, in bytes."""
+    return bytes_of(value) + 64  # the time of a carry counts like 64 bytes
 
 
 def readers_of(value: ir.Value) -> list[ir.Operation]:
-    """The operations in the block of a value that read it, themselves or in their regions."""
+    """The operations in the block of a value that read the value, or whose regions read it."""
     maker = made_by(value)
     assert maker is not None
     return [within(maker.block, use.owner.operation) for use in value.uses]
 
 
 def bytes_of(value: ir.Value) -> int:
-    """The memory of a tensor."""
+    """The bytes of a tensor."""
     x = wrap(value)
     return x.size * x.dtype.itemsize
 
 
 def _is_stored(op: ir.Operation) -> bool:
-    """True if the elements of a constant are in the IR; other modules may name a file."""
+    """True if the elements of a constant are in the IR. The constants of other modules may be resources in a file."""
     return not isinstance(op.attributes["value"], ir.DenseResourceElementsAttr)

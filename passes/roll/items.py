@@ -21,7 +21,7 @@ class Items:
       ops: the operations.
       forms: a number for each operation; those with equal numbers differ in the values that they read, and slices also in their
         start indices.
-      positions: of each result, the index of its operation and its own.
+      positions: for each result, the index of its operation, and its index among the results of that operation.
     """
 
     def __init__(self, operations: Sequence[ir.Operation]) -> None:
@@ -46,7 +46,7 @@ class Items:
 
 
 def _form(op: ir.Operation) -> Hashable:
-    """A key that two operations share if they do the same; an object of its own for one that may not be repeated."""
+    """A key that two operations share if they do the same on other operands; a unique one for an operation that stays single."""
     if not is_pure(op) or not all(is_static_tensor(v.type) for v in (*op.operands, *op.results)):
         return object()
     attributes = _attributes(op, _STARTS if op.name == SLICE else ())
@@ -55,14 +55,20 @@ def _form(op: ir.Operation) -> Hashable:
 
 
 def _attributes(op: ir.Operation, without: Sequence[str] = ()) -> Hashable:
+    """The attributes of an operation as a key, except those named in `without`."""
     try:
         return tuple((name, op.attributes[name]) for name in op.attributes if name not in without)
-    except TypeError:  # of an attribute that the bindings cannot return
+    except TypeError:  # the bindings cannot return every attribute
         return str(op.attributes)
 
 
 def _regions(op: ir.Operation, numbers: dict[ir.Value, int]) -> Hashable:
-    """The regions of an operation as a key; `numbers` gets the values in them, and those from outside where they first appear."""
+    """The regions of an operation as a key, in which numbers stand for values.
+
+    Args:
+      op: the operation.
+      numbers: the numbers of the values seen so far; the function adds the values in the regions, and those that they capture.
+    """
     parts: list[Hashable] = []
     for region in op.regions:
         for block in region.blocks:

@@ -38,7 +38,7 @@ def runs(items: Sequence[int], repetitions: int) -> list[Run]:
             length = count - 1 + width + period
             if width // 2 < period <= width and length >= repetitions * period:
                 found.append(Run(start, period, length))
-        windows = _joined(windows[:-width], windows[width:])
+        windows = _joint_hashes(windows[:-width], windows[width:])
         width *= 2
     return sorted(found, key=lambda run: (run.period, run.start))
 
@@ -53,15 +53,18 @@ def _distances(windows: np.ndarray) -> np.ndarray:
 
 
 def _constant(distances: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """The stretches of one distance: the start, the distance and the number of windows."""
+    """The stretches in which consecutive distances are equal, each as its start, its distance and its number of windows."""
     starts = np.flatnonzero(np.diff(distances, prepend=-1))
     counts = np.diff(starts, append=len(distances))
     for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
         yield start, int(distances[start]), count
 
 
-def _joined(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """A hash of two windows of equal width, of 64 bits; those who use a run compare its items."""
+def _joint_hashes(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Hashes of 64 bits, each of two adjacent windows of equal width, from the hashes of both.
+
+    Different windows may share a hash, so the callers of `runs` compare the items.
+    """
     mixed = (left * np.uint64(0x9E3779B97F4A7C15)) ^ (right + np.uint64(0xD1B54A32D192ED03))
     mixed ^= mixed >> np.uint64(31)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)

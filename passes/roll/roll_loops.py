@@ -69,7 +69,10 @@ class RollLoopsPass(Pass):
 
 
 def repeated_operations(function: ir.Operation) -> int:
-    """A bound of the number of operations of a function that become iterations of loops, from their names and types alone."""
+    """An upper bound of the number of operations of a function that rolling removes.
+
+    It compares operations by name and result types only, so it is fast.
+    """
     (block,) = function.regions[0].blocks
     operations = [op.operation for op in block.operations]
     if len(operations) <= thresholds.ROLLED_OPERATIONS:
@@ -86,7 +89,7 @@ def repeated_operations(function: ir.Operation) -> int:
 
 
 class _Loop:
-    """Blocks as a loop."""
+    """Writes blocks as a counted loop."""
 
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
@@ -115,10 +118,12 @@ class _Loop:
         blocks.items.erase(blocks.start, blocks.length)
 
     def _first_value(self, source: Carried) -> Tensor:
+        """The initial value of a carried value; zeros if no block reads it."""
         value, like = source.first[0], wrap(self._blocks.result(source.position, 0))
         return full(like.shape, 0, like.dtype) if value is None else wrap(value)
 
     def _body(self, carry: list[Tensor]) -> Sequence[Tensor]:
+        """Emits one iteration: the operations of a block, the carried values of the next iteration, and a row for each tape."""
         counter, tapes = carry[0], carry[1 + len(self._carried) :]
         before = dict(zip(self._carried, carry[1:], strict=False))
         own: dict[Position, Tensor] = {}
@@ -157,7 +162,10 @@ class _Loop:
 
 
 def _stacked(source: Constants) -> Tensor:
-    """One constant with a row for each block; with a number for each block if these are constants of equal elements."""
+    """The constants of all blocks as one, with a row for each block.
+
+    A row is a scalar if each constant has equal elements.
+    """
     arrays = [constant_array(op) for op in source.ops]
     if all(x.size and not any(x.strides) for x in arrays):
         arrays = [x.flat[:1].reshape(()) for x in arrays]
@@ -165,13 +173,13 @@ def _stacked(source: Constants) -> Tensor:
 
 
 def _row(stack: Tensor, counter: Tensor, like: Tensor) -> Tensor:
-    """The constant of an iteration."""
+    """The constant of one iteration, in the shape of `like`."""
     row = read_row(stack, counter)
     return row if row.shape == like.shape else broadcast_in_dim(row, shape=like.shape, broadcast_dimensions=())
 
 
 def _start(starts: Sequence[int], counter: Tensor) -> Tensor:
-    """The start of a slice along one axis in an iteration, from that in each iteration."""
+    """The start of a slice along one axis as a function of the counter, from the starts in all iterations."""
     first, step = starts[0], starts[1] - starts[0]
     if any(start != first + step * i for i, start in enumerate(starts)):
         return read_row(constant(np.array(starts, INDEX)), counter)
@@ -184,9 +192,15 @@ def _start(starts: Sequence[int], counter: Tensor) -> Tensor:
 
 
 def _read_rows(tape: Tensor, results: dict[int, ir.Value], blocks: Blocks) -> None:
-    """Replaces results of blocks by the rows of an array, each read directly before its first reader."""
+    """Replaces results of blocks by rows of a tape, each read directly before its first reader.
+
+    Args:
+      tape: an array with a row for each block.
+      results: the replaced results, by number of block.
+      blocks: the blocks.
+    """
     parts: dict[ir.Value, int] = {}
-    joins: dict[ir.Value, ir.Operation] = {}  # by result: the hash of an operation changes with its operands
+    joins: dict[ir.Value, ir.Operation] = {}  # by first result, because the hash of an operation changes with its operands
     for i, result in results.items():
         readers = blocks.readers_outside(result)
         first = functools.reduce(lambda a, b: b if b.is_before_in_block(a) else a, readers)
@@ -204,7 +218,13 @@ def _read_rows(tape: Tensor, results: dict[int, ir.Value], blocks: Blocks) -> No
 
 
 def _join_rows(tape: Tensor, join: ir.Operation, parts: dict[ir.Value, int]) -> None:
-    """Writes rows of an array that follow each other as one slice of it in a concatenation along the first axis."""
+    """Writes consecutive rows of a tape as one slice, where they are neighbours in the concatenation `join` along the first axis.
+
+    Args:
+      tape: the tape.
+      join: the concatenation.
+      parts: the row number of each operand that is a row of the tape.
+    """
     dimension = concatenate.read(join)["dimension"]
     if dimension != 0:
         return

@@ -28,6 +28,7 @@ def add_zero(a: Tensor, b: Tensor) -> Tensor | None:
 
 
 def _is_negative_zero(x: Tensor) -> bool:
+    """True for a constant whose elements are all -0."""
     number = splat_of(x)
     return isinstance(number, float) and number == 0 and math.copysign(1, number) < 0
 
@@ -70,8 +71,8 @@ def reduce_nothing(x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor 
 
     IREE folds it, too, but then writes an updated copy of a donated x to the memory of the result (testing/donations.py).
     """
-    own = limits_of(x.dtype)
-    return x if exponent_bits >= own.nexp and mantissa_bits >= own.nmant else None
+    limits = limits_of(x.dtype)
+    return x if exponent_bits >= limits.nexp and mantissa_bits >= limits.nmant else None
 
 
 @pattern("stablehlo.real", "chlo.conj")
@@ -91,7 +92,7 @@ def add_same_multiple(a: Tensor, b: Tensor) -> Tensor | None:
 
 
 def _scaled(x: Tensor) -> tuple[Tensor, float] | None:
-    """The factors of a floating-point value times a constant."""
+    """The value x and the number c of a floating-point product x * c; None if `x` is no such product."""
     product = defining(x, "stablehlo.multiply") if x.dtype.kind == "f" else None
     if product is None:
         return None
@@ -135,8 +136,8 @@ def multiply_negated(a: Tensor, b: Tensor) -> Tensor | None:
         value = splat_of(other) if negation else None
         if negation and value is not None:
             return ew.multiply(negation[0][0], full_like(other, -value))
-    for negation, own, other in ((left, a, b), (right, b, a)):
-        if negation and has_one_use(own):
+    for negation, negated, other in ((left, a, b), (right, b, a)):
+        if negation and has_one_use(negated):
             return ew.negate(ew.multiply(negation[0][0], other))
     return None
 
@@ -226,7 +227,7 @@ def select_same(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.convert")
 def convert_same(x: Tensor, dtype: np.dtype) -> Tensor | None:
-    """A conversion to the same dtype, or of a conversion without loss, is dropped."""
+    """convert(x) -> x for the same dtype, and convert(convert(x)) -> convert(x) if the inner conversion is lossless."""
     if x.dtype == dtype:
         return x
     inner = defining(x, "stablehlo.convert")
@@ -281,8 +282,8 @@ def power_of_constant(x: Tensor, y: Tensor) -> Tensor | None:
 
 
 # ---------------------------------------------------------------- constant folding
-def _fold(function: Any) -> Any:
-    """The pattern that computes an operation on constants by a function of NumPy."""
+def _fold_pattern(function: Any) -> Any:
+    """The pattern that folds an operation on constants with equal elements, by a function of NumPy."""
 
     def fold(*xs: Tensor) -> Tensor | None:
         values = [splat_of(x) for x in xs]
@@ -296,8 +297,9 @@ def _fold(function: Any) -> Any:
 
 
 def _fold_all(*names: str) -> None:
+    """Registers a folding pattern for each operation, by the NumPy function of its record."""
     for name in names:
-        pattern(name)(_fold(REGISTRY[name].numpy))
+        pattern(name)(_fold_pattern(REGISTRY[name].numpy))
 
 
 _fold_all(  # the results are rounded once, so that the device would compute the same number
@@ -325,7 +327,7 @@ def fold_divide(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.convert")
 def fold_convert(x: Tensor, dtype: np.dtype) -> Tensor | None:
-    """A conversion of a constant is folded; to integers only if the value fits."""
+    """A conversion of a constant is a constant; to integers only if the value is in range."""
     value = splat_of(x)
     if value is None:
         return None

@@ -18,7 +18,7 @@ from nabla_mlir.table.tensor import Tensor, full, full_like, splat_of
 
 
 class _Factor(NamedTuple):
-    """A factor of a product, with its batching and contracting axes."""
+    """A factor of a `dot_general`, with its batching and contracting axes."""
 
     x: Tensor
     batch: tuple[int, ...]
@@ -29,7 +29,7 @@ class _Factor(NamedTuple):
         return free(self.x.ndim, self.batch, self.contract)
 
     def without(self, axes: Collection[int], rest: Tensor) -> _Factor:
-        """`rest`, which is the factor without some of its axes."""
+        """The factor in which the array `rest` replaces `x`; `rest` is `x` without some axes."""
         dims = [d for d in range(self.x.ndim) if d not in axes]
         return _Factor(rest, *(tuple(dims.index(d) for d in ds if d in dims) for ds in (self.batch, self.contract)))
 
@@ -61,19 +61,19 @@ def dot_of_constant(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, dtype:
     for factor, own, x, batch in ((lhs, lb, rhs, rb), (rhs, rb, lhs, lb)):
         value = splat_of(factor)
         unit = tuple(factor.shape[d] for d in free(factor.ndim, own, ()))
-        # Longer axes of the constant stay in the product: IREE takes it, and not every broadcast that could replace it.
+        # Longer axes of the constant stay in the product: IREE compiles it, and not every broadcast that could replace it.
         if lc or value is None or set(unit) - {1} or not x.dtype == factor.dtype == dtype:
             continue
         product = ew.multiply(x, full_like(x, value))
         result = transpose(product, permutation=(*batch, *free(x.ndim, batch, ())))
-        at = x.ndim if x is lhs else len(batch)  # where the axes of size 1 stand in the result
+        at = x.ndim if x is lhs else len(batch)  # the index of the first axis of size 1 in the result
         return reshape(result, shape=(*result.shape[:at], *unit, *result.shape[at:]))
     return None
 
 
 @pattern("stablehlo.transpose")
 def transpose_of_dot(x: Tensor, permutation: tuple[int, ...]) -> Tensor | None:
-    """The transpose that exchanges the free axes of the factors exchanges the factors."""
+    """transpose(dot(x, y)) -> dot(y, x), if the transpose exchanges the free axes of x with those of y."""
     inner = defining(x, "stablehlo.dot_general")
     if inner is None or not has_one_use(x):
         return None
@@ -92,7 +92,10 @@ def transpose_of_dot(x: Tensor, permutation: tuple[int, ...]) -> Tensor | None:
 
 @pattern("stablehlo.dot_general")
 def dot_of_broadcast(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **params: Any) -> Tensor | None:
-    """A factor that is copied along a batching axis is read once: the axis becomes a free axis of the other factor."""
+    """dot(broadcast(x), y) -> dot(x, y), where the copies are along the leading batching axis.
+
+    That axis becomes a free axis of the other factor, so x is read once.
+    """
     lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     for side, factor, own in ((0, lhs, lb), (1, rhs, rb)):
         inner = defining(factor, "stablehlo.broadcast_in_dim")
@@ -109,21 +112,33 @@ def dot_of_broadcast(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
         where = {d: i for i, d in enumerate(positions)}
         own_dims = [tuple(where[d] for d in ds if d in where) for ds in ((lb, lc) if side == 0 else (rb, rc))]
         if side == 0:
-            return _unbatched(rhs, source, (rb, rc), own_dims, flip=False, params=params)
-        return _unbatched(lhs, source, (lb, lc), own_dims, flip=True, params=params)
+            return _unbatched(rhs, source, (rb, rc), own_dims, is_other_left=False, params=params)
+        return _unbatched(lhs, source, (lb, lc), own_dims, is_other_left=True, params=params)
     return None
 
 
-def _unbatched(other: Tensor, source: Tensor, theirs: Any, own: Any, flip: bool, params: Any) -> Tensor | None:
-    """The product in which the first batching axis of `other` is free; None if that moves axes of the result."""
-    (ob, oc), (sb, sc) = theirs, own
+def _unbatched(other: Tensor, source: Tensor, other_axes: Any, source_axes: Any, is_other_left: bool, params: Any) -> Tensor | None:
+    """The product of `other` and `source`, in which the only batching axis of `other` is a free axis.
+
+    Args:
+      other: the factor with the batching axis.
+      source: the factor before its broadcast along that axis.
+      other_axes: the batching and contracting axes of `other`.
+      source_axes: the batching and contracting axes of `source`.
+      is_other_left: True if `other` is the left factor of the original product.
+      params: the other parameters of the product.
+
+    Returns:
+      The product; None if its axes would have another order.
+    """
+    (ob, oc), (sb, sc) = other_axes, source_axes
     if len(ob) != 1:
         return None
     other_free = free(other.ndim, (), oc)
     source_free = free(source.ndim, sb, sc)
     if other_free[:1] != ob[:1]:
         return None
-    if flip:  # other is lhs: result is (axis, free of other, free of source), as before
+    if is_other_left:  # other is lhs: result is (axis, free of other, free of source), as before
         return dot_general(other, source, dot_dimension_numbers=dims(oc, sc), **params)
     if len(other_free) > 1 and source_free:
         return None
@@ -158,7 +173,10 @@ def dot_of_copies(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, **param
 
 @pattern("stablehlo.reduce")
 def sum_of_product(*xs: Tensor, dimensions: tuple[int, ...], body: Any) -> Tensor | None:
-    """The sum of a product over free axes is the product of the summed factors; a sum of products is summed by term."""
+    """The sum of a product over free axes becomes the product of summed factors.
+
+    The sum of a sum of products becomes the sum of each term, so that the rule then applies to each product.
+    """
     if len(xs) != 2 or body != "add" or splat_of(xs[1]) != 0:
         return None
     if terms := _sum_of_products(xs[0]):
@@ -182,7 +200,7 @@ def sum_of_product(*xs: Tensor, dimensions: tuple[int, ...], body: Any) -> Tenso
 
 
 def _sum_of_products(x: Tensor) -> list[Tensor]:
-    """The terms of a sum of products, transposed or not, that nothing else reads; none if it is not one."""
+    """The two terms of an addition of products, transposed or not, that nothing else reads; empty for another value."""
     inner = defining(x, "stablehlo.add") if has_one_use(x) else None
     if inner is None:
         return []
@@ -196,6 +214,7 @@ def _sum_of_products(x: Tensor) -> list[Tensor]:
 
 
 def _factors(lhs: Tensor, rhs: Tensor, numbers: Dims) -> tuple[_Factor, _Factor]:
+    """Both factors of a product, each with its axes."""
     lb, rb, lc, rc = (numbers[f] for f in DotDims.lists)
     return _Factor(lhs, lb, lc), _Factor(rhs, rb, rc)
 
@@ -208,7 +227,7 @@ def _product(side: int, factor: _Factor, other: _Factor, params: Any) -> Tensor:
 
 
 def _first_free_axis(factors: Sequence[_Factor], side: int) -> int:
-    """The position of the first free axis of a factor in the product."""
+    """The axis of the product at which the free axes of a factor begin; `side` is 0 for the left factor, 1 for the right."""
     return len(factors[0].batch) + (len(factors[0].free) if side else 0)
 
 
@@ -218,7 +237,7 @@ def _shape_of_product(factors: Sequence[_Factor]) -> tuple[int, ...]:
 
 
 def _is_summable(x: Tensor, params: Any) -> bool:
-    """True if a sum of `x` is as precise as the product, which may have a wider dtype than its factors."""
+    """True if summing `x` first loses no precision: the dtype of the product is that of `x`, and has 4 bytes or more."""
     return x.dtype == params["dtype"] and x.dtype.itemsize >= 4
 
 
@@ -227,7 +246,7 @@ def _sum(x: Tensor, dimensions: tuple[int, ...]) -> Tensor:
 
 
 def _copied_axes(x: Tensor) -> set[int]:
-    """The axes along which `x` is copied, if its broadcast does nothing else."""
+    """The axes along which a broadcast copies; empty if `x` is no broadcast, or one that also stretches axes of size 1."""
     inner = defining(x, "stablehlo.broadcast_in_dim")
     if inner is None:
         return set()

@@ -17,9 +17,9 @@ from nabla_mlir.table.tensor import wrap
 
 
 def shift_tapes(op: ir.Operation) -> bool:
-    """Drops a tape of the values of a carry before each iteration if another tape holds the values after it.
+    """Replaces a tape of the values of a carry before each iteration, if another tape stores the values after it.
 
-    Its rows are the initial value, and all rows of the other tape except the last.
+    Its rows are the initial value and all rows of the other tape except the last. Returns True if a tape was replaced.
     """
     counter = find_counter(op)
     if counter is None or counter.trips < 2:
@@ -48,7 +48,7 @@ def shift_tapes(op: ir.Operation) -> bool:
 
 
 def _comes_back(carry: int, arguments: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> bool:
-    """True if carries that are passed on unchanged form a cycle with this one: each tape would be computed from the next."""
+    """True if this carry, the carry whose output it is, and so on, form a cycle: each tape would be computed from the next."""
     at = carry
     for _ in arguments:
         if outputs[at] not in arguments:
@@ -60,9 +60,10 @@ def _comes_back(carry: int, arguments: Sequence[ir.Value], outputs: Sequence[ir.
 
 
 def read_from_outside(op: ir.Operation) -> bool:
-    """Reads rows from the initial value if every iteration reads one row of a carry and then overwrites it.
+    """Reads rows from the initial value, if every iteration reads one row of a carry and then overwrites it.
 
-    The cotangents of rows have this form: a sum that starts at zero and gains a row in every iteration is a tape.
+    The cotangents of rows have this form: a sum that starts at zero and gains a row in every iteration is a tape. Returns True
+    if a carry was changed.
     """
     counter = find_counter(op)
     if counter is None:

@@ -19,8 +19,8 @@ def simplify_loop(op: ir.Operation) -> ir.Operation | None:
     """Simplifies one `stablehlo.while`; returns the new loop, or None if nothing changed."""
     _check_end(op)
     change = _hoist_expensive(op) | shift_tapes(op) | read_from_outside(op)
-    dead = _shared_invariants(op) | _merged_equals(op)
-    dead |= _dead(op, dead)
+    dead = _replace_invariants(op) | _merge_equals(op)
+    dead |= _dead_carries(op, dead)
     if dead:
         return _without(op, dead)
     return op if change else None
@@ -41,8 +41,8 @@ def _check_end(op: ir.Operation) -> None:
         )
 
 
-def _shared_invariants(op: ir.Operation) -> set[int]:
-    """Replaces a carry that the body passes on unchanged by its initial value from outside."""
+def _replace_invariants(op: ir.Operation) -> set[int]:
+    """Replaces each carry that the body returns unchanged by its initial value; returns the indices of these carries."""
     arguments, outputs = ends_of(op.regions[1])
     tests = op.regions[0].blocks[0].arguments
     equal = set()
@@ -56,8 +56,11 @@ def _shared_invariants(op: ir.Operation) -> set[int]:
     return equal
 
 
-def _merged_equals(op: ir.Operation) -> set[int]:
-    """Merges two carries with equal initial values and equal updates (by induction over the iterations)."""
+def _merge_equals(op: ir.Operation) -> set[int]:
+    """Replaces a carry by an earlier one with an equal initial value and an equal update; returns the indices of such carries.
+
+    By induction over the iterations, the two carries are equal.
+    """
     arguments, outputs = ends_of(op.regions[1])
     tests = op.regions[0].blocks[0].arguments
     inits = list(op.operands)
@@ -66,7 +69,7 @@ def _merged_equals(op: ir.Operation) -> set[int]:
         for i in range(j):
             if i in equal or inits[i] != inits[j] or outputs[i] == arguments[i]:
                 continue
-            if _same(outputs[i], outputs[j], {(arguments[i], arguments[j])}, {}):
+            if _is_same(outputs[i], outputs[j], {(arguments[i], arguments[j])}, {}):
                 arguments[j].replace_all_uses_with(arguments[i])
                 tests[j].replace_all_uses_with(tests[i])
                 op.results[j].replace_all_uses_with(op.results[i])
@@ -75,8 +78,15 @@ def _merged_equals(op: ir.Operation) -> set[int]:
     return equal
 
 
-def _same(a: ir.Value, b: ir.Value, pairs: set[tuple[ir.Value, ir.Value]], answers: dict[object, bool]) -> bool:
-    """True if a and b are computed by the same operations from the same values, under the assumed equalities."""
+def _is_same(a: ir.Value, b: ir.Value, pairs: set[tuple[ir.Value, ir.Value]], answers: dict[object, bool]) -> bool:
+    """True if a and b are computed by the same operations from the same values.
+
+    Args:
+      a: a value.
+      b: another value.
+      pairs: values that are assumed to be equal.
+      answers: the answers so far; the function adds to them.
+    """
     if a == b or (a, b) in pairs:
         return True
     if (a, b) in answers:
@@ -92,7 +102,7 @@ def _same(a: ir.Value, b: ir.Value, pairs: set[tuple[ir.Value, ir.Value]], answe
         and list(left.results).index(a) == list(right.results).index(b)
         and _has_equal_attributes(left, right)
         and len(left.operands) == len(right.operands)
-        and all(_same(x, y, pairs, answers) for x, y in zip(left.operands, right.operands, strict=True))
+        and all(_is_same(x, y, pairs, answers) for x, y in zip(left.operands, right.operands, strict=True))
     )
     answers[a, b] = equal
     return equal
@@ -105,8 +115,8 @@ def _has_equal_attributes(left: ir.Operation, right: ir.Operation) -> bool:
     return {n: left.attributes[n] for n in left.attributes} == {n: right.attributes[n] for n in right.attributes}
 
 
-def _dead(op: ir.Operation, dead: set[int]) -> set[int]:
-    """The carries that reach neither a used result nor the condition."""
+def _dead_carries(op: ir.Operation, dead: set[int]) -> set[int]:
+    """The carries that reach neither a used result nor the condition, without those in `dead`."""
     arguments, outputs = ends_of(op.regions[1])
     tests, predicate = ends_of(op.regions[0])
     live = {i for i, r in enumerate(op.results) if not is_unused(r)}
@@ -116,7 +126,7 @@ def _dead(op: ir.Operation, dead: set[int]) -> set[int]:
 
 
 def _without(op: ir.Operation, dead: set[int]) -> ir.Operation:
-    """Replaces the loop by one without the carries `dead`, which only read each other."""
+    """Replaces the loop by one without the carries `dead`, which only dead carries read."""
     rest = [i for i in range(len(op.operands)) if i not in dead]
     operands, types = [op.operands[i] for i in rest], [op.results[i].type for i in rest]
     with op.location, ir.InsertionPoint(op):
@@ -126,7 +136,7 @@ def _without(op: ir.Operation, dead: set[int]) -> ir.Operation:
     with terminator.location, ir.InsertionPoint(terminator):
         ir.Operation.create("stablehlo.return", operands=[terminator.operands[i] for i in rest])
     terminator.erase()
-    _erase_readers(body)
+    _erase_unused(body)
     for old, target in zip(op.regions, new.regions, strict=True):
         block = old.blocks[0]
         for i in sorted(dead, reverse=True):
@@ -138,14 +148,18 @@ def _without(op: ir.Operation, dead: set[int]) -> ir.Operation:
     return new
 
 
-def _erase_readers(block: ir.Block) -> None:
+def _erase_unused(block: ir.Block) -> None:
+    """Erases the operations of a block whose results nothing reads, from last to first."""
     for op in reversed([o.operation for o in block.operations]):
         if len(op.results) and all(is_unused(r) for r in op.results):
             op.erase()
 
 
 def _hoist_expensive(op: ir.Operation) -> bool:
-    """Moves expensive operations that are the same in every iteration before the loop, with their operands."""
+    """Moves expensive operations that do not change between iterations before the loop, with the operations of their operands.
+
+    Returns True if there is one.
+    """
     arguments, ops, _ = body_of(op.regions[1])
     varying = set(arguments)
     makers: dict[ir.Value, ir.Operation] = {}

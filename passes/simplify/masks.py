@@ -38,7 +38,10 @@ def and_of_opposites(a: Tensor, b: Tensor) -> Tensor | None:
 
 
 def _signs_of_both(a: Tensor, b: Tensor) -> tuple[set[int], set[int]] | None:
-    """The signs of x - y for which each of two comparisons of the same integers x and y holds, or None."""
+    """The signs of x - y for which each of two comparisons holds, for example ({0, 1}, {-1, 0}) for x >= y and x <= y.
+
+    None if they do not compare the same two integers.
+    """
     left, right = (defining(x, "stablehlo.compare") for x in (a, b))
     if left is None or right is None or left[0][0].dtype.kind not in "iu":
         return None
@@ -103,7 +106,7 @@ def _is_logic(xs: tuple[Tensor, ...], body: Any) -> bool:
 
 
 def _without_copies(x: Tensor, dimensions: Shape) -> Tensor | None:
-    """The value before a broadcast along the axes `dimensions`, if it only copies along them."""
+    """A boolean array before its broadcast along the axes `dimensions`; None if `x` is not only copied along them."""
     inner = defining(x, "stablehlo.broadcast_in_dim")
     if inner is None or set(dimensions) & set(inner[1]["broadcast_dimensions"]) or any(x.shape[d] == 0 for d in dimensions):
         return None

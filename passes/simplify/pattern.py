@@ -13,7 +13,7 @@ from nabla_mlir.passes.patterns import Patterns
 from nabla_mlir.table.registry import REGISTRY, Params
 from nabla_mlir.table.tensor import Tensor, wrap
 
-# (operands, params) -> the replacement of the only result, or None. It is emitted at the operation that it replaces.
+# (operands, params) -> the value that replaces the only result, or None. Its operations are emitted before the replaced one.
 Pattern = Callable[..., Tensor | None]
 PATTERNS = Patterns[Pattern]()
 pattern = PATTERNS.of
@@ -39,7 +39,7 @@ def has_one_use(x: Tensor) -> bool:
 
 
 def uncopied(x: Tensor, axes: Collection[int]) -> Tensor:
-    """A broadcast without some of the axes along which it copies its operand."""
+    """The broadcast `x` without the axes `axes`, along which it only copies."""
     inner = defining(x, broadcast_in_dim.name)
     assert inner is not None
     (source,), params = inner

@@ -7,7 +7,7 @@ from nabla_mlir.ops.elementwise import add
 from nabla_mlir.passes.simplify.pattern import defining, has_free_zeros, has_one_use, pattern
 from nabla_mlir.table.tensor import Tensor, full, splat_of
 
-MAX_PIECES = 8
+MAX_PIECES = 8  # of both summands together
 Piece = tuple[int, Tensor | None]  # length along the axis; None for zeros
 
 
@@ -20,13 +20,16 @@ def sum_of_pieces(a: Tensor, b: Tensor) -> Tensor | None:
         left, right = _pieces(a, axis), _pieces(b, axis)
         if left is None or right is None or len(left) + len(right) > MAX_PIECES:
             continue
-        return _joined(left, right, axis, a)
+        return _concatenate_sum(left, right, axis, a)
     return None
 
 
 @pattern("stablehlo.add")
 def sum_of_columns(a: Tensor, b: Tensor) -> Tensor | None:
-    """Two values with zeros between their elements are added as columns of a matrix, which become one stack."""
+    """The sum of two values with zeros between their elements, as a sum of matrices with one nonzero column each.
+
+    `sum_of_pieces` then makes one concatenation of the columns: [x0, 0, x1, 0] + [0, y0, 0, y1] -> [[x0, y0], [x1, y1]].
+    """
     pad = defining(a, "stablehlo.pad") or defining(b, "stablehlo.pad")
     if a.dtype.kind not in "fc" or pad is None or not (has_one_use(a) and has_one_use(b)):
         return None
@@ -38,7 +41,10 @@ def sum_of_columns(a: Tensor, b: Tensor) -> Tensor | None:
 
 
 def _as_columns(x: Tensor, axis: int) -> Tensor | None:
-    """A value with zeros between its elements along an axis, as a matrix with one nonzero column; or the operand of its reshape."""
+    """The matrix with one nonzero column whose reshape is `x`, if `x` has zeros between its elements along the axis; else None.
+
+    For an `x` that is a reshape of such a matrix, returns the matrix.
+    """
     pad = defining(x, "stablehlo.pad")
     if pad is None:
         matrix = defining(x, "stablehlo.reshape")
@@ -71,13 +77,13 @@ def _pieces(x: Tensor, axis: int) -> list[Piece] | None:
     return [(y.shape[axis], None if splat_of(y) == 0 else y) for y in concatenation[0]]
 
 
-def _joined(left: list[Piece], right: list[Piece], axis: int, like: Tensor) -> Tensor:
-    """The sum of two lists of pieces of equal total length, as one concatenation."""
+def _concatenate_sum(left: list[Piece], right: list[Piece], axis: int, like: Tensor) -> Tensor:
+    """The sum of two lists of pieces of equal total length, as one concatenation in the dtype and shape of `like`."""
     parts: list[Tensor] = []
     i = j = i_end = j_end = 0
     while i < len(left) and j < len(right):
         length = min(left[i][0] - i_end, right[j][0] - j_end)
-        x, y = _part(left[i][1], axis, i_end, length), _part(right[j][1], axis, j_end, length)
+        x, y = _slice_piece(left[i][1], axis, i_end, length), _slice_piece(right[j][1], axis, j_end, length)
         if x is not None and y is not None:
             parts.append(add(x, y))
         elif x is not None or y is not None:
@@ -93,7 +99,8 @@ def _joined(left: list[Piece], right: list[Piece], axis: int, like: Tensor) -> T
     return parts[0] if len(parts) == 1 else sh.concatenate(*parts, dimension=axis)
 
 
-def _part(x: Tensor | None, axis: int, start: int, length: int) -> Tensor | None:
+def _slice_piece(x: Tensor | None, axis: int, start: int, length: int) -> Tensor | None:
+    """A slice of a piece along an axis; None for zeros."""
     if x is None or length == x.shape[axis]:
         return x
     return sh.sliced(x, axis, start, start + length)

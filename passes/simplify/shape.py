@@ -24,8 +24,9 @@ Shape = tuple[int, ...]
 
 @pattern("stablehlo.broadcast_in_dim")
 def broadcast_noop(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> Tensor | None:
-    """A broadcast to the same shape, of a constant, or that only adds axes of size 1 becomes its operand, a constant or a
-    reshape.
+    """A broadcast becomes something simpler: its operand, a constant or a reshape.
+
+    That holds for a broadcast to the same shape, of a constant, or that only adds axes of size 1.
     """
     if x.shape == shape and is_identity(broadcast_dimensions):
         return x
@@ -171,6 +172,7 @@ def slice_of_part(x: Tensor, start_indices: Shape, limit_indices: Shape, strides
 
 
 def _slice(x: Tensor, box: Slice) -> Tensor:
+    """The slice of `x` by a box of starts, limits and strides."""
     return sh.slice_(x, start_indices=box.start, limit_indices=box.limit, strides=box.strides)
 
 
@@ -241,7 +243,7 @@ def sum_of_broadcast(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None
         return None
     maker = owner(xs[0])
     sources = [] if is_part(maker) else [wrap(v) for v in moved(maker)]
-    if len(sources) != 1 or sources[0].size != xs[0].size:  # otherwise the same elements in another order
+    if len(sources) != 1 or sources[0].size != xs[0].size:  # the same elements in another order have the same sum
         return None
     (source,) = sources
     return reduce(source, xs[1], dimensions=tuple(range(source.ndim)), body="add") if source.ndim else source
@@ -291,26 +293,29 @@ def scale_smaller(a: Tensor, b: Tensor) -> Tensor | None:
     """(x * broadcast(y)) * c -> x * broadcast(y * c) for a constant c."""
     product, constant = (a, b) if splat_of(b) is not None else (b, a)
     c = splat_of(constant) if a.dtype.kind in "fc" else None
-    return None if c is None else _on_smaller_factor(product, lambda y: ew.multiply(y, full_like(y, c)))
+    return None if c is None else _change_smaller_factor(product, lambda y: ew.multiply(y, full_like(y, c)))
 
 
 @pattern("stablehlo.negate")
 def negate_smaller(x: Tensor) -> Tensor | None:
     """-(x * broadcast(y)) -> x * broadcast(-y), if no reader can absorb the sign."""
     (negation,) = (use.owner for use in x.value.uses) if has_one_use(x) else (None,)
-    if negation is None or any(_takes_sign(use.owner) for use in negation.results[0].uses):
+    if negation is None or any(_can_move_sign(use.owner) for use in negation.results[0].uses):
         return None
-    return _on_smaller_factor(x, ew.negate)
+    return _change_smaller_factor(x, ew.negate)
 
 
-def _takes_sign(op: ir.Operation) -> bool:
+def _can_move_sign(op: ir.Operation) -> bool:
     """True if a pattern can move the sign of an operand through the operation."""
     record = REGISTRY.get(op.name)
     return op.name == "stablehlo.reduce" or (record is not None and record.kind == "elementwise" and bool(record.linear))
 
 
-def _on_smaller_factor(product: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor | None:
-    """The product with `change` applied to a factor before its broadcast, if nothing else reads product or factor."""
+def _change_smaller_factor(product: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor | None:
+    """x * broadcast(y) -> x * broadcast(change(y)), if y is smaller than the product; else None.
+
+    Nothing else may read the product or the broadcast.
+    """
     factors = defining(product, "stablehlo.multiply") if has_one_use(product) else None
     for x, broadcast in (factors[0], factors[0][::-1]) if factors else ():
         y = defining(broadcast, "stablehlo.broadcast_in_dim") if has_one_use(broadcast) else None
@@ -320,7 +325,7 @@ def _on_smaller_factor(product: Tensor, change: Callable[[Tensor], Tensor]) -> T
 
 
 def _broadcast_last(record: OpDef) -> Pattern:
-    """A pattern: an elementwise operation on operands that are broadcast alike is applied before the broadcast."""
+    """The pattern that applies an elementwise operation before its operands are broadcast, if their broadcasts are equal."""
 
     def broadcast_last(*xs: Tensor) -> Tensor | None:
         """f(broadcast(x), broadcast(y), c) -> broadcast(f(x, y, c)) for equal broadcasts and constants c."""
@@ -344,7 +349,14 @@ for _record in (ew.negate, lg.logical_not, ew.add, ew.subtract, ew.multiply, ew.
 
 
 def _sum_of_copies(x: Tensor, source: Tensor, positions: Shape, dimensions: Shape) -> Tensor | None:
-    """The sum over copies of one value, as a product with their number; None if the sum has no copies."""
+    """The sum of the broadcast `x` as a multiple of the sum of `source`; None if it sums no copies.
+
+    Args:
+      x: the broadcast.
+      source: its operand.
+      positions: the axes of `x` that are axes of `source`.
+      dimensions: the axes that are summed.
+    """
     copies = [d for d in range(x.ndim) if d not in positions]
     sums = [d for d in dimensions if d in copies]
     if not sums or any(source.shape[i] != x.shape[d] for i, d in enumerate(positions)):

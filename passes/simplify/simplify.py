@@ -40,10 +40,12 @@ def simplify_block(block: ir.Block) -> None:
 
 
 class _Sweep:
-    """One walk over a block. An operation next to a change, which another pattern may now match, is stored by its result.
+    """One walk over a block, which applies the first pattern that matches each operation.
+
+    Operations are stored by their first result. Those near a change are `touched`: another pattern may now match them.
 
     Args:
-      wanted: the operations to visit; None for all.
+      needed: the operations to visit; None for all.
     """
 
     def __init__(self, needed: set[ir.Value] | None):
@@ -74,6 +76,7 @@ class _Sweep:
                 self._rewrite(op)
 
     def _rewrite(self, op: ir.Operation) -> None:
+        """Applies the first pattern that matches an operation."""
         xs = [wrap(v) for v in op.operands]
         params = REGISTRY[op.name].read(op)
         with op.location:
@@ -84,6 +87,7 @@ class _Sweep:
                     return
 
     def _replace(self, op: ir.Operation, value: ir.Value, location: ir.Location) -> None:
+        """Moves the operations of a pattern in front of `op`, and replaces the result of `op` by `value`."""
         for new in [o.operation for o in self.scratch.operations]:
             new.location = location
             new.move_before(op)
@@ -93,6 +97,7 @@ class _Sweep:
         self._erase_unused(op)
 
     def _simplify_loop(self, op: ir.Operation) -> None:
+        """Simplifies a loop, and marks its operations and neighbours if that changed the loop."""
         loop = simplify_loop(op)
         if loop is None:
             return
@@ -114,7 +119,7 @@ class _Sweep:
                 maker = made_by(value)
                 if maker is not None:
                     work[maker.results[0]] = maker
-                if len(list(itertools.islice(value.uses, 3))) < 3:  # patterns ask whether there are one or two
+                if len(list(itertools.islice(value.uses, 3))) < 3:  # patterns ask for values with one use or two
                     self.touch_users(value)
 
     def touch_users(self, value: ir.Value) -> None:
@@ -131,12 +136,13 @@ class _Sweep:
 
 
 def merge_duplicates(block: ir.Block, on_merge: Callable[[ir.Value], None] | None = None) -> None:
-    """Replaces an operation by an equal one before it in the same block; also in the regions in it.
+    """Replaces an operation by an earlier equal one in the same block; does so in regions, too.
 
     Args:
+      block: the block.
       on_merge: called with each value before another replaces it.
     """
-    seen: dict[object, ir.Operation | dict[object, list[ir.Operation]]] = {}  # one operation, or several by their key
+    seen: dict[object, ir.Operation | dict[object, list[ir.Operation]]] = {}  # by key: one operation, or several by their details
     for op in [o.operation for o in block.operations]:
         for region in op.regions:
             for inner in region.blocks:
@@ -165,7 +171,7 @@ def merge_duplicates(block: ir.Block, on_merge: Callable[[ir.Value], None] | Non
 
 
 def _details(op: ir.Operation) -> object:
-    """The result types and attributes, by which operations of one name on the same operands differ (except for regions)."""
+    """What distinguishes two operations of one name on the same operands: result types and attributes, but not regions."""
     return (*(r.type for r in op.results), _attributes(op))
 
 
@@ -174,6 +180,7 @@ def _have_equal_regions(a: ir.Operation, b: ir.Operation) -> bool:
 
 
 def _attributes(op: ir.Operation) -> object:
+    """The attributes of an operation as a key."""
     if op.name == "stablehlo.constant":
         return constant_attribute(op)
     attributes = op.attributes
@@ -181,7 +188,7 @@ def _attributes(op: ir.Operation) -> object:
 
 
 def rewrite_loops(module: ir.Operation, rewrite: Callable[[ir.Operation], bool]) -> None:
-    """Rewrites all loops, inner ones first, and simplifies the functions if one changed."""
+    """Rewrites all loops, inner ones first; simplifies the functions if `rewrite` returned True for a loop."""
     changes = [rewrite(op) for op in nested(module) if op.name == "stablehlo.while"]
     if any(changes):
         for block in blocks_of(module):

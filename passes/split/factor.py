@@ -27,7 +27,7 @@ Terms = dict[ir.Value, Tensor | None]  # unknown value -> its known factor, None
 
 
 def factor(block: ir.Block, division: Division) -> None:
-    """Rewrites a block and the blocks of the divided operations in it."""
+    """Collects the factors of the known values in a block, and in the blocks of its divided operations."""
     _factor_block(block, division)
     for op in [o.operation for o in block.operations]:
         if division.part(op) is not None:
@@ -36,7 +36,11 @@ def factor(block: ir.Block, division: Division) -> None:
 
 
 def _factor_block(block: ir.Block, division: Division) -> None:
-    """Rewrites the sums of one block, by the rules of its operations."""
+    """Collects the factors in one block, without the regions of its operations.
+
+    The rules compute the terms of each late value in order. A value that another operation reads is replaced by the sum of its
+    terms.
+    """
     sums: dict[ir.Value, Terms] = {}
     for op in [o.operation for o in block.operations]:
         if not division.is_late(op) or op.name not in _RULES or not carries_tangent(op.results[0]):
@@ -56,6 +60,7 @@ def _factor_block(block: ir.Block, division: Division) -> None:
 
 
 def _is_made_by(user: ir.Operation, sums: dict[ir.Value, Terms]) -> bool:
+    """True if `user` is an operation whose result is one of the collected sums."""
     return len(user.results) == 1 and user.results[0] in sums
 
 
@@ -64,6 +69,7 @@ def _uses(value: ir.Value) -> int:
 
 
 def _sum_of(terms: Terms) -> Tensor:
+    """The sum of each unknown value times its known factor."""
     summands = [wrap(v) if factor is None else multiply(wrap(v), factor) for v, factor in terms.items()]
     total, *rest = summands
     for summand in rest:
@@ -75,10 +81,12 @@ def _sum_of(terms: Terms) -> Tensor:
 
 
 def _terms(value: ir.Value, sums: dict[ir.Value, Terms]) -> Terms:
+    """The terms of a value: those collected before, or else the value with factor one."""
     return sums.get(value, {value: None})
 
 
 def _multiply(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
+    """The rule of a product: scales the terms of the unknown operand by the known one; None if not exactly one is unknown."""
     left, right = op.operands
     if (left in division.unknown) == (right in division.unknown):
         return None
@@ -87,16 +95,18 @@ def _multiply(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division)
 
 
 def _divide(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
+    """The rule of a quotient: divides the terms of the numerator by the denominator; None if the denominator is unknown."""
     left, right = op.operands
     return None if right in division.unknown else _scaled(_terms(left, sums), wrap(right), divide)
 
 
 def _negate(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
+    """The rule of a negation: multiplies the terms of the operand by -1."""
     return _scaled(_terms(op.operands[0], sums), full_like(wrap(op.operands[0]), -1), multiply)
 
 
-def _added(binary: OpDef) -> Callable[[ir.Operation, dict[ir.Value, Terms], Division], Terms | None]:
-    """The rule of an addition or subtraction: joins the terms of both operands."""
+def _sum_rule(binary: OpDef) -> Callable[[ir.Operation, dict[ir.Value, Terms], Division], Terms | None]:
+    """The rule of `add` or `subtract` (`binary`), which joins the terms of both operands."""
 
     def rule(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
         """The terms of `left + right` or `left - right`; None if a joint factor has no supported form."""
@@ -109,9 +119,9 @@ def _added(binary: OpDef) -> Callable[[ir.Operation, dict[ir.Value, Terms], Divi
                 terms[value] = factor
                 continue
             if value in terms:
-                both = _together(_factor(terms[value], value), _factor(factor, value), binary)
+                both = _combine_factors(_factor(terms[value], value), _factor(factor, value), binary)
             else:
-                both = _together(_factor(factor, value), full_like(wrap(value), -1), multiply)
+                both = _combine_factors(_factor(factor, value), full_like(wrap(value), -1), multiply)
             if both is None:
                 return None
             terms[value] = both
@@ -144,12 +154,13 @@ _RULES = {
     "stablehlo.multiply": _multiply,
     "stablehlo.divide": _divide,
     "stablehlo.negate": _negate,
-    "stablehlo.add": _added(add),
-    "stablehlo.subtract": _added(subtract),
+    "stablehlo.add": _sum_rule(add),
+    "stablehlo.subtract": _sum_rule(subtract),
 }
 
 
 def _factor(factor: Tensor | None, value: ir.Value) -> Tensor:
+    """The factor of a term as a tensor: ones in the shape of the unknown value if the factor is None."""
     return full_like(wrap(value), 1) if factor is None else factor
 
 
@@ -162,22 +173,25 @@ def _scaled(terms: Terms, by: Tensor, binary: OpDef) -> Terms | None:
         if factor is None and binary is multiply:
             new[value] = by
             continue
-        together = _together(_factor(factor, value), by, binary)
-        if together is None:
+        combined = _combine_factors(_factor(factor, value), by, binary)
+        if combined is None:
             return None
-        new[value] = together
+        new[value] = combined
     return new
 
 
 # ---------------------------------------------------------------- factors
 
 
-def _together(a: Tensor, b: Tensor, binary: OpDef) -> Tensor | None:
-    """The combination of two factors; None if it would be larger than both, as for a row and a column."""
+def _combine_factors(a: Tensor, b: Tensor, binary: OpDef) -> Tensor | None:
+    """The tensor `binary(a, b)` of two factors; None if it would be larger than both, as for a row and a column.
+
+    Two constants give a constant. A factor that is a broadcast of a smaller array is combined before it is broadcast.
+    """
     p, q = splat_of(a), splat_of(b)
     if p is not None and q is not None:
         return full(a.shape, _NUMBERS[binary.name](p, q), a.dtype)
-    small = [_broadcast(x) for x in (a, b)]
+    small = [_broadcast(x) for x in (a, b)]  # the arrays before the broadcast, or None
     if (small[0] is None and p is None) or (small[1] is None and q is None):
         return binary(a, b)
     positions = {(s[0].shape, s[1]) for s in small if s is not None}

@@ -37,7 +37,12 @@ class Packing:
         return int(len(self.members) > 1)
 
     def packed(self, values: Mapping, op: ir.Operation) -> Tensor | None:
-        """The packing after the region of `op` has computed `values`; None if they contain no member."""
+        """The packing as one tensor, at the end of the region of `op`; None if `values` contain no member.
+
+        Args:
+          values: the values that the region has computed so far.
+          op: the divided operation around the region.
+        """
         if self.around[-1] != op.results[0]:
             return wrap(values[self.key]) if self.key in values else None
         members = [wrap(values[v]) if v in values else None for v in self.members]
@@ -58,7 +63,7 @@ class Packing:
 
 
 def packings_of(values: Sequence[ir.Value], division: Division) -> list[Packing]:
-    """The stored values, grouped by region and type."""
+    """The stored values as packings: one for each region and type. Values outside all regions are not packed with others."""
     groups: dict[object, list[ir.Value]] = {}
     for value in values:
         around = division.within.get(value, ())
@@ -67,5 +72,8 @@ def packings_of(values: Sequence[ir.Value], division: Division) -> list[Packing]
 
 
 def inside(outer: Mapping, arguments: Sequence[ir.Value] = (), values: Sequence[Tensor] = ()) -> Mapping:
-    """A child of the mapping, for one region: its additions end with the region."""
+    """A child of the mapping `outer` for one region, in which `arguments` are mapped to `values`.
+
+    What the region adds to the child is not added to `outer`.
+    """
     return outer.new_child({a: v.value for a, v in zip(arguments, values, strict=True)})

@@ -67,7 +67,7 @@ class Division:
         return self.parts.get(op.results[0]) if len(op.results) else None
 
     def copies(self, value: ir.Value) -> int:
-        """The number of values that it represents: one for each iteration of the loops around it."""
+        """The number of values that a value stands for at run time: one for each iteration of the loops around it."""
         count = 1
         for key in self.within.get(value, ()):
             part = self.parts[key]
@@ -83,7 +83,7 @@ def divide(ops: Sequence[ir.Operation], unknown: Iterable[ir.Value], regions: bo
     """
     division = Division(set(unknown))
     _divide(ops, division, regions)
-    _position(ops, division, ())
+    _note_enclosing(ops, division, ())
     return division
 
 
@@ -111,7 +111,11 @@ def _divide(ops: Iterable[ir.Operation], division: Division, regions: bool = Tru
 
 
 def _unknown_results(op: ir.Operation, division: Division) -> tuple[int, ...]:
-    """The unknown results of an undivided operation; a loop whose length does not depend on them has known carries too."""
+    """The indices of the unknown results of an operation that is not divided.
+
+    They are all results, except for two operations: a loop whose number of iterations is known, and a selection by a known
+    predicate. They also compute known results.
+    """
     if op.name == "stablehlo.while":
         unknown = _unknown_carries(op, division)
         tests, ops, _ = body_of(op.regions[0])
@@ -146,6 +150,7 @@ def _unknown_carries(op: ir.Operation, division: Division) -> tuple[int, ...]:
 
 
 def _divide_choice(op: ir.Operation, division: Division) -> Choice:
+    """The division of a selection: a result is unknown if a branch returns an unknown value for it."""
     unknown: set[int] = set()
     for region in op.regions:
         _, ops, outputs = body_of(region)
@@ -154,8 +159,8 @@ def _divide_choice(op: ir.Operation, division: Division) -> Choice:
     return Choice(tuple(sorted(unknown)))
 
 
-def _position(ops: Iterable[ir.Operation], division: Division, around: tuple[ir.Value, ...]) -> None:
-    """Notes for each value the loops and branches around it."""
+def _note_enclosing(ops: Iterable[ir.Operation], division: Division, around: tuple[ir.Value, ...]) -> None:
+    """Notes for each value the divided loops and branches that enclose it; `around` are those that enclose `ops`."""
     for op in ops:
         if around:
             division.within.update((result, around) for result in op.results)
@@ -165,7 +170,7 @@ def _position(ops: Iterable[ir.Operation], division: Division, around: tuple[ir.
         for region in list(op.regions)[-1:] if op.name == "stablehlo.while" else op.regions:
             arguments, body, _ = body_of(region)
             division.within.update((argument, inner) for argument in arguments)
-            _position(body, division, inner)
+            _note_enclosing(body, division, inner)
 
 
 # ---------------------------------------------------------------- the choice
@@ -183,7 +188,10 @@ class Residuals:
 
 
 def needed_by(ops: Iterable[ir.Operation], division: Division) -> list[ir.Value]:
-    """The known values that late operations read."""
+    """The known values that the late half reads.
+
+    These are operands of late operations, and known initial values and results of divided loops and selections.
+    """
     needed: dict[ir.Value, None] = {}
 
     def need(values: Iterable[ir.Value]) -> None:
@@ -245,17 +253,24 @@ def choose(needed: Sequence[ir.Value], division: Division, price: Price) -> Resi
 
 
 def _add_value(network: Network, value: ir.Value, division: Division) -> int:
+    """Adds the two nodes of a value to the network, joined by an edge; returns the first node, and the second is the next number.
+
+    To cut the edge is to store the value: its capacity is the bytes of all copies.
+    """
     entry, exit = network.node(), network.node()
     # One more than its bytes: of equal cuts, the one with fewer values is selected.
     network.edge(entry, exit, (bytes_of(value) * division.copies(value) + 1) * UNIT)
     return entry
 
 
-UNIT = 1 << 20  # of capacities, because prices may be small fractions of a byte
+UNIT = 1 << 20  # the capacity of one byte: capacities are integers, and a price may be a small fraction of a byte
 
 
 def _price_of(value: ir.Value, division: Division, price: Price) -> int | None:
-    """The cost of a value in each iteration if it is recomputed; None if it must be stored."""
+    """The price of computing a value in the late half, in all iterations of the loops around it; None if it must be stored.
+
+    Zero for values that the late half computes in any case.
+    """
     op = made_by(value)
     if op is None:
         return 0 if is_counter(value, division) else None
@@ -285,8 +300,8 @@ def only_reads(division: Division) -> Price:
             return 0
         if not division.within.get(op.results[0]):
             return None
-        own = division.within[op.results[0]]
-        if op.name == "stablehlo.dynamic_slice" and division.within.get(op.operands[0], ()) != own:
+        around = division.within[op.results[0]]
+        if op.name == "stablehlo.dynamic_slice" and division.within.get(op.operands[0], ()) != around:
             return 0  # a row of a tape that an earlier loop filled
         return 0 if all(is_scalar_integer(v.type) for v in [*reads_of(op), *op.results]) else None
 

@@ -68,15 +68,16 @@ def split_function(
     source = _copy(func)  # also lives in the module, until the halves are made
     if collect_factors:
         _collect_factors(source, known)
-        if _state_bytes(source, known) > _state_bytes(func, known):  # what was shared is not any more
+        if _state_bytes(source, known) > _state_bytes(func, known):  # a factor that several products shared is now in each of them
             source.erase()
             source = _copy(func)
-    split = _divided(source, known, max_residual_bytes, func)
+    split = _split_copy(source, known, max_residual_bytes, func)
     source.erase()
     return split
 
 
 def _copy(func: ir.Operation) -> ir.Operation:
+    """A copy of the function, next to it in its module, in which equal operations are merged."""
     with ir.InsertionPoint.after(func):
         copy = func.clone().operation
     merge_duplicates(copy.regions[0].blocks[0])  # two equal values would be stored twice
@@ -88,22 +89,28 @@ def _unknown(func: ir.Operation, known: Sequence[int]) -> list[ir.Value]:
 
 
 def _operations(func: ir.Operation) -> list[ir.Operation]:
+    """The operations of the body of a function, without the terminator."""
     return [op.operation for op in func.regions[0].blocks[0].operations][:-1]
 
 
 def _collect_factors(func: ir.Operation, known: Sequence[int]) -> None:
+    """Rewrites the function: multiplies known factors of unknown values with each other."""
     block = func.regions[0].blocks[0]
     factor(block, divide(_operations(func), _unknown(func, known)))
     simplify_block(block)
 
 
 def _state_bytes(func: ir.Operation, known: Sequence[int]) -> int:
+    """The bytes of the residuals, if only free operations are recomputed."""
     division = divide(_operations(func), _unknown(func, known))
     return choose(needed_by(_operations(func), division), division, only_reads(division)).nbytes
 
 
-def _divided(source: ir.Operation, known: Sequence[int], max_residual_bytes: int | None, func: ir.Operation) -> Split:
-    """The halves of `source`, a copy of `func`; `func` then calls them."""
+def _split_copy(source: ir.Operation, known: Sequence[int], max_residual_bytes: int | None, func: ir.Operation) -> Split:
+    """The two halves of `func`, made from its copy `source`; the body of `func` becomes calls of them.
+
+    If the residuals exceed the limit, loops and selections stay whole, because their tapes may be too large.
+    """
     block = source.regions[0].blocks[0]
     arguments, unknown = list(block.arguments), _unknown(source, known)
     *ops, terminator = (op.operation for op in block.operations)
@@ -149,7 +156,10 @@ def _divided(source: ir.Operation, known: Sequence[int], max_residual_bytes: int
 
 
 def _residuals(ops: Sequence[ir.Operation], division: Division, limit: int | None) -> Residuals | None:
-    """The cheapest residuals within the limit: the higher the weight of storing, the more is recomputed."""
+    """The residuals of at most `limit` bytes from which the rest is cheapest to compute; None if none are so small.
+
+    Bisects for the smallest weight of recomputation: the lower the weight, the more is recomputed and the less is stored.
+    """
     needed = needed_by(ops, division)
     best = choose(needed, division, only_reads(division))
     if limit is None or best.nbytes <= limit:
@@ -157,7 +167,7 @@ def _residuals(ops: Sequence[ir.Operation], division: Division, limit: int | Non
     residuals = choose(needed, division, priced(division, 0.0))
     if residuals.nbytes > limit:
         return None
-    low, high = 0.0, 1024.0  # what computing again weighs: too little, and enough to store everything
+    low, high = 0.0, 1024.0  # weights of recomputation: too low a weight, and one with which everything is stored
     for _ in range(24):
         middle = (low + high) / 2
         trial = choose(needed, division, priced(division, middle))
@@ -170,14 +180,14 @@ def _residuals(ops: Sequence[ir.Operation], division: Division, limit: int | Non
 
 @dataclass(frozen=True)
 class _Halves:
-    """Emits both halves of straight-line code, and extends a mapping from its values to their copies."""
+    """Emits the two halves of straight-line code, and adds each value of the code with its copy to a mapping."""
 
     division: Division
     residuals: Residuals
     packings: Sequence[Packing]
 
     def known(self, ops: Iterable[ir.Operation], mapping: Mapping) -> None:
-        """Emits the known operations; a stored value in a region is mapped to its tape or slot after the operation."""
+        """Emits the known operations; `mapping` maps a stored value in a region to its tape, or to the result of its selection."""
         for op in ops:
             part = self.division.part(op)
             unknown = part.unknown if part else self.division.twice.get(op.results[0]) if len(op.results) else None
@@ -192,7 +202,7 @@ class _Halves:
                     self._known_choice(op, unknown, mapping)
 
     def rest(self, ops: Iterable[ir.Operation], mapping: Mapping) -> None:
-        """Emits the unknown and the recomputed operations; the mapping contains the stored values."""
+        """Emits the unknown and the recomputed operations; `mapping` contains the stored values."""
         for op in ops:
             part = self.division.part(op)
             with named("split", op.location):
@@ -310,7 +320,7 @@ def _function(name: str, inputs: Sequence[ir.Type], make: Callable[[Sequence[ir.
         outs = make(list(block.arguments))
         ir.Operation.create("func.return", operands=list(outs))
     func.attributes["function_type"] = _function_type(inputs, [v.type for v in outs])
-    merge_duplicates(block)  # first: what counts rows may count what the loop counts
+    merge_duplicates(block)  # before simplifying: the counter of the rows may equal a carry of the loop
     simplify_block(block)
     return func
 
@@ -333,6 +343,7 @@ def _compose(func: ir.Operation, split: Split, known: Sequence[int]) -> None:
 
 
 def _call(func: ir.Operation, arguments: Sequence[ir.Value]) -> list[ir.Value]:
+    """Calls a function at the insertion point; returns the results."""
     results = ir.FunctionType(ir.TypeAttr(func.attributes["function_type"]).value).results
     callee = ir.FlatSymbolRefAttr.get(func.attributes["sym_name"].value)
     call = ir.Operation.create("func.call", operands=list(arguments), results=list(results), attributes={"callee": callee})
@@ -357,7 +368,7 @@ class SplitPass(Pass):
     known: tuple[int, ...] = ()  # indices of the known arguments
     function: str = ""  # the function to divide; the only public one if not given
     collect_factors: bool = True  # multiply known factors with each other first: fewer residuals, other rounding
-    max_residual_bytes: int = -1  # compute again in the rest what does not fit; -1 for no limit
+    max_residual_bytes: int = -1  # recompute in the rest what exceeds this size; -1 for no limit
 
     def run(self, module: ir.Operation) -> None:
         names = {op.name for op in nested(module)}
@@ -366,7 +377,7 @@ class SplitPass(Pass):
         if names & {*EXPANSIONS, STOP_GRADIENT}:
             for step in (ExpandPass(), RemoveStopGradientPass(), SimplifyPass()):
                 step.run(module)
-        func = self._chosen(module)
+        func = self._chosen_function(module)
         arguments = len(func.regions[0].blocks[0].arguments)
         if not all(0 <= i < arguments for i in self.known):
             raise PassError(
@@ -376,7 +387,8 @@ class SplitPass(Pass):
         limit = None if self.max_residual_bytes < 0 else self.max_residual_bytes
         split_function(func, self.known, limit, self.collect_factors)
 
-    def _chosen(self, module: ir.Operation) -> ir.Operation:
+    def _chosen_function(self, module: ir.Operation) -> ir.Operation:
+        """The function to divide: the public one with the name in the option, or else the only public one."""
         public = {name: f for name, f in functions_of(module).items() if not is_private(f)}
         if self.function in public:
             return public[self.function]
