@@ -18,7 +18,7 @@ _MOST_SHARED = {80: 163, 90: 227}  # KiB that one block may use, by compute capa
 
 
 def machine_code(kernels: Sequence[dict[str, Any]], capability: int, cache: bool) -> list[dict[str, Any]]:
-    """The machine code of each kernel, in base64, and its bytes of shared memory; what is not in the cache is compiled together.
+    """For each kernel, its machine code in base64 and its bytes of shared memory, from the cache or from Triton's compiler.
 
     Raises:
       CompileError: Triton refused a kernel.

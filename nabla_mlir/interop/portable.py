@@ -38,7 +38,7 @@ def parse(source: str | bytes) -> ir.Module:
 
 
 def from_portable(module: ir.Module) -> ir.Module:
-    """StableHLO from a portable artifact (VHLO), which only the compiler's own conversion reads."""
+    """The StableHLO module of a portable artifact (VHLO), converted by IREE's compiler; other modules are returned unchanged."""
     operations = [op.operation for op in module.body.operations]
     if not any(op.name.startswith("vhlo.") for op in operations):
         return module

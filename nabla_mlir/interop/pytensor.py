@@ -63,7 +63,7 @@ def function(source: Any, *, entry: str | None = None, target: Any = None) -> Ca
 
 
 def _variable(leaf: Any) -> Any:
-    """A leaf as a variable of PyTensor."""
+    """A leaf of the arguments as a variable of PyTensor; raises DtypeError for leaves that are not real numbers or arrays."""
     import pytensor.tensor as pt
 
     try:
@@ -99,7 +99,7 @@ def _spec(variable: Any) -> Spec:
 
 @functools.cache
 def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
-    """The class of the Op, which is created once; an Op has a family, and the specs for arguments of unknown shape."""
+    """The class of PyTensor's Op, which is created once. An Op has a family, and specs for arguments whose shapes are unknown."""
     try:
         from pytensor.gradient import DisconnectedType, disconnected_type
         from pytensor.graph.basic import Apply
@@ -126,7 +126,7 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
             return self.family.at(self.specs, tuple)
 
         def make_node(self, *inputs: Any) -> Any:
-            """The node of a call, whose results have unknown lengths if an input has."""
+            """The node of a call; its results have unknown lengths if an input has unknown lengths."""
             variables = [as_tensor_variable(x) for x in inputs]
             is_open = any(None in x.type.shape for x in variables)
             outputs = [
@@ -190,7 +190,7 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
 
 
 def _mapped(make: Callable[..., Any], op: Any, node: Any, inputs: Sequence[Any]) -> Any:
-    """The node mapped over leading batch axes of its inputs; the last batch axis is mapped first."""
+    """The node of the Op mapped over the leading batch axes of its inputs; the last batch axis is mapped first."""
     family, specs, variables = op.family, list(op.specs), list(inputs)
     counts = [x.type.ndim - old.type.ndim for x, old in zip(inputs, node.inputs, strict=True)]
     for level in range(1, max(counts) + 1):

@@ -53,7 +53,7 @@ def granted(root: Path = Path("/sys/fs/cgroup"), group: Path = Path("/proc/self/
 
 
 def _quotas(root: Path, group: Path) -> Iterator[float]:
-    """The limits, in cores, of the control groups of the process and of all groups around them."""
+    """Yields the limits, in cores, of the control groups of the process and of all groups around them."""
     for line in _text(group).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):

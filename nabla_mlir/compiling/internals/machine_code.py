@@ -16,7 +16,7 @@ from nabla_mlir.targets.toolchain import run_compiler
 
 
 def put_machine_code(module: ir.Module, target: Target, cache: bool = True) -> None:
-    """Replaces the text of kernels by machine code for the target, in place.
+    """Replaces the text of Triton's kernels in a module by machine code for the target, in place.
 
     Raises:
       CompileError: Triton refused a kernel.

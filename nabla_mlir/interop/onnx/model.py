@@ -46,7 +46,7 @@ class OnnxFunction:
         return self.model.graph.name or "model"
 
     def __call__(self, *args: Any) -> Any:
-        """The results: a single one as it is, several as a tuple; sequences are lists."""
+        """The results of the model: a single result as it is, several as a tuple; sequences are lists."""
         count = len(self.inputs) + self.with_parameters
         if len(args) != count:
             raise TraceError(
@@ -183,7 +183,10 @@ def _static_names(library: Library, graph: Any) -> Iterator[str]:
 
 
 def _checked(declaration: Any, x: Any, lengths: dict[str, int]) -> Any:
-    """An argument as a tensor of the type in the model; open lengths with the same name must be equal."""
+    """An argument as a tensor of the type that the model declares.
+
+    `lengths` has the open lengths that earlier arguments fixed; the same name means the same length.
+    """
     if declaration.type.WhichOneof("value") != "tensor_type" or x is None:
         return x
     type, dtype = declaration.type.tensor_type, _dtype(declaration)
@@ -204,6 +207,7 @@ def _checked(declaration: Any, x: Any, lengths: dict[str, int]) -> Any:
 
 
 def _dtype(declaration: Any) -> np.dtype:
+    """The dtype of an input of the model; raises ImportIRError if nabla_mlir does not have it."""
     try:
         return dtype_of(declaration.type.tensor_type.elem_type)
     except Refusal as refusal:
