@@ -49,6 +49,7 @@ def device_put(x: PyTree, device: Any = None, *, src: Any = None, donate: bool =
 
 
 def _placed(leaf: Any, device: Any) -> Any:
+    """A leaf as an array on a device; an array of keys stays one."""
     if isinstance(leaf, KeyArray):
         return KeyArray(*(_placed(word, device) for word in (leaf.high, leaf.low)))
     return asarray(leaf, device=None if device is None else device_of(device))
@@ -313,7 +314,7 @@ class Config:
             )
 
     def _watch(self, is_on: bool) -> None:
-        """Enters or leaves `nm.debug_nans()`, so that `jax_debug_nans` has this value."""
+        """Enters or leaves `nm.debug_nans()`, so that `jax_debug_nans` is `is_on`."""
         if is_on == self.jax_debug_nans:
             return
         if is_on:

@@ -76,7 +76,7 @@ class JaxprEqn:
 
 @dataclass(frozen=True)
 class _View:
-    """The values and equations of a module."""
+    """The values and the equations of a module, as objects with JAX's names."""
 
     invars: list[Any] = field(default_factory=list)
     outvars: list[Any] = field(default_factory=list)
@@ -221,7 +221,7 @@ def make_jaxpr(
 
 
 def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
-    """The leaves of the result of a traced function, for captured values and arguments.
+    """The leaves of the result of a traced function, for values of its captures and arguments.
 
     Example:
       >>> closed = make_jaxpr(lambda x: 2 * x)(1.0)
@@ -237,7 +237,7 @@ def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr) -> Callable[..., list[Any]]:
 
 
 def mapped_aval(size: int, axis: int | None, aval: Spec) -> Spec:
-    """The shape and dtype of one entry of a map over an axis; None is no axis.
+    """The shape and dtype of one entry of a map over an axis; unchanged if the axis is None.
 
     Example:
       >>> import nabla_mlir as nm
@@ -253,7 +253,7 @@ def unmapped_aval(size: int, axis: int | None, aval: Spec) -> Spec:
 
 
 def equation(op: ir.Operation, known: dict[ir.Value, Any] | None = None) -> JaxprEqn:
-    """An operation of the IR as an equation.
+    """An operation of the IR as an equation with JAX's names.
 
     Args:
       op: the operation.

@@ -42,7 +42,7 @@ TRANSFORMS = {"jvp": _jvp, "vjp": _vjp, "vmap": _vmap}
 
 
 def emitted(law: LawCase, names: Sequence[str]) -> set[str]:
-    """The operations that transforms of a sample emit; the first transform is applied first."""
+    """The names of the operations that a sample has after transforms; the first transform is applied first."""
     xs = law.draw()
     active = active_operands(law, xs)
 
@@ -63,7 +63,7 @@ def emitted(law: LawCase, names: Sequence[str]) -> set[str]:
 
 
 def unruled(law: LawCase) -> dict[str, str]:
-    """The operations that two transforms of a sample emit and that a third transform cannot handle, by missing rule."""
+    """The operations that two transforms of a sample emit and that a third transform cannot handle, each with what it lacks."""
     if not active_operands(law, law.draw()):
         return {}
     pairs = itertools.product(TRANSFORMS, repeat=2)
@@ -72,7 +72,7 @@ def unruled(law: LawCase) -> dict[str, str]:
 
 
 def missing(name: str) -> str:
-    """The rule that an operation lacks for derivatives and maps; "" if it has all."""
+    """What an operation lacks for derivatives and maps, as text; "" if it has all rules."""
     record = REGISTRY.get(name)
     if record is None:
         return "no record"

@@ -31,7 +31,7 @@ class RequestError(NablaError, ValueError):
 
 
 def parse_spec(text: str) -> tuple[str, Any]:
-    """The name (or "") and the pytree of specs that a text such as ``data=f32[128,4]`` describes, in MLIR's words.
+    """The name (or "") and the pytree of specs of a text such as ``data=f32[128,4]``, with MLIR's names of dtypes.
 
     Example:
       >>> parse_spec('{"w": f32[3,4], "b": (f64, None)}')[1]["b"]
@@ -77,6 +77,7 @@ def _spec_of(node: ast.expr) -> Any:
 
 
 def _length(node: ast.expr) -> int:
+    """The length of an axis in a parsed expression; raises if it is no integer."""
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     raise _NotASpecError
@@ -86,7 +87,7 @@ def _length(node: ast.expr) -> int:
 
 
 def parse_options(text: str, what: str) -> tuple[str, dict[str, Any]]:
-    """A name and its options.
+    """A name and the dict of its options, from a text such as ``name{option=value}``.
 
     Example:
       >>> parse_options("vmap{in_axes=(0, None) out_axes=1}", "--transform")
@@ -107,6 +108,7 @@ def parse_options(text: str, what: str) -> tuple[str, dict[str, Any]]:
 
 
 def _value(text: str) -> Any:
+    """The value of an option: a boolean, a Python literal, or otherwise the text."""
     if text in ("true", "false"):
         return text == "true"
     try:
@@ -116,7 +118,7 @@ def _value(text: str) -> Any:
 
 
 def parse_target(text: str) -> Target:
-    """The target for a text such as ``cpu{cpu=generic}``; ``cuda:sm_90`` is short for the first option.
+    """The target of a text such as ``cpu{cpu=generic}``; ``cuda:sm_90`` is short for the target's first option.
 
     Example:
       >>> parse_target("cuda{arch=sm_90}") == parse_target("cuda:sm_90")
@@ -142,7 +144,7 @@ def parse_target(text: str) -> Target:
 
 
 def jvp_of(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """``(*args, *tangents of the arguments argnums) -> (f(*args), tangent)``."""
+    """The function ``(*args, *tangents) -> (f(*args), tangent)``, with tangents for the arguments at `argnums`."""
     names = _names(f)
     indices = positions("jvp", argnums, len(names) or None)
     count = len(indices)
@@ -150,25 +152,27 @@ def jvp_of(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[
     def jvp_f(*args: Any) -> Any:
         primals, tangents = args[:-count], args[-count:]
         wrt = positions("jvp", argnums, len(primals))
-        return transforms.jvp(_with_rest(f, primals, wrt), [primals[i] for i in wrt], tangents)
+        return transforms.jvp(_of_active_arguments(f, primals, wrt), [primals[i] for i in wrt], tangents)
 
-    return _signed(jvp_f, f, [f"{names[i]}_dot" for i in indices if names])
+    return _with_names_of(jvp_f, f, [f"{names[i]}_dot" for i in indices if names])
 
 
 def vjp_of(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """``(*args, cotangent of the result) -> (f(*args), cotangents of the arguments argnums)``."""
+    """The function ``(*args, cotangent of the result) -> (f(*args), cotangents)``, for the arguments at `argnums`."""
     positions("vjp", argnums, len(_names(f)) or None)
 
     def vjp_f(*args: Any) -> Any:
         *primals, ct = args
         wrt = positions("vjp", argnums, len(primals))
-        out, pull = transforms.vjp(_with_rest(f, primals, wrt), *(primals[i] for i in wrt))
+        out, pull = transforms.vjp(_of_active_arguments(f, primals, wrt), *(primals[i] for i in wrt))
         return out, (pull(ct)[0] if is_one(argnums) else pull(ct))
 
-    return _signed(vjp_f, f, ["ct"])
+    return _with_names_of(vjp_f, f, ["ct"])
 
 
-def _with_rest(f: Callable[..., Any], args: Sequence[Any], wrt: tuple[int, ...]) -> Callable[..., Any]:
+def _of_active_arguments(f: Callable[..., Any], args: Sequence[Any], wrt: tuple[int, ...]) -> Callable[..., Any]:
+    """The function f of only those arguments whose indices are in `wrt`; the others are constant."""
+
     def g(*active: Any) -> Any:
         by_position = dict(zip(wrt, active, strict=True))
         return f(*(by_position.get(i, x) for i, x in enumerate(args)))
@@ -183,8 +187,8 @@ def _names(f: Callable[..., Any]) -> list[str]:
         return []
 
 
-def _signed(new: Callable[..., Any], f: Callable[..., Any], more: list[str]) -> Callable[..., Any]:
-    """`new` with the name of `f`, and with its argument names followed by `more`: the artifact uses these names."""
+def _with_names_of(new: Callable[..., Any], f: Callable[..., Any], more: list[str]) -> Callable[..., Any]:
+    """The function `new` with the name of f, and with f's argument names followed by `more`; artifacts use these names."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     names = dict.fromkeys([*_names(f), *more])
     signature = inspect.Signature([inspect.Parameter(n, kind) for n in names])
@@ -226,7 +230,7 @@ def apply_transforms(f: Callable[..., Any], texts: Sequence[str]) -> Callable[..
 
 
 def sparse_module(f: Callable[..., Any], specs: Sequence[Any], text: str) -> Lowered:
-    """The artifact of a sparse derivative such as ``hessian{format=lower}``."""
+    """The stage of a sparse derivative, from a text such as ``hessian{format=lower}``."""
     name, options = parse_options(text, "--sparse")
     if name not in _SPARSE:
         raise RequestError(f"--sparse requires one of {', '.join(_SPARSE)}, got {name!r}.")
@@ -240,7 +244,7 @@ _SPARSE: dict[str, Callable[..., Lowered]] = {"hessian": sparse_hessian_module, 
 
 
 def imported_specs(f: Callable[..., Any], texts: Sequence[str]) -> list[Any]:
-    """The specs of the arguments of an imported function with transforms applied; [] if they are not known."""
+    """The specs of the arguments of an imported function under transforms; an empty list if they are not known."""
     if not isinstance(f, ImportedFunction) or any(None in shape for shape, _ in (*f.inputs, *f.outputs)):
         return []
     specs: list[Any] = [spec(shape, dtype) for shape, dtype in f.inputs]

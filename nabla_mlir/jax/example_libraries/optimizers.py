@@ -31,7 +31,7 @@ class Optimizer(NamedTuple):
 
 @dataclass(frozen=True)
 class OptimizerState:
-    """The state for each leaf of the parameters: tuples of arrays, and the structure of the parameters."""
+    """The state of an optimizer of pytrees: a tuple of arrays for each leaf of the parameters, and their structure."""
 
     packed_state: tuple[Any, ...]
     tree_def: Any
@@ -198,7 +198,7 @@ def rmsprop(step_size: Any, gamma: Any = 0.9, eps: Any = 1e-8) -> Any:
 
 @optimizer
 def rmsprop_momentum(step_size: Any, gamma: Any = 0.9, eps: Any = 1e-8, momentum: Any = 0.9) -> Any:
-    """RMSProp with momentum."""
+    """The optimizer RMSProp, with momentum for its steps."""
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -212,7 +212,7 @@ def rmsprop_momentum(step_size: Any, gamma: Any = 0.9, eps: Any = 1e-8, momentum
 
 @optimizer
 def adam(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> Any:
-    """Adam (https://arxiv.org/abs/1412.6980)."""
+    """The optimizer Adam: steps by running means of the gradient and of its square (https://arxiv.org/abs/1412.6980)."""
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -242,10 +242,11 @@ def adamax(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> A
 
 @optimizer
 def sm3(step_size: Any, momentum: Any = 0.9) -> Any:
-    """SM3: AdaGrad with one number for each slice along each axis (https://arxiv.org/abs/1901.11150)."""
+    """The optimizer SM3: AdaGrad with one number for each slice along each axis (https://arxiv.org/abs/1901.11150)."""
     size = make_schedule(step_size)
 
     def along(total: Any, axis: int, x: Any) -> Any:
+        """The numbers of the slices along an axis, broadcast to the shape of x."""
         return broadcast_to(total.reshape(tuple(n if k == axis else 1 for k, n in enumerate(x.shape))), x.shape)
 
     def init(x: Any) -> Any:
