@@ -313,8 +313,7 @@ def _near_log_ndtr(x: Tensor) -> Tensor:
 def _near_log_ndtr_jvp(primals: Any, tangents: Any) -> Any:
     """The value and the tangent of log(ndtr(x)).
 
-    The density divided by the distribution function is computed as one exponential, because a quotient by the square would overflow
-    in float32.
+    The density divided by ndtr(x) is computed as one exponential, because a quotient by the square would overflow in float32.
     """
     (x,), (t,) = primals, tangents
     y = _near_log_ndtr(x)

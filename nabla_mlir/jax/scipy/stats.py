@@ -56,12 +56,12 @@ norm: Distribution = Distribution(
 )  # fmt: skip
 expon: Distribution = Distribution(
     "expon", log=lambda z: -_unless(z < 0, 0.0, z), outside=lambda z: z < 0, cdf=lambda z: -expm1(-z), sf=lambda z: exp(-z),
-    logsf=lambda z: -z, logcdf=_log_complement, ppf=lambda q: -log1p(-_checked_probability(q)), isf=lambda q: -log(_checked_probability(q)),
+    logsf=lambda z: -z, logcdf=_log_complement, ppf=lambda q: -log1p(-_valid_or_nan(q)), isf=lambda q: -log(_valid_or_nan(q)),
     support=(0.0, np.inf),
 )  # fmt: skip
 uniform: Distribution = Distribution(
     "uniform", log=lambda z: _unless((z < 0) | (z > 1), 0.5, z) * 0.0, outside=lambda z: (z < 0) | (z > 1),
-    cdf=lambda z: z, sf=lambda z: 1.0 - z, ppf=lambda q: _checked_probability(q), support=(0.0, 1.0),
+    cdf=lambda z: z, sf=lambda z: 1.0 - z, ppf=lambda q: _valid_or_nan(q), support=(0.0, 1.0),
 )  # fmt: skip
 
 
@@ -92,7 +92,7 @@ logistic: Distribution = Distribution(
 
 def _cauchy_quantile(q: Any) -> Any:
     """The quantile -cot(pi q) of the Cauchy distribution, computed from the nearer end of [0, 1] for accuracy."""
-    q = _checked_probability(q)
+    q = _valid_or_nan(q)
     low = q < 0.5
     value = 1.0 / tan(math.pi * where(low, q, 1.0 - q))
     return where(low, -value, value)
@@ -114,7 +114,6 @@ def _cauchy_cdf(z: Any) -> Any:
 
 
 def _cauchy_log_cdf(z: Any) -> Any:
-    """The logarithm of the distribution function of the Cauchy distribution."""
     far = _far(z) & (z < 0)  # the angle is its tangent, -1 / z
     near = _unless(far, -1.0, z)
     value = where(near < 0, log(_cauchy_cdf(near)), log1p(-_cauchy_cdf(-near)))
@@ -179,7 +178,7 @@ pareto: Distribution = Distribution(
     "pareto", "b", outside=lambda z, b: z < 1, log=lambda z, b: log(b) - (b + 1.0) * log(_unless(z < 1, 1.0, z)),
     cdf=lambda z, b: -expm1(-b * log(z)), logcdf=lambda z, b: _log_complement(b * log(z)), support=(1.0, np.inf),
     sf=lambda z, b: exp(-b * log(z)), logsf=lambda z, b: -b * log(z), valid=lambda b: b > 0,
-    ppf=lambda q, b: exp(-log1p(-_checked_probability(q)) / b), isf=lambda q, b: exp(-log(_checked_probability(q)) / b),
+    ppf=lambda q, b: exp(-log1p(-_valid_or_nan(q)) / b), isf=lambda q, b: exp(-log(_valid_or_nan(q)) / b),
 )  # fmt: skip
 
 
@@ -212,7 +211,7 @@ def _inside(z: Any) -> Any:
     return _unless((z < 0) | (z > 1), 0.5, z)
 
 
-def _checked_probability(q: Any) -> Any:
+def _valid_or_nan(q: Any) -> Any:
     """The probability q; NaN for numbers outside of [0, 1]."""
     return _unless((q < 0) | (q > 1), np.nan, q)
 
@@ -227,7 +226,6 @@ def _log_mass(a: Any, b: Any) -> Any:
 
 
 def _truncated_log_cdf(z: Any, a: Any, b: Any) -> Any:
-    """The logarithm of the distribution function of the normal distribution truncated to [a, b]."""
     inner = _unless((z <= a) | (z >= b), (a + b) * 0.5, z)
     return where(z <= a, -np.inf, where(z >= b, 0.0, _log_mass(a, inner) - _log_mass(a, b)))
 
@@ -268,7 +266,7 @@ bernoulli: Distribution = Distribution(
     "bernoulli", "p", is_discrete=True, outside=lambda k, p: _above(k, 1.0),
     log=lambda k, p: times_log(_up_to(k, 1.0), p) + times_log1p(1.0 - _up_to(k, 1.0), -p),
     cdf=lambda k, p: where(k >= 0, 1.0 - p, k), support=(0.0, 0.0),
-    ppf=lambda q, p: where(_checked_probability(q) <= 1.0 - p, 0.0, where(_checked_probability(q) >= 0, 1.0, np.nan)),
+    ppf=lambda q, p: where(_valid_or_nan(q) <= 1.0 - p, 0.0, where(_valid_or_nan(q) >= 0, 1.0, np.nan)),
 )  # fmt: skip
 binom: Distribution = Distribution(
     "binom", "n p", is_discrete=True, outside=lambda k, n, p: _above(k, n),
@@ -285,10 +283,7 @@ _ENTROPY = (-1 / 12, -1 / 24, -19 / 360, -9 / 80, -863 / 2520, -1375 / 1008, -33
 
 
 def _poisson_entropy(mu: Any) -> Any:
-    """The entropy of the Poisson distribution with the mean mu: a sum over counts, or a series for large means.
-
-    The sum is that of -p log(p), where log(p) = -c(k) - k (u - log(1 + u)) for 1 + u = mu / k.
-    """
+    """The entropy of the Poisson distribution with the mean mu: the sum of -p log(p), or a series for large means."""
     low = (mu > 0) & (mu <= _SUMMED)
     mean = reshaped(where(low, mu, 1.0), (*mu.shape, 1))
     counts = np.arange(1, _COUNTS)
