@@ -91,8 +91,6 @@ def check_in_parts(module: ir.Module, target: Target, vmfb: bytes, examples: Exa
 
     These products and loops are compiled separately, and compared with the interpreter on slices.
 
-    Expensive products and loops are compiled separately, and compared with the interpreter on slices.
-
     Args:
       module, examples, strategy: as for `check_artifact`.
     """

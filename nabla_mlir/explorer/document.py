@@ -178,6 +178,7 @@ def _title(name: str) -> str:
 
 
 def _version(package: str) -> str:
+    """Returns the version of an installed package, or an empty text."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -184,6 +184,7 @@ def _backends() -> dict[str, Any]:
             return self.factor * loss, self.factor * diagonal
 
         def kron(self, x: Any, y: Any, N: int, **options: Any) -> tuple[Any, Any]:
+            """Raises ImportIRError: the Hessian has no Kronecker factors."""
             raise ImportIRError(
                 "kron requires a matrix of gradients of samples, got the Hessian, which has no Kronecker factors.",
                 where=user_frame(),

@@ -99,6 +99,7 @@ def _captured(module: Any, specs: Sequence[Any], parameters: bool) -> Callable[.
             self.module = module  # buffers are identified by their names
 
         def forward(self, *inputs: Any) -> Any:
+            """Calls the module with its weights replaced by the first inputs, and the rest as its arguments."""
             arguments = pytree.unflatten(tree, inputs[len(weights) :])
             if not weights:
                 return self.module(*arguments)

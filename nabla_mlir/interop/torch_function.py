@@ -138,6 +138,7 @@ def _operation() -> Callable[..., Any]:
         ctx.save_for_backward(*tensors)
 
     def backward(ctx: Any, cotangents: Any) -> Any:
+        """Returns the cotangents of the inputs, by the derivative of the operation; None for inputs that need none."""
         inputs = ctx.saved_tensors
         key, seeds, wrt = _pulled(ctx.key, inputs, cotangents)
         results = _conjugated(operation([*inputs, *seeds], key))
@@ -170,6 +171,9 @@ def _operation() -> Callable[..., Any]:
 
         @staticmethod
         def backward(ctx: Any, *cotangents: Any) -> Any:
+            """Returns the cotangents of the inputs, by the derivative of the call; None for the key and
+            for inputs that need none.
+            """
             inputs = ctx.saved_tensors
             key, seeds, wrt = _pulled(ctx.key, inputs, cotangents)
             results = _conjugated(call([*inputs, *seeds], key))
@@ -240,6 +244,7 @@ def _pulled(key: str, inputs: Sequence[Any], cotangents: Sequence[Any]) -> tuple
 
 
 def _program(family: Family, tensors: Sequence[Any]) -> Program:
+    """Returns the program of a function for the shapes and dtypes of tensors, which is made once for each."""
     try:
         return family.at(tuple([(x.shape, x.dtype) for x in tensors]), _specs)
     except TypeError:  # PyTorch has symbols as lengths; int() fixes their values

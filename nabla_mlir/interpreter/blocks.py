@@ -247,6 +247,8 @@ class _Reader:
 
 
 def _step_of(run: Body, operands: Sequence[int], results: Sequence[int]) -> Step:
+    """Returns a step that runs a body on the values of the operands, and stores its results in the frame."""
+
     def step(frame: Frame) -> None:
         frame.update(zip(results, run(frame, [frame[i] for i in operands]), strict=True))
 
@@ -269,6 +271,7 @@ class _Plain:
         evaluate, parameters, shape, dtype, of_elements = self.evaluate, self.parameters, self.shape, self.dtype, self.of_elements
 
         def step(frame: Frame) -> None:
+            """Evaluates the operation, checks the shape of its result, and stores the result in the frame."""
             y = evaluate(*[frame[i] for i in operands], **parameters)
             if type(y) is not np.ndarray:
                 y = np.asarray(y[0] if type(y) is list else y)

@@ -36,6 +36,7 @@ def while_(op: ir.Operation, block_of: Read) -> Body:
     total = 0 if counter is None else counter.trips
 
     def run(frame: Frame, carry: Arrays) -> Arrays:
+        """Runs the loop on the carried values; the budget first foresees the cost of its iterations."""
         if frame.budget is not None:
             frame.budget.foresee(body.cost, total)
         with outermost(total) as iterations:

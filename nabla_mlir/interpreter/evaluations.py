@@ -66,6 +66,7 @@ def _lgamma(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.
     """
 
     def evaluate(x: np.ndarray) -> np.ndarray:
+        """Returns log(abs(gamma(x))); near its two roots below -2 a polynomial replaces the function, which loses digits there."""
         result = np.where(np.isinf(x), x.dtype.type(np.inf), f(x))
         near = (x > -2.8125) & (x < -2.3125)
         if x.dtype == np.float64 and near.any():

@@ -158,6 +158,7 @@ def gesdd(a: np.ndarray, results: Sequence[Any], **parameters: Any) -> list[np.n
     types = [(tuple(shape[rank:]), dtype) for shape, dtype in results[1:4]]
 
     def one(x: np.ndarray) -> Sequence[np.ndarray]:
+        """Decomposes one matrix; raises LinAlgError if it contains NaN or infinity."""
         if not np.isfinite(x).all():  # of which LAPACK says on the terminal that it is illegal
             raise np.linalg.LinAlgError
         if mode == "N":
@@ -178,6 +179,7 @@ def geev(a: np.ndarray, **_: Any) -> list[np.ndarray]:
     types = [(a.shape[-1:], wide.dtype), (a.shape[-2:], wide.dtype), (a.shape[-2:], wide.dtype)]
 
     def one(x: np.ndarray) -> Sequence[np.ndarray]:
+        """Decomposes one matrix. The left vectors are those of the adjoint, in the order of the eigenvalues."""
         values, right = np.linalg.eig(x)
         others, left = np.linalg.eig(x.conj().T)  # the conjugate values, in an order of their own
         order = []

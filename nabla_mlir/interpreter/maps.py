@@ -37,6 +37,7 @@ def vmap(op: ir.Operation, block_of: Read) -> Body:
     types = [shape_and_dtype(result.type) for result in op.results]
 
     def run(frame: Frame, xs: Arrays) -> Arrays:
+        """Runs the body for each entry in a frame of its own, and writes the results to arrays."""
         positions = list(itertools.product(*map(range, sizes)))
         frames = [Frame(frame.budget, frame, frame.position | dict(zip(axes, position, strict=True))) for position in positions]
         for entry, position in zip(frames, positions, strict=True):

@@ -112,6 +112,7 @@ def pmap(
 
     @functools.wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
+        """Checks that the mapped axes have length 1, and maps the function over them."""
         split = functools.partial(bind_static, "pmap", argnums=static_broadcasted_argnums, word="static_broadcasted_argnums")
         call, rest = split(fun, args)
         axes = tuple(split(fun, in_axes)[1]) if isinstance(in_axes, (tuple, list)) else in_axes
@@ -175,6 +176,7 @@ def shard_map(
 
     @functools.wraps(f)
     def mapped(*args: Any) -> Any:
+        """Calls `f` within all named axes."""
         call = f
         for name in around.axis_names if axis_names is None else axis_names:
             call = _with_axis(call, name)

@@ -125,6 +125,7 @@ class Primitive:
         primal = _OfPrimitive(self, lambda *xs: call(*xs))
 
         def rule(primals: Any, tangents: Any) -> Any:
+            """Calls the primitive's forward rule; a zero tangent becomes `Zero` on the way in and None on the way out."""
             given = [Zero(typeof(x)) if isinstance(t, SymbolicZero) else t for x, t in zip(primals, tangents, strict=True)]
             out, tangent = primitive_jvps[self](primals, given, **params)
             leaves = tangent if self.multiple_results else [tangent]
@@ -142,6 +143,7 @@ class Primitive:
 
         @mapped.def_vmap
         def rule(axis_size: int, in_batched: Any, *args: Any) -> Any:
+            """Calls the primitive's batching rule, and moves the mapped axes of the results to the front."""
             dims = [0 if is_batched else None for is_batched in in_batched]
             if self in axis_primitive_batchers:
                 bound = innermost_axis()

@@ -61,8 +61,6 @@ def check_vjp(
     """Compares reverse mode with central differences, by the product of a random cotangent and a random direction.
 
     `f_vjp` is ``functools.partial(nm.vjp, f)``; the other arguments are those of `check_jvp`.
-
-    `f_vjp` is ``functools.partial(nm.vjp, f)``.
     """
     args = _arrays(args)
     value, pull = f_vjp(*args)

@@ -81,6 +81,7 @@ def _running_estimates(method: Callable[P, Generator[T, None, None]]) -> Callabl
 
     @functools.wraps(method)
     def run(*args: P.args, **kwargs: P.kwargs) -> Running[T]:
+        """Checks that the first argument is a linear operator, and starts the estimates."""
         operator: Any = args[0] if args else kwargs.get("operator")
         if len(getattr(operator, "shape", ())) != 2 or not hasattr(operator, "matmat"):
             raise TraceError(

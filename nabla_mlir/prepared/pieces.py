@@ -240,8 +240,6 @@ class Piece:
         """Raises ShapeError unless the function is a sum over rows, or their mean, which a padded batch requires.
 
         The test: with B rows a and b, f(a..a) + f(b..b) = f(ab..b) + f(ba..a).
-
-        With B rows a and b: f(a..a) + f(b..b) = f(ab..b) + f(ba..a).
         """
         work, key = self.work, (self.work.module.digest, self.work.mean)
         if key in _SUMS:

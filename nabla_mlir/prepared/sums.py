@@ -208,6 +208,7 @@ class SummedOperator(PointOperator):
         return self._matmat(np.asarray(v).reshape(-1, 1))[:, 0]
 
     def _matmat(self, vs: np.ndarray) -> np.ndarray:
+        """Returns the products of the operator with the columns of a matrix; complex columns are two real ones each."""
         if vs.dtype.kind == "c":
             return joined(self._matmat(vs.real), self._matmat(vs.imag))
         matrix = rounded(vs, self._x.dtype, "the matrix")

@@ -136,9 +136,6 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
 
         It is the memory of the array if nothing else can refer to this memory, and otherwise a copy. If two threads donate the
         array, one gets an error.
-
-        It is the memory of the array if nothing else can refer to it, and otherwise a copy. The array cannot be read afterwards.
-        If two threads donate it, one is refused.
         """
         self.block_until_ready()
         memory, is_native = self.memory(), self._target is not None

@@ -171,6 +171,7 @@ class Function:
         _remains.append((self.device, self._invoke))
 
         def refuse(*call: Any) -> None:
+            """Loads the executable anew for the call, or raises the error if that is impossible."""
             if self.anew is None:
                 raise error
             new = self.anew()

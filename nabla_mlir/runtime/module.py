@@ -183,6 +183,7 @@ class _Source:
 
     @staticmethod
     def of(reading: Callable[[], bytes]) -> _Source:
+        """Returns the source that a function reads, or the message of the error if it cannot be read."""
         try:
             return _Source(reading())
         except DeployError as error:

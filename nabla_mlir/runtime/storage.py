@@ -216,6 +216,7 @@ class Artifact:
         return self._path if self._content is None else io.BytesIO(self._content)
 
     def _list_names(self) -> list[str]:
+        """Returns the names of the files in the folder or the archive."""
         if self._path.suffix != ".zip":
             return os.listdir(self._path)
         with zipfile.ZipFile(self._archive()) as archive:

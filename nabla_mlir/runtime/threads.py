@@ -71,6 +71,7 @@ def _quotas(root: Path, group: Path) -> Iterator[float]:
 
 
 def _text(file: Path) -> str:
+    """Returns the text of a file, or an empty text if it cannot be read."""
     try:
         return file.read_text()
     except OSError:
@@ -114,6 +115,7 @@ def is_abandoned(pool: HalDriver) -> bool:
 
 @functools.cache
 def _driver(name: str, threads: int, generation: tuple[int, int]) -> HalDriver:
+    """Returns a driver whose pool has a number of threads."""
     # A pool of IREE's default size has one thread on each core; the system places the threads of other pools.
     if name != POOL or (threads == _affinity() <= granted() and generation == (_FIRST_PROCESS, 0)):
         return get_driver(name)

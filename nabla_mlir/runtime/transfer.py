@@ -66,6 +66,7 @@ class Kind(NamedTuple):
         is_small, element = 0 < size < thresholds.DIRECT_COPY and dtype.kind != "V" and dtype.isnative, element_type(dtype)
 
         def enter(array: Any, device: Device) -> HalBufferView | None:
+            """Returns the array on the device, or None if it does not have the expected type, shape and dtype."""
             if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
                 return None
             if is_small and array.flags.c_contiguous:
@@ -81,6 +82,7 @@ class Kind(NamedTuple):
         known = range_of(scalar, dtype)
 
         def enter(number: Any, device: Device) -> HalBufferView | None:
+            """Returns the number on the device, or None if it does not have the expected type or range."""
             if type(number) is not scalar:
                 return None
             if (known is None or not known[0] <= number <= known[1]) and scalar_misfit(number, dtype) is not None:

@@ -185,6 +185,7 @@ def costs_of(law: LawCase) -> Costs:
         """The differentiable results as a function of the active operands, and these operands."""
 
         def f(*active: Any) -> Any:
+            """Returns the floating-point results of the law as a function of its active arguments."""
             full = list(xs)
             for i, x in zip(laws.active, active, strict=True):
                 full[i] = x

@@ -27,6 +27,8 @@ def _jvp(f: Function) -> Function:
 
 
 def _vjp(f: Function) -> Function:
+    """Returns the function that applies the pullback of `f` to the value of `f`."""
+
     def pulled(*xs: Any) -> Any:
         ys, pullback = vjp(f, *xs)
         return pullback(ys)
@@ -47,7 +49,10 @@ def emitted(law: LawCase, names: Sequence[str]) -> set[str]:
     active = active_operands(law, xs)
 
     def function(*inputs: Any) -> Any:
+        """Returns the leaves of the law after all transforms, as a function of its active inputs."""
+
         def f(*own: Any) -> Any:
+            """Applies the law with the active inputs replaced."""
             full = list(inputs)
             for i, x in zip(active, own, strict=True):
                 full[i] = x

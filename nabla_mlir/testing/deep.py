@@ -246,6 +246,7 @@ class Deep:
         """
 
         def apply(x: Any) -> Any:
+            """Applies random steps of the family to recent values; the same for each call."""
             rng = np.random.default_rng([self.seed, 5])
             values = [x, bounded(x) + 1]
             for _ in range(self.steps):

@@ -52,6 +52,7 @@ class Laws:
         """The results with the indices `floats` as a function of the active operands."""
 
         def f(*active: Tensor) -> list[Tensor]:
+            """Returns the floating-point results of the law as a function of its active arguments."""
             full = list(xs)
             for i, x in zip(self.active, active, strict=True):
                 full[i] = x
@@ -128,6 +129,7 @@ class Laws:
             if floats:
 
                 def derivatives(*a: Tensor) -> Any:
+                    """Returns the derivatives of one entry: forward, reverse, and forward over reverse."""
                     f, active = self._function(a, floats), [a[i] for i in self.active]
                     ys, dys = jvp(f, active, t)
 
@@ -156,6 +158,7 @@ class Laws:
         """The jvp and the vjp of the mapped function, with the same tangents and cotangents in every entry."""
 
         def mapped(*active: Tensor) -> Any:
+            """Returns the results of the law mapped over a batch, as a function of its active arguments."""
             full = list(many)
             for i, x in zip(self.active, active, strict=True):
                 full[i] = x

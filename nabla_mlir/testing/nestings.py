@@ -60,6 +60,7 @@ def _mapped(f: Function, g: Function, rng: Numbers) -> Function:
     seed = int(rng.integers(2**31))
 
     def apply(J: Any, x: Any) -> Any:
+        """Maps f over a random axis, in a random form."""
         if not x.ndim or not x.size:
             return f(J, x)
         own = rng_of(seed, x)
@@ -81,6 +82,7 @@ def _looped(f: Function, g: Function, rng: Numbers) -> Function:
     form, count = int(rng.integers(6)), int(rng.integers(0, 4))
 
     def apply(J: Any, x: Any) -> Any:
+        """Calls f in a loop of the given form."""
         if form == 0:
             return J.lax.fori_loop(0, count, lambda i, c: _same(J, f(J, c), c), x)
         if form == 1:
@@ -106,6 +108,7 @@ def _branched(f: Function, g: Function, rng: Numbers) -> Function:
     form, k = rng.integers(2), int(rng.integers(-1, 4))
 
     def apply(J: Any, x: Any) -> Any:
+        """Calls f or g in a branch that a traced index selects."""
         index = J.numpy.sum(J.numpy.zeros_like(x)).real.astype(np.int32) + k
         branches = [lambda x: _same(J, f(J, x), x), lambda x: _same(J, g(J, x), x), lambda x: x]
         if form:
@@ -124,6 +127,7 @@ def _ruled(f: Function, g: Function, rng: Numbers) -> Function:
     form = rng.integers(3)
 
     def apply(J: Any, x: Any) -> Any:
+        """Replaces f by a function with a custom rule, if the argument has derivatives."""
         if kind(x) not in "fc":
             return f(J, x)
         if form == 0:
@@ -158,6 +162,7 @@ def _derived(f: Function, g: Function, rng: Numbers) -> Function:
     form = int(rng.integers(11))
 
     def apply(J: Any, x: Any) -> Any:
+        """Replaces f by one of its derivatives, if the argument has derivatives."""
         if kind(x) not in "fc":
             return f(J, x)
         h = lambda x: f(J, x)  # noqa: E731

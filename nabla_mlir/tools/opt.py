@@ -241,6 +241,7 @@ def _with_verification(item: Pass) -> Callable[..., None]:
     """A function that runs a pass, and then verifies the dialects of nabla_mlir, which MLIR's verifier does not know."""
 
     def run(op: Any, _: Any) -> None:
+        """Runs the pass, and raises PassError if the IR is invalid afterwards."""
         with context(), ir.Location.unknown():
             item.run(op.operation)
             try:

@@ -174,8 +174,6 @@ def _starts(allocations: Sequence[_Allocation], blocks: Blocks) -> list[int]:
 
     Larger allocations come first. Each gets the smallest offset at which it overlaps no allocation that is live at the same time.
     Small allocations that are live only between two loops come last.
-
-    Small allocations that are live only between two loops come last.
     """
     starts: dict[int, int] = {}
     for i in sorted(range(len(allocations)), key=lambda i: (_is_short_lived(allocations[i]), -allocations[i].size)):

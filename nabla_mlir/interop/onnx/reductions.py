@@ -24,6 +24,7 @@ def _reduction(f: Callable[..., Any]) -> Callable[..., Any]:
     """The operator of ONNX for a reduction `f`: its axes are an attribute or an input."""
 
     def run(x: Tensor, axes: Any = None, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Tensor:
+        """Reduces x over `axes`; without axes over all, or over none if `noop_with_empty_axes` is true."""
         axis = None if axes is None or not len(np.ravel(axes)) else numbers(axes)
         if axis is None and noop_with_empty_axes:
             axis = ()

@@ -218,6 +218,7 @@ def _of_arrays(f: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose result is one array, also if the user's function returns a list of rows."""
 
     def stacked(*args: Any) -> Any:
+        """Returns the result of `f`; a list of results becomes one array, stacked along a new first axis."""
         result = f(*args)
         if not isinstance(result, (list, tuple)):
             return result

@@ -51,6 +51,7 @@ def optimizer(opt_maker: Callable[..., tuple[Any, Any, Any]]) -> Callable[..., O
 
     @functools.wraps(opt_maker)
     def make(*args: Any, **kwargs: Any) -> Optimizer:
+        """Returns an optimizer of pytrees from one of arrays, with the same arguments."""
         init, update, get_params = opt_maker(*args, **kwargs)
 
         def tree_init(x0: Any) -> OptimizerState:
@@ -174,6 +175,7 @@ def adagrad(step_size: Any, momentum: Any = 0.9) -> Any:
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
+        """One step of Adagrad: scales the gradient by the root of the sum of its squares."""
         x, total, m = state
         total = total + square(g)
         scaled = g * where(total > 0, 1.0 / sqrt(where(total > 0, total, 1.0)), 0.0)
@@ -202,6 +204,7 @@ def rmsprop_momentum(step_size: Any, gamma: Any = 0.9, eps: Any = 1e-8, momentum
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
+        """One step of RMSProp with momentum: scales the gradient by the root of its mean square."""
         x, mean, m = state
         mean = mean * gamma + square(g) * (1.0 - gamma)
         m = momentum * m + size(i) * g / sqrt(mean + eps)
@@ -216,6 +219,7 @@ def adam(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> Any
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
+        """One step of Adam: scales the mean gradient by the root of the mean squared gradient, both without their initial bias."""
         x, m, v = state
         m = (1 - b1) * g + b1 * m
         v = (1 - b2) * square(g) + b2 * v
@@ -231,6 +235,7 @@ def adamax(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> A
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
+        """One step of Adamax: scales the mean gradient by the largest recent gradient."""
         x, m, v = state
         m = (1 - b1) * g + b1 * m
         v = maximum(b2 * v, absolute(g))
@@ -253,6 +258,7 @@ def sm3(step_size: Any, momentum: Any = 0.9) -> Any:
         return (x, zeros_like(x), *(zeros(n, x.dtype) for n in x.shape))
 
     def update(i: Any, g: Any, state: Any) -> Any:
+        """One step of SM3: bounds the sum of squared gradients of an element by maxima along each axis."""
         x, m, *totals = state
         bound = functools.reduce(minimum, [along(t, k, x) for k, t in enumerate(totals)]) if totals else zeros_like(x)
         total = bound + square(g)

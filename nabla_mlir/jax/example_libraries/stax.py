@@ -103,11 +103,10 @@ def Dropout(rate: float, mode: str = "train") -> Layer:  # noqa: N802
     """A layer for training that sets random elements to zero; each is kept with probability `rate` and then divided by `rate`.
 
     With another `mode` than "train", it returns its inputs. In training, `apply_fun` requires the keyword argument `rng`, a key.
-
-    `apply_fun` requires the keyword argument `rng`, a key, in this mode.
     """
 
     def apply(params: Any, inputs: Any, *, rng: Any = None, **kwargs: Any) -> Any:
+        """Sets random elements of the inputs to zero in training, and returns the inputs otherwise."""
         if mode != "train":
             return inputs
         mask = bernoulli(rng, rate, inputs.shape)

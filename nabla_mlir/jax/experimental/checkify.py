@@ -197,6 +197,8 @@ def checkify(f: Callable[..., Any], errors: Errors = user_checks) -> Callable[..
 
     @functools.wraps(f)
     def checked(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
+        """Runs `f` as one traced function, and returns its checks with its result."""
+
         def run(*inner: Any, **keywords: Any) -> tuple[Error, Any]:
             """Calls `f` and collects its checks."""
             call = _Open(ir.InsertionPoint.current.block)

@@ -125,6 +125,9 @@ def _solved(f: Any, options: tuple[float, ...], y: Tensor, ts: Tensor) -> Tensor
             return moves & (k < most) if most < np.inf else moves
 
         def body(state: Any) -> Any:
+            """One step of the method: it is accepted if its error is within the tolerance; the next step size follows from the
+            error.
+            """
             k, y, slope, t, h, before, coefficients = state
             ahead, its_slope, error, between = _step(f, y, slope, t, h)
             ratio = error / (maximum(absolute(y), absolute(ahead)) * rtol + atol)
@@ -248,6 +251,7 @@ def odeint(
     """
 
     def run(y0: Any, t: Any, args: Any) -> Any:
+        """Converts the state to floating point, and integrates; arrays that `func` refers to become arguments."""
         ts = as_tensor(t)
         if not is_float(ts.dtype):
             raise DtypeError(

@@ -24,8 +24,6 @@ class BCOO:
     Elements at equal positions are added. The leading axes of `indices`, all but the last two, are batch axes: each entry of the
     batch has its own positions.
 
-    The leading axes of `indices` but the last two are axes of a batch: each entry has its own positions.
-
     Args:
       args: the values and their positions, of shapes ``(*batch, n, *dense)`` and ``(*batch, n, axes)``.
       shape: the shape of the array.

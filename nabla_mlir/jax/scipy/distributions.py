@@ -94,6 +94,7 @@ class Distribution:
         )
 
         def f(*args: Any) -> Tensor:
+            """Splits the arguments into shapes, location and scale, and evaluates the function."""
             values = list(inexacts(name, *args))
             scale = values.pop() if self._has_scale else 1.0
             location = values.pop() if self._has_location else 0.0

@@ -82,6 +82,7 @@ def _start(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """The sum of the Gauss series at x, and its derivative by x."""
 
     def step(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Adds term k of the power series to the value, and its derivative to the slope."""
         part, value, slope = state
         below = c + k - 1.0
         ratio = part * (a + k - 1.0) * (b + k - 1.0) / where(below == 0.0, 1.0, below)  # 0 only after the last term of a polynomial
@@ -137,6 +138,7 @@ def _continued(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
         return any(stop_gradient(state[0]) > stop_gradient(end))
 
     def body(state: Any) -> Any:
+        """One step of the continuation towards the end point; nothing changes once it is reached."""
         s, value, slope = state
         moves = s > end
         r = where(moves, minimum(0.5, 1.0 - end / where(moves, s, 1.0)), 0.0)

@@ -53,6 +53,7 @@ def until_still(step: Callable[[Any, Any], Any], start: tuple[Tensor, ...], slac
         return (still < 12.0) & (k < float(_MOST))
 
     def body(carry: Any) -> Any:
+        """One step; counts the steps in a row in which the last value has not changed by more than the rounding error."""
         k, still, *state = carry
         new = step(k, tuple(state))
         change = any(absolute(stop_gradient(new[-1] - state[-1])) > eps * absolute(stop_gradient(new[-1])))
@@ -68,6 +69,7 @@ def ratio(numerator: Callable[[Any], Any], denominator: Callable[[Any], Any], fi
     away = lambda v: where(absolute(v) < tiny, tiny, v)  # noqa: E731
 
     def step(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """One step of the continued fraction by the method of Lentz."""
         c, d, value = state
         n, m = numerator(k), denominator(k)
         d = 1.0 / away(m + n * d)
@@ -177,6 +179,7 @@ def _lower_and_upper(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     a1, x1 = where(small & (order > 0.0), order, 0.5), where(low & inside & small, x, 0.5)
 
     def term(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Adds term k to the series of the lower function and to that of the upper one."""
         part, plain, gap, gaps, total = state
         part = part * near / (order + k)
         gap = (gap - plain / k) * x1 / (a1 + k)  # (part - x^k / k!) / a

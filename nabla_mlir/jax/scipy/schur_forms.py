@@ -201,6 +201,7 @@ def _triangular_sylvester(r: Tensor, s: Tensor, f: Tensor) -> Tensor:
     columns, unit = np.arange(f.shape[-1]), np.eye(r.shape[-1], dtype=_NARROW)
 
     def step(j: Any, y: Tensor) -> Tensor:
+        """Computes column j of the solution, from the columns before it."""
         column = _column(s, j)
         rest = _column(f, j) - matmul(y, column)
         new = triangular_solve(r + unit * _row(column, j), rest)
@@ -249,6 +250,7 @@ def _root(a: Tensor) -> Tensor:
     rows, columns, unit = np.arange(t.shape[-1])[:, None], np.arange(t.shape[-1]), np.eye(t.shape[-1], dtype=_NARROW)
 
     def step(j: Any, u: Tensor) -> Tensor:
+        """Computes column j of the square root above the diagonal; infinite where the root does not exist."""
         system = u + unit * _row(_column(u, j), j)
         is_zero = (unit == 1) & (system == 0)
         new = triangular_solve(where(is_zero, 1, system), where(rows < j, _column(t, j), 0))
@@ -290,6 +292,8 @@ def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
 
     @value.defjvp
     def value_jvp(primals: Any, tangents: Any) -> Any:
+        """The value and the tangent; the tangent is that of the function by eigenvectors."""
+
         def by_vectors(a: Tensor) -> Tensor:
             w, v = fa.eig(a)
             return la.adjoint(solve(la.adjoint(v), la.adjoint(v * func(w)[..., None, :])))
@@ -324,6 +328,7 @@ def _parlett(a: Tensor, func: Callable[[Any], Any]) -> tuple[Tensor, Tensor]:
     values = diagonal(t, axis1=-2, axis2=-1)
 
     def step(j: Any, f: Tensor) -> Tensor:
+        """Computes column j above the diagonal, from the columns before it."""
         system = t - unit * _row(_column(t, j), j)
         system = where((unit == 1) & (system == 0), 1, system)
         column = _column(t, j)

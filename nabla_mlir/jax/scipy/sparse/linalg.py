@@ -103,6 +103,7 @@ def _solved(
     """Solves an equation of pytrees by a method for vectors, and returns the solution as a pytree like `b`."""
 
     def run(b: Any, x0: Any) -> Any:
+        """Solves the equation of vectors, and converts the solution to a pytree."""
         vector, unravel = ravel_pytree(b)
         start = nnp.zeros_like(vector) if x0 is None else ravel_pytree(x0)[0].astype(vector.dtype)
         steps = 10 * vector.size if maxiter is None else maxiter
