@@ -66,7 +66,7 @@ def set_checking(mode: Mode) -> Mode:
 
 
 def mode_for(target: Target) -> Mode:
-    """The checking setting of a target.
+    """Returns the mode of checking for a target: the target's own, or otherwise the setting of the process.
 
     Raises:
       TargetError: the target's own setting does not exist.

@@ -126,7 +126,7 @@ class ReferenceRuns:
         return [np.array(x) for x in self._given[name]]
 
     def call(self, name: str) -> list[np.ndarray]:
-        """The results of an entry point.
+        """Runs an entry point in the interpreter on drawn arguments, and returns its results.
 
         Raises:
           OutOfStepsError: the budget is used up.

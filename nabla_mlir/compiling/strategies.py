@@ -117,7 +117,7 @@ def _place_transients(legal: ir.Module, target: Target) -> bool:
 
 
 def _whole(legal: ir.Module, target: Target, flags: Sequence[str]) -> Program:
-    """The program of the unchanged module.
+    """Returns the module as one program, unchanged.
 
     It has no locations, so that a moved line of the source hits the cache, and an artifact contains no paths.
     """

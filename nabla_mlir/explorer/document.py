@@ -147,7 +147,7 @@ def longest_increasing(numbers: Sequence[int]) -> list[int]:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    """The JSON of a row."""
+    """Returns a row of the table of passes as a dict for JSON."""
     return {
         "name": row.name,
         "why": row.why,

@@ -82,7 +82,7 @@ class Recorder:
     """Runs passes on a module, and stores the state after each pass that changes the module."""
 
     def __init__(self, module: ir.Module):
-        """Stores the first state of the module."""
+        """Starts a recording, with the module as its first state."""
         self.module: ir.Module = module
         self.rows: list[Row] = []
         self.states: list[State] = []

@@ -14,7 +14,7 @@ _TICK = 0.2  # the seconds between two checks of the local futures
 
 
 def gathered(client: Any, futures: Sequence[Any], patience: float, watch: Callable[[], None] = lambda: None) -> list[Any]:
-    """The results of futures.
+    """Waits for futures of Dask, and returns their results.
 
     Args:
       client: the client of the cluster.

@@ -169,7 +169,7 @@ class Problem:
         constraint_bounds: Bounds = (0.0, 0.0),
         options: Mapping[str, Any] | None = None,
     ) -> Solution:
-        """Runs Ipopt from a point.
+        """Runs Ipopt from a starting point.
 
         Args:
           x0: a pytree like x, of arrays.

@@ -213,7 +213,10 @@ def _backends() -> dict[str, Any]:
 
 
 def _shifts(module: Any, layers: dict[str, Any], x: Any) -> dict[str, Any]:
-    """For each layer, zeros with the shape of its result for one sample; added to results, they make derivatives by results."""
+    """Returns, for each layer, zeros with the shape of its result for one sample.
+
+    They are added to the results of the layers, so that derivatives by them are derivatives by those results.
+    """
     import torch
 
     shapes: dict[str, Any] = {}

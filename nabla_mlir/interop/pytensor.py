@@ -135,7 +135,7 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
             return Apply(self, variables, outputs)
 
         def perform(self, node: Any, inputs: Sequence[Any], output_storage: Any) -> None:
-            """Computes the results of a node."""
+            """Computes the results of a node from its inputs, and stores them."""
             arrays = [np.asarray(x) for x in inputs]
             program = _program(self.family, arrays)
             for cell, result, variable in zip(output_storage, program(arrays), node.outputs, strict=True):

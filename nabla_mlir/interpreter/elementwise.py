@@ -116,7 +116,7 @@ def shift_left(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @evaluation("stablehlo.shift_right_logical")
 def shift_right_logical(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x >> y with zeros as new bits."""
+    """Returns x shifted right by y bits; zeros come in from the left."""
     unsigned = np.dtype(f"u{x.dtype.itemsize}")
     is_empty = (y < 0) | (y >= _bits(x))
     moved_by = np.where(is_empty, 0, y).astype(unsigned)
@@ -125,7 +125,7 @@ def shift_right_logical(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @evaluation("stablehlo.shift_right_arithmetic")
 def shift_right_arithmetic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x >> y with the sign as new bits."""
+    """Returns x shifted right by y bits; copies of the sign come in from the left."""
     signed = x.view(np.dtype(f"i{x.dtype.itemsize}"))
     is_empty = (y < 0) | (y >= _bits(x))
     return np.right_shift(signed, np.where(is_empty, _bits(x) - 1, y).astype(signed.dtype)).view(x.dtype)

@@ -150,7 +150,7 @@ def _reflection(x: np.ndarray) -> tuple[np.ndarray, Any, Any]:
 
 
 def _standardised(t: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """T and Z in LAPACK's standard form.
+    """Returns the Schur factors T and Z in LAPACK's standard form.
 
     Blocks of 2 x 2 with real eigenvalues become triangular; the others get two equal elements on the diagonal.
     """

@@ -163,7 +163,7 @@ def default_matmul_precision(new_val: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def numpy_dtype_promotion(new_val: str) -> Iterator[None]:
-    """A context for JAX's setting `jax_numpy_dtype_promotion`, which must be "standard".
+    """Returns a context for JAX's setting `jax_numpy_dtype_promotion`; "standard" is the only value that exists here.
 
     Raises:
       TraceError: it is something else.
@@ -280,7 +280,7 @@ class Config:
         return self._finite is not None
 
     def read(self, name: str) -> Any:
-        """The value of a setting.
+        """Returns the value of a setting of JAX.
 
         Raises:
           TraceError: nabla_mlir has no such setting.
@@ -297,7 +297,7 @@ class Config:
         raise AttributeError(f"'Config' object has no attribute {name!r}")
 
     def update(self, name: str, val: Any) -> None:
-        """Changes a setting.
+        """Changes a setting of JAX.
 
         Raises:
           TraceError: nabla_mlir has no such setting.

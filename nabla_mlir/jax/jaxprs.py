@@ -196,6 +196,7 @@ def make_jaxpr(
 
     @functools.wraps(fun)
     def make(*args: Any, **kwargs: Any) -> Any:
+        """Traces the function for the arguments, and returns its equations."""
         dynamic, rest = bind_static("make_jaxpr", fun, args, static_argnums)
         leaves, in_spec = pytree.flatten((rest, kwargs))
         structure: dict[str, Any] = {}

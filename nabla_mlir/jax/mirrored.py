@@ -29,6 +29,7 @@ def mirrored(f: Callable[..., Any], module: str | None = None, name: str | None 
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
+        """Calls the function with 64-bit dtypes narrowed, unless 64 bits are enabled."""
         with narrowing():
             if not is_narrowing():
                 return _opened(f(*args, **kwargs))

@@ -59,7 +59,7 @@ class InstantExecutable:
         return self._executable.device
 
     def function(self, name: str) -> Callable[..., list[Array]]:
-        """The function with this name.
+        """Returns the function of the executable with a name.
 
         Raises:
           DeployError: it does not exist.

@@ -266,7 +266,7 @@ class Methods:
         return byproducts, dict(zip(self.state, new, strict=True))
 
     def all(self) -> dict[str, Method]:
-        """All entry points by their names."""
+        """Returns all entry points of the module, by their names."""
         family, reads, form = self.family, self.read_names, self._form_of_blocks()
         x_name, *data_names = self.args
         v_name = "v" if "v" not in self.args else "vector"

@@ -324,7 +324,7 @@ class Executable:
         return tuple(name for name in self._module.function_names if not name.startswith("__"))
 
     def function(self, name: str) -> Function:
-        """The function with this name.
+        """Returns the function of the executable with a name.
 
         Raises:
           DeployError: there is no such function; the message lists those that exist.

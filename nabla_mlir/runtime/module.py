@@ -146,12 +146,14 @@ class Module:
         return plugin("stages").Lowered.restore(self._stablehlo(), self.manifest)
 
     def __getitem__(self, name: str) -> _Entry:
+        """Returns the entry point with this name; raises DeployError if there is none."""
         try:
             return self._entries[name]
         except KeyError:
             raise DeployError(f"an entry point requires one of {', '.join(self._entries)}, got {name!r}.") from None
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Returns the entry point with this name; raises AttributeError if there is none."""
         entries = self.__dict__.get("_entries", {})
         if name in entries:
             return entries[name]

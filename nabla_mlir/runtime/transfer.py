@@ -77,7 +77,7 @@ class Kind(NamedTuple):
 
     @staticmethod
     def of_scalar(scalar: type, dtype: np.dtype) -> Kind:
-        """The kind of Python scalars of a type."""
+        """Returns the kind of arguments that are Python scalars of a type."""
         element = element_type(dtype)
         known = range_of(scalar, dtype)
 

@@ -124,7 +124,7 @@ class CPU(Target):
 
     @classmethod
     def found(cls) -> Sequence[str]:
-        """The name of this CPU."""
+        """Returns the name of this CPU in LLVM, or a sentence if it is not known, as a list of one text."""
         try:
             return (_named_cpu("host", "")[0],)
         except CompileError:

@@ -129,6 +129,7 @@ def check_prepared(law: LawCase) -> None:
     active, data = [laws.xs[i] for i in laws.active], [laws.xs[i] for i in others]
 
     def loss(chosen: Sequence[Any], *rest: Any) -> Any:
+        """Returns a real number from the results of the law, as a function of its active arguments and its data."""
         full = dict(zip([*laws.active, *others], [*chosen, *rest], strict=True))
         results = [y for y in law.apply([full[i] for i in range(len(full))]) if is_differentiable(y.dtype)]
         return sum((nnp.sum(nnp.sin(nnp.real(y) + 0.5 * nnp.imag(y))) for y in results), nnp.zeros(()))

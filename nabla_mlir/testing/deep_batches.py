@@ -246,7 +246,7 @@ def shrunk(fault: Fault, target: str = "cpu") -> Fault:
 
 
 def _fewest(fault: Fault, fault_of_part: Callable[[Sequence[Deep]], Fault | None]) -> Fault:
-    """The same fault with fewer programs: single programs are tried, then halves, then all programs except one."""
+    """Returns the fault with the fewest programs that still show it: tries single programs, then halves, then all except one."""
     programs = list(fault.programs)
     for some in _smaller(programs):
         if (smaller := fault_of_part(some)) is not None:

@@ -142,7 +142,7 @@ def _formed(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(WHOLE)
 def _counted(J: Any, rng: Numbers, x: Any) -> Any:
-    """An operation on integers or booleans."""
+    """Applies a random operation for integers or booleans to x."""
     if kind(x) == "b":
         return [lambda: ~x, lambda: x & ~x, lambda: x | True, lambda: x ^ x][rng.integers(4)]()
     n, three = J.numpy, np.dtype(x.dtype).type(3)

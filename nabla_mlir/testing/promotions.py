@@ -34,7 +34,7 @@ def _named(*names: str, of: str = "numpy") -> list[tuple[str, Step]]:
 
 
 def _nonzero(J: Any, y: Any) -> Any:
-    """A divisor that is not 0.
+    """Returns y as a divisor, with other elements in place of zeros.
 
     Booleans become integers: NumPy and nabla_mlir divide them in int8, and JAX in int32.
     """
@@ -206,7 +206,7 @@ class Program:
         self.plan: list[tuple[str, Step, int, int]] = []
 
     def __call__(self, J: Any, *xs: Any) -> list[Any]:
-        """The value of each step."""
+        """Returns the value of each step of the plan."""
         values = [*xs, *self.scalars]
         for _, f, i, k in self.plan:
             values.append(_strong(J, f(J, _operand(values[i]), _operand(values[k]))))
@@ -277,7 +277,7 @@ def fault_of(program: Program, target: str = "interpreter") -> str:
 
 
 def _fault_of(program: Program, right: Sequence[Sequence[np.ndarray]], target: str) -> str:
-    """The error of the program against the results of JAX; "" if there is none."""
+    """Compares a program's results with those of JAX; returns the text of the first fault, or "" if there is none."""
     traced = nm.trace(lambda *xs: [program(nm.jax, *xs), _gradient(nm.jax, program, xs)], *program.arguments, name="f")
     lowered = traced.lower()
     f = lowered.compile(target, cache=False) if target != "interpreter" else None

@@ -117,7 +117,7 @@ class Expectation:
 
 
 def expectations(text: str) -> list[Expectation]:
-    """The annotations in a source.
+    """Returns the expected diagnostics that comments in a source state.
 
     `@above` and `@below` refer to the next line without an annotation.
     """

@@ -147,7 +147,7 @@ def _split(x: Tensor, split: Any = None, axis: int = 0, num_outputs: int | None 
 
 @operator("Slice", static=("starts", "ends", "axes", "steps"))
 def _slice(x: Tensor, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Tensor:
-    """The slice of x along some axes."""
+    """Returns the part of x from `starts` to `ends` along some axes, with steps."""
     begins, limits = numbers(starts), numbers(ends)
     positions = range(len(begins)) if axes is None else numbers(axes)
     strides = (1,) * len(begins) if steps is None else numbers(steps)

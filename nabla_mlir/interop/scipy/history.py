@@ -47,7 +47,7 @@ class History:
         self._start = time.perf_counter()
 
     def add(self, value: float, gradient: float, step: float, evaluations: dict[str, int]) -> None:
-        """Adds an iteration.
+        """Adds the numbers of one iteration.
 
         Args:
           value: the value of the objective.

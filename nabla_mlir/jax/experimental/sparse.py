@@ -121,6 +121,7 @@ class BCOO:
         return self.transpose()
 
     def __matmul__(self, other: Any) -> Any:
+        """Returns the product with a matrix or a vector, as an array with all its elements."""
         self._check_plain("a product")
         if self.ndim != 2:
             raise ShapeError(f"a product requires a sparse matrix, got shape {self.shape}.", where=user_frame())
@@ -136,6 +137,7 @@ class BCOO:
         return (self.T @ left.T).T if left.ndim == 2 else self.T @ left
 
     def __mul__(self, other: Any) -> Any:
+        """Returns the elementwise product with a number or an array, which has the same positions."""
         if getattr(other, "shape", ()) == ():
             return BCOO((self.data * other, self.indices), shape=self.shape)
         self._check_plain("a product")

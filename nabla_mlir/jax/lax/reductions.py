@@ -86,6 +86,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
     """
 
     def run(operands: Any, init_values: Any) -> Any:
+        """Reduces by a record if the computation is a known operation, otherwise by halves."""
         xs, inits, spec = _pairs("reduce", operands, init_values)
         axes = axes_of("reduce", tuple(dimensions), xs[0].ndim)
         word = _operation_name(computation, xs[0]) if len(xs) == 1 else None
@@ -129,6 +130,7 @@ def _elementwise(computation: Callable[..., Any], spec: Any) -> Callable[[Sequen
         return computation(pytree.unflatten(spec, low), pytree.unflatten(spec, high))
 
     def run(low: Sequence[Tensor], high: Sequence[Tensor]) -> list[Tensor]:
+        """Combines corresponding elements of two lists of arrays."""
         shape = low[0].shape
         flat = ([reshaped(v, (v.size,)) for v in side] for side in (low, high))
         out, of_out = pytree.flatten(vmap(on_vectors)(*flat))
@@ -240,6 +242,7 @@ def reduce_window(
     strides, spread, holes = (tuple(v or ones) for v in (window_strides, base_dilation, window_dilation))
 
     def run(operand: Any, init_value: Any) -> Any:
+        """Checks the window for the operands, and reduces."""
         xs, inits, spec = _pairs("reduce_window", operand, init_value)
         x, init = xs[0], inits[0]
         if x.ndim != rank or {len(strides), len(spread), len(holes)} != {rank}:
