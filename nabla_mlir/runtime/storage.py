@@ -198,7 +198,7 @@ class Artifact:
             raise DeployError(f"{where} requires the JSON of a manifest, got binary data.", help=SAVE_ANEW) from None
 
     def _only_stem(self) -> str:
-        """The stem of the only manifest in a folder or an archive."""
+        """Returns the stem of the only manifest in a folder or an archive; raises DeployError if there is not exactly one."""
         try:
             stems = [name[:-5] for name in self._list_names() if name.endswith(".json")]
         except FileNotFoundError:

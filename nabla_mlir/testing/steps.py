@@ -224,6 +224,7 @@ def _array_index(xp: Any, rng: Numbers, x: Any) -> Any:
 
 @step(ndim=1, full=True)
 def _take_along_axis(xp: Any, rng: Numbers, x: Any) -> Any:
+    """Takes elements at random positions along a random axis."""
     axis = _axis(rng, x)
     shape = list(x.shape)
     shape[axis] = int(rng.integers(0, 4))
@@ -369,6 +370,7 @@ def _loop(xp: Any, rng: Numbers, x: Any) -> Any:
 
 @step(NUMBER, ndim=1)
 def _scanned(xp: Any, rng: Numbers, x: Any) -> Any:
+    """Returns, for each row of x, the sum of the rows before it, by a scan."""
     if xp is np:
         carry, rows = np.zeros(x.shape[1:], x.dtype), []
         for row in x:
