@@ -112,7 +112,9 @@ class _Memory:
 
 
 def _narrow(x: Any) -> np.ndarray:
-    """An array of another system with a dtype of ml_dtypes, as an array of NumPy that shares its memory."""
+    """An array of another system with a dtype of ml_dtypes, as an array of NumPy that shares its memory. Raises TypeError for other
+    dtypes.
+    """
     capsule = x.__dlpack__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]

@@ -147,8 +147,8 @@ def _run(source: bytes, arguments: list[str], timeout: float | None, before_code
 
 
 def _code_of(module: bytes, before_code: BeforeCode | None, may_divide: bool) -> tuple[bytes, bool]:
-    """The module after the rewrite between two steps of the compiler, and True if its kernels are divided
-    among several libraries.
+    """The module after the rewrite between two steps of the compiler, and True if its kernels are divided among several libraries.
+    Raises CompileError if the rewrite fails.
     """
     if before_code is None:
         return module, False

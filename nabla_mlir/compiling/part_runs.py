@@ -217,7 +217,7 @@ class _Loop:
 
     def _check_iteration(self, values: list[Any]) -> int:
         """Compares one compiled iteration with the interpreter; returns the number of compared iterations: 1, or 0 at the end of
-        the loop.
+        the loop. Raises PartDiffersError if they differ.
         """
         compiled, count = self._run_iterations(values, 1)
         before = [np.asarray(v) for v in values]

@@ -63,7 +63,9 @@ def _references_on_draw(runs: ReferenceRuns, draw: str, budget: Budget | None, s
 
 
 def _results(runs: ReferenceRuns, name: str, samples: int) -> tuple[float, tuple[ResultReference, ...]]:
-    """The share of elements that rounding does not decide, and the reference of each result of an entry point."""
+    """The share of elements that rounding does not decide, and the reference of each result of an entry point. Raises DeployError
+    if the entry point calls Python.
+    """
     if any(map(calls_python, nested(runs.entries[name]))):
         raise DeployError("it calls functions of Python")
     wanted = runs.call(name)

@@ -51,7 +51,9 @@ _KEY = "triton-2"  # the version of the form of the entries
 
 
 def _compile(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The compiled kernels for these requests, from a separate process that runs Triton."""
+    """The compiled kernels for these requests, from a separate process that runs Triton; raises CompileError if Triton fails or
+    takes too long.
+    """
     worker = Path(__file__).with_name("triton_worker.py")
     result = run_process([sys.executable, str(worker)], json.dumps(requests).encode(), timeout=_TIMEOUT)
     if result.timed_out:

@@ -144,7 +144,7 @@ def external(f: Callable[..., Any], *specs: Any, name: str = "f", folder: str | 
 
 def _symbols(name: str, f: Callable[..., Any], specs: Sequence[Spec]) -> list[Symbol]:
     """The symbols that CasADi looks for: the function and its derivatives. Their arguments are vectors with the columns of
-    matrices.
+    matrices. Raises DtypeError for other dtypes than float64, and ShapeError for more than two axes.
     """
     outs = trace(f, *specs).entries[0].outputs
     for s in (*specs, *outs):

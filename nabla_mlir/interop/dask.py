@@ -337,7 +337,9 @@ def _arguments(*arrays: Any) -> tuple[Any, ...]:
 
 
 def _chunks(arrays: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """The chunks of dask arrays along their first axis, as tuples of delayed arrays."""
+    """The chunks of dask arrays along their first axis, as tuples of delayed arrays; raises ShapeError if the arrays have different
+    chunks along it, or several along other axes.
+    """
     rows = {array.chunks[0] for array in arrays}
     others = [i for i, array in enumerate(arrays) if any(len(sizes) > 1 for sizes in array.chunks[1:])]
     if len(rows) > 1 or others:

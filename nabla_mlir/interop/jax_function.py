@@ -68,7 +68,7 @@ def function(source: Any, *, entry: str | None = None, target: Any = None) -> Ca
 
 
 def _array(leaf: Any) -> Any:
-    """The leaf as an array of JAX."""
+    """The leaf as an array of JAX; raises DtypeError if it is neither an array nor a number."""
     import jax
 
     if isinstance(leaf, jax.Array):
@@ -90,7 +90,8 @@ def _array(leaf: Any) -> Any:
 
 @functools.cache
 def _primitive() -> Any:
-    """The primitive of JAX, which is created once. Its parameters are a family of functions and `linear`.
+    """The primitive of JAX, which is created once. Its parameters are a family of functions and `linear`. Raises DeployError if JAX
+    is not installed.
 
     `linear` is the number of last arguments in which the call is linear: tangents or cotangents.
     """

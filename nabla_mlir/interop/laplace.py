@@ -35,7 +35,7 @@ def __dir__() -> list[str]:
 
 @functools.cache
 def _backends() -> dict[str, Any]:
-    """The classes of the backends, which are created once."""
+    """The classes of the backends, which are created once; raises DeployError if laplace-torch is not installed."""
     try:
         import torch
         from laplace.curvature import CurvatureInterface, EFInterface, GGNInterface

@@ -81,7 +81,9 @@ def _variable(leaf: Any) -> Any:
 
 
 def _spec(variable: Any) -> Spec:
-    """The shape and dtype of a variable; unknown lengths of a shared variable are those of its current value."""
+    """The shape and dtype of a variable; unknown lengths of a shared variable are those of its current value. Raises ShapeError if
+    another length is unknown.
+    """
     shape = variable.type.shape
     if None in shape and hasattr(variable, "get_value"):
         shape = variable.get_value(borrow=True).shape
@@ -99,7 +101,9 @@ def _spec(variable: Any) -> Spec:
 
 @functools.cache
 def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
-    """The class of PyTensor's Op, which is created once. An Op has a family, and specs for arguments whose shapes are unknown."""
+    """The class of PyTensor's Op, which is created once. An Op has a family, and specs for arguments whose shapes are unknown.
+    Raises DeployError if PyTensor is not installed.
+    """
     try:
         from pytensor.gradient import DisconnectedType, disconnected_type
         from pytensor.graph.basic import Apply

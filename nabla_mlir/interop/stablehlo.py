@@ -78,7 +78,9 @@ class ImportedFunction:
         return self
 
     def _adopted(self, args: Sequence[Any]) -> list[Tensor]:
-        """The arguments of a call as tensors of the dtypes and shapes of the function."""
+        """The arguments of a call as tensors of the dtypes and shapes of the function; raises TraceError, ShapeError or DtypeError
+        if they do not fit.
+        """
         name = self.__name__
         if len(args) != len(self.inputs):
             raise TraceError(f"{name} requires {len(self.inputs)} arguments, got {len(args)}.", where=user_frame())
@@ -208,7 +210,9 @@ def _normalized(module: ir.Module, name: str) -> ImportedFunction:
 
 
 def _entry(module: ir.Module, name: str | None) -> ir.Operation:
-    """The function with this name; without a name, the only public function."""
+    """The function with this name; without a name, the only public function. Raises ImportIRError if there is no such function, or
+    several public ones.
+    """
     functions = {name: f for name, f in functions_of(module.operation).items() if not is_private(f)}
     if name is not None:
         if name not in functions:

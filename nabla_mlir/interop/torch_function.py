@@ -115,7 +115,9 @@ def _in_graphs(call: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _operation() -> Callable[..., Any]:
-    """The function that runs the custom operation on tensors and the name of a family; the operation is created once."""
+    """The function that runs the custom operation on tensors and the name of a family; the operation is created once. Raises
+    DeployError if PyTorch is not installed.
+    """
     try:
         import torch
     except ImportError:
@@ -282,7 +284,7 @@ def _dense_cotangent(cotangent: Any, spec: Spec) -> Any:
 
 
 def _array(x: Any) -> np.ndarray:
-    """A NumPy array that shares the memory of a tensor."""
+    """A NumPy array that shares the memory of a tensor; raises ExchangeError if the tensor is on another device than the CPU."""
     if x.device.type != "cpu":
         raise ExchangeError(f"function requires tensors on the CPU, got one on {x.device}.", help="copy it there first: x.cpu().")
     x = x.detach().resolve_conj().resolve_neg().contiguous()

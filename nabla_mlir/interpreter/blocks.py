@@ -188,7 +188,9 @@ class _Reader:
         return reader(op, lambda i: self.block(op.regions[i].blocks[0])) if reader else None
 
     def evaluation(self, op: ir.Operation, of_elements: bool) -> Body | _Plain:
-        """The function of an operation on arrays; its results have the shapes and dtypes of the operation's types."""
+        """The function of an operation on arrays; its results have the shapes and dtypes of the operation's types. Raises
+        RuleMissingError if there is none.
+        """
         record = REGISTRY.get(op.name)
         evaluate = evaluation_of(record, op) if record else None
         if record is not None and record.define is not None and evaluate is None:

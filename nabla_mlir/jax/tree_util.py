@@ -53,7 +53,7 @@ def tree_flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], PyTreeDef]
 
 
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
-    """The pytree of a structure with these leaves."""
+    """The pytree of a structure with these leaves; raises TreeError if their number is wrong."""
     try:
         return pytree.unflatten(treedef, list(leaves))
     except ValueError as error:
@@ -244,7 +244,9 @@ def register_pytree_node(
     """
 
     def flatten(node: Any) -> tuple[Any, Any, Any]:
-        """The children of a node, its auxiliary data, and the keys of the children (None without `flatten_with_keys_func`)."""
+        """The children of a node, its auxiliary data, and the keys of the children (None without `flatten_with_keys_func`). Raises
+        TreeError if the flatten function returns something else.
+        """
         if flatten_with_keys_func is None:
             children, aux = flatten_func(node)
             if not isinstance(children, Iterable):

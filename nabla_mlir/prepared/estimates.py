@@ -81,7 +81,7 @@ def _running_estimates(method: Callable[P, Generator[T, None, None]]) -> Callabl
 
     @functools.wraps(method)
     def run(*args: P.args, **kwargs: P.kwargs) -> Running[T]:
-        """Checks that the first argument is a linear operator, and starts the estimates."""
+        """Checks that the first argument is a linear operator, and starts the estimates; raises TraceError otherwise."""
         operator: Any = args[0] if args else kwargs.get("operator")
         if len(getattr(operator, "shape", ())) != 2 or not hasattr(operator, "matmat"):
             raise TraceError(
@@ -325,7 +325,9 @@ def _width(operator: Any, block: int | None) -> int:
 
 
 def _blocks(operator: Any, end: int, seed: int, block: int | None, start: int = 0) -> Iterator[np.ndarray]:
-    """Yields the vectors of random signs number `start` to `end` - 1, as the columns of blocks."""
+    """Yields the vectors of random signs number `start` to `end` - 1, as the columns of blocks; raises ShapeError if the operator
+    is not square.
+    """
     rows, columns = operator.shape
     if rows != columns:
         raise ShapeError(f"an estimate requires a square operator, got one of shape {operator.shape}.")

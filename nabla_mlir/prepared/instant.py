@@ -148,7 +148,9 @@ def load_compiled(source: Any, maker: str, point: tuple[Any, ...], target: str |
 
 
 def _stage_of(source: Any, maker: str, point: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """A lowered stage of a source, or for a compiled stage its module with a separate state."""
+    """A lowered stage of a source, or for a compiled stage its module with a separate state; raises
+    TraceError for other sources.
+    """
     if isinstance(source, Bundle):
         source = source.here
     if isinstance(source, Compiled):

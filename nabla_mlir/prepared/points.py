@@ -289,7 +289,7 @@ class PointOperator(TreeOperator):
         return self.value, self.jac(x)
 
     def jac(self, x: np.ndarray) -> np.ndarray:
-        """The gradient at x. The caller may change it."""
+        """The gradient at x. The caller may change it. Raises TraceError if the module computes no gradient."""
         self._move(x)
         if self.gradient is None:
             raise TraceError("jac requires a module whose update gives the gradient, got one without.")
@@ -329,7 +329,7 @@ class PointOperator(TreeOperator):
         return self
 
     def _move(self, x: np.ndarray) -> None:
-        """Moves the operator to a flat vector, if this is another point."""
+        """Moves the operator to a flat vector, if this is another point; raises ShapeError if the vector has another length."""
         point = rounded(x, self._x.dtype, "x")
         if point.shape != self.x.shape:
             raise ShapeError(

@@ -134,7 +134,9 @@ class BlockPreconditioner(LinearOperator):
         block: int | None = None,
         floor: float = _FLOOR,
     ):
-        """Computes and inverts the diagonal blocks of the operator at its present point; the class describes the arguments."""
+        """Computes and inverts the diagonal blocks of the operator at its present point; the class describes the arguments. Raises
+        ShapeError if the sizes of the blocks do not add up.
+        """
         n, width = _size(operator), _width(operator, block)
         sizes = list(sizes) if sizes is not None else _leaves_in_blocks(operator, n, largest)
         if sum(sizes) != n or min(sizes, default=1) < 1:

@@ -163,7 +163,9 @@ def is_function(source: Any) -> bool:
 
 
 def _with_mask(f: Callable[..., Any], x: Any, data: tuple[Any, ...], mask: str) -> tuple[Any, ...]:
-    """The arguments of a batch with weights of one for all rows, inserted at the argument `mask`."""
+    """The arguments of a batch with weights of one for all rows, inserted at the argument `mask`. Raises TraceError if there is no
+    such argument.
+    """
     names = list(inspect.signature(f).parameters)[1:]
     if mask not in names:
         raise TraceError(f"mask requires the name of an argument with data, {', '.join(names)}, got {mask!r}.")

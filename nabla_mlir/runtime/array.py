@@ -116,7 +116,9 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: Any, device: str | Device = "local-sync") -> Array:
-        """An array without values: memory for the results of a call, which is passed as ``out``."""
+        """An array without values: memory for the results of a call, which is passed as ``out``; raises OutOfMemoryError if the
+        device has too little memory.
+        """
         where, dtype = _device(device), np.dtype(dtype)
         size = max(math.prod(shape) * dtype.itemsize, 1)
         try:

@@ -110,7 +110,7 @@ def usable(device: Device) -> Device:
 
 @functools.cache
 def _open(driver: str, threads: int, generation: tuple[int, int]) -> Device:
-    """Opens a device. A forked process has its own devices.
+    """Opens a device. A forked process has its own devices. Raises DeployError if there is no such driver or device.
 
     Devices of the parent process stay referenced, because IREE would wait for their threads to end.
     """

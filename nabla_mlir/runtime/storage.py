@@ -223,7 +223,7 @@ class Artifact:
             return archive.namelist()
 
     def _read(self, name: str) -> bytes | None:
-        """The bytes of a file of the artifact; None if it does not exist."""
+        """The bytes of a file of the artifact; None if it does not exist. Raises DeployError if the archive is damaged."""
         try:
             if self._path.suffix != ".zip":
                 return self._read_file(self._path / name)

@@ -100,7 +100,8 @@ def handed(array: np.ndarray, device: Device) -> HalBufferView:
 
 
 def as_array(value: Any, spec: Leaf, dtype: np.dtype, problems: list[tuple[type[Exception], str]]) -> Any:
-    """An argument as a NumPy array; a Python scalar gets the declared dtype if its kind and its range fit.
+    """An argument as a NumPy array; a Python scalar gets the declared dtype if its kind and its range fit. Raises
+    ConcretizationError if the argument is traced.
 
     If the value does not fit, a problem is added to `problems`, and the result is zeros.
     """

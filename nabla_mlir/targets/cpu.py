@@ -292,7 +292,9 @@ def _host_triple() -> str:
 
 @functools.cache
 def _described(cpu: str, triple: str) -> tuple[str | None, str, list[str]]:
-    """The compiler's description of a CPU: its name (None if unknown), its features, and for an unknown CPU the known names."""
+    """The compiler's description of a CPU: its name (None if unknown), its features, and for an unknown CPU the known names. Raises
+    TargetError if the compiler fails.
+    """
     iree_compile()
     flags = [*LOCAL, f"--iree-llvmcpu-target-cpu={cpu}", *([f"--iree-llvmcpu-target-triple={triple}"] if triple else [])]
     process = run_compiler([*flags, *_DESCRIBE], b"module {}", timeout=60)

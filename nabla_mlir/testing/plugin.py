@@ -68,7 +68,7 @@ class LitError(Exception):
 
 
 def _suite(path: Path) -> Path:
-    """The folder of the lit.cfg.py that a file belongs to."""
+    """The folder of the lit.cfg.py that a file belongs to; raises LitError if there is none."""
     for folder in path.resolve().parents:
         if (folder / "lit.cfg.py").exists():
             return folder
@@ -94,7 +94,7 @@ def warm(address: Path) -> Iterator[Path]:
 
 
 def run_lit(files: Sequence[Path]) -> dict[str, dict[str, Any]]:
-    """The result of lit for each file, by its name within the suite."""
+    """The result of lit for each file, by its name within the suite; raises LitError if lit fails."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "results.json"
         lit = "from lit.main import main; main()"  # the module cannot be run with -m

@@ -50,7 +50,9 @@ def requested(options: argparse.Namespace) -> tuple[Any, list[Any], dict[str, An
 
 
 def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, progress: Progress) -> int:
-    """Compiles a stage for the targets, and writes the artifact or the static library."""
+    """Compiles a stage for the targets, and writes the artifact or the static library; raises RequestError if several targets are
+    given for a static library.
+    """
     from nabla_mlir.runtime.manifest import Code
     from nabla_mlir.staging.compiled import Bundle
     from nabla_mlir.staging.static_library import save_static_library
@@ -186,7 +188,9 @@ def _short(value: Any) -> str:
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Calls an entry point and prints or writes its results."""
+    """Calls an entry point and prints or writes its results; raises DeployError if it is not stated which
+    of several entry points.
+    """
     import numpy as np
 
     from nabla_mlir.runtime import load

@@ -128,7 +128,9 @@ def _cases(record: OpDef) -> list[Case]:
 
 
 def _sampled(record: OpDef, case: Case, rng: np.random.Generator, kind: np.dtype) -> Program:
-    """The program of one sample in a dtype; its expected results are computed by NumPy in f64."""
+    """The program of one sample in a dtype; its expected results are computed by NumPy in f64. Raises TypeError if NumPy computes
+    in another dtype.
+    """
     arrays = case.draw(rng, np.dtype(np.complex128 if kind.kind == "c" else np.float64))
     values = [*case.values, *[None] * len(arrays)]
     inputs = [

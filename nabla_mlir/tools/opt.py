@@ -359,7 +359,7 @@ def _read(file: str) -> str | bytes:
 
 
 def _write(file: str, data: bytes) -> None:
-    """Writes data to a file, or for "-" to the standard output."""
+    """Writes data to a file, or for "-" to the standard output; raises UsageError if that fails."""
     if file == "-":
         sys.stdout.flush()
         sys.stdout.buffer.write(data)

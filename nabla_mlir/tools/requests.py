@@ -31,7 +31,8 @@ class RequestError(NablaError, ValueError):
 
 
 def parse_spec(text: str) -> tuple[str, Any]:
-    """The name (or "") and the pytree of specs of a text such as ``data=f32[128,4]``, with MLIR's names of dtypes.
+    """The name (or "") and the pytree of specs of a text such as ``data=f32[128,4]``, with MLIR's names of dtypes. Raises
+    RequestError for other texts.
 
     Example:
       >>> parse_spec('{"w": f32[3,4], "b": (f64, None)}')[1]["b"]
@@ -87,7 +88,7 @@ def _length(node: ast.expr) -> int:
 
 
 def parse_options(text: str, what: str) -> tuple[str, dict[str, Any]]:
-    """A name and the dict of its options, from a text such as ``name{option=value}``.
+    """A name and the dict of its options, from a text such as ``name{option=value}``; raises RequestError for other texts.
 
     Example:
       >>> parse_options("vmap{in_axes=(0, None) out_axes=1}", "--transform")
@@ -118,7 +119,8 @@ def _value(text: str) -> Any:
 
 
 def parse_target(text: str) -> Target:
-    """The target of a text such as ``cpu{cpu=generic}``; ``cuda:sm_90`` is short for the target's first option.
+    """The target of a text such as ``cpu{cpu=generic}``; ``cuda:sm_90`` is short for the target's first option. Raises TargetError
+    for an unknown target or option.
 
     Example:
       >>> parse_target("cuda{arch=sm_90}") == parse_target("cuda:sm_90")
@@ -217,7 +219,9 @@ TRANSFORMS: dict[str, Callable[..., Callable[..., Any]]] = {
 
 
 def apply_transforms(f: Callable[..., Any], texts: Sequence[str]) -> Callable[..., Any]:
-    """`f` with transforms such as ``hvp{argnums=0}`` applied, the first one first."""
+    """`f` with transforms such as ``hvp{argnums=0}`` applied, the first one first; raises RequestError for an unknown transform or
+    option.
+    """
     for text in texts:
         name, options = parse_options(text, "--transform")
         if name not in TRANSFORMS:
@@ -232,7 +236,9 @@ def apply_transforms(f: Callable[..., Any], texts: Sequence[str]) -> Callable[..
 
 
 def sparse_module(f: Callable[..., Any], specs: Sequence[Any], text: str) -> Lowered:
-    """The stage of a sparse derivative, from a text such as ``hessian{format=lower}``."""
+    """The stage of a sparse derivative, from a text such as ``hessian{format=lower}``; raises RequestError for an unknown
+    derivative or option.
+    """
     name, options = parse_options(text, "--sparse")
     if name not in _SPARSE:
         raise RequestError(f"--sparse requires one of {', '.join(_SPARSE)}, got {name!r}.")
@@ -270,7 +276,9 @@ def imported_specs(f: Callable[..., Any], texts: Sequence[str]) -> list[Any]:
 
 
 def load_function(text: str) -> Callable[..., Any]:
-    """The function for a text ``model.py:function`` or ``model.mlir[:entry]``."""
+    """The function for a text ``model.py:function`` or ``model.mlir[:entry]``; raises RequestError if there is no such file or
+    function.
+    """
     file, _, name = text.partition(":")
     path = Path(file)
     if not path.is_file():
@@ -299,7 +307,7 @@ def load_function(text: str) -> Callable[..., Any]:
 
 
 def _import_file(path: Path) -> Any:
-    """Imports a .py, .mlir or .mlirbc file as a module."""
+    """Imports a .py, .mlir or .mlirbc file as a module; raises RequestError for other files."""
     sys.path.insert(0, str(path.resolve().parent))  # for imports from the folder of the file
     loader = importlib.util.spec_from_file_location(path.stem, path)
     if loader is None or loader.loader is None:

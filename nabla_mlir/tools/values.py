@@ -32,7 +32,9 @@ def entries_of(module: ir.Module, name: str | None) -> list[str]:
 
 
 def inputs_of(module: ir.Module, entry: str, texts: Sequence[str]) -> list[np.ndarray]:
-    """The arguments of a function: the values in the texts, or without texts random numbers that are equal in every run."""
+    """The arguments of a function: the values in the texts, or without texts random numbers that are equal in every run. Raises
+    InputError if a value has another dtype or shape.
+    """
     arguments = functions_of(module.operation)[entry].regions[0].blocks[0].arguments
     types = [shape_and_dtype(argument.type) for argument in arguments]
     if texts or not types:

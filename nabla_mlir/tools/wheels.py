@@ -46,7 +46,8 @@ def build(folder: Path) -> tuple[Path, Path]:
 
 
 def _built(directory: Path) -> Path:
-    """The path of the ordinary wheel, built from a copy of the source tree.
+    """The path of the ordinary wheel, built from a copy of the source tree; raises NablaError if the source tree or a tool for
+    building is missing.
 
     setuptools would leave folders in the tree, and would read older ones.
     """

@@ -55,7 +55,9 @@ def with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
 
 
 def _with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
-    """The artifact with other content for a file, and with corrected sizes, offsets and checksums."""
+    """The artifact with other content for a file, and with corrected sizes, offsets and checksums. Raises ValueError if the
+    artifact does not have the file once.
+    """
     files = _files(artifact)
     try:
         (file,) = (f for f in files if f.name.startswith(start_of_name))

@@ -90,7 +90,9 @@ def divide(module: ir.Module, library: KernelLibrary | None = None) -> bool:
 
 
 def _others(executables: Sequence[ir.Operation], library: KernelLibrary) -> list[ir.Operation]:
-    """The executables of a module except the one whose kernels are in a separate library."""
+    """The executables of a module except the one whose kernels are in a separate library; raises ValueError if that one has other
+    kernels than the library.
+    """
     stubs = [op for op in executables if name_of(op) == library.name]
     exports = [name_of(e) for op in stubs for variant in inside(op)[:-1] for e in inside(variant)[:-2]]
     if exports != list(library.names):

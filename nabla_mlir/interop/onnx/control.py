@@ -71,7 +71,8 @@ def _keeps_condition(body: Any) -> bool:
 
 
 def _unrolled(count: int | None, test: bool, begin: Sequence[Any], body: Any) -> tuple[Any, ...]:
-    """The final values and the collected rows of a loop whose iterations are written one after the other.
+    """The final values and the collected rows of a loop whose iterations are written one after the other. Raises Refusal if a
+    condition is computed, or if no iteration collects a row.
 
     From the first iteration with a computed condition, the loop is a `while` loop instead.
     """
@@ -152,7 +153,7 @@ def _scan(
 
 @operator("Scan", since=8, is_raw=True)
 def _scan_of_batch(lengths: Any, *inputs: Any, body: Any, num_scan_inputs: int, directions: Any = None) -> Any:
-    """The results of opset 8's scan over a batch of sequences of one length."""
+    """The results of opset 8's scan over a batch of sequences of one length; raises Refusal for other lengths."""
     if lengths is not None:
         raise Refusal("sequences of one length", "sequence_lens")
     return vmap(lambda *xs: _scan(*xs, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions))(

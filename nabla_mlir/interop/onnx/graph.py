@@ -162,7 +162,9 @@ class _Node:
         return f"{self.node.op_type} (node {label!r}, opset {self.library.opset(self.node)})"
 
     def _apply(self, entry: Operator, inputs: list[Any]) -> Sequence[Any]:
-        """The results of our function for an operator, called with checked arguments and attributes."""
+        """The results of our function for an operator, called with checked arguments and attributes. Raises Refusal if an attribute
+        is not supported.
+        """
         options = {name: self._attribute(a) for name, a in self.attributes.items()}
         unknown = sorted(set(options) - entry.attributes)
         if unknown and "attributes" not in entry.attributes:

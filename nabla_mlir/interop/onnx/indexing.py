@@ -63,7 +63,9 @@ def _coordinates(x: Tensor, positions: Tensor, batch_dims: int) -> tuple[Any, ..
 
 
 def _written(x: Tensor, index: tuple[Any, ...], updates: Tensor, reduction: str) -> Tensor:
-    """A copy of x with the updates written to, or combined with, the elements at an index."""
+    """A copy of x with the updates written to, or combined with, the elements at an index; raises Refusal
+    for an unknown reduction.
+    """
     if reduction not in _WRITES:
         raise Refusal(f"a reduction of {', '.join(_WRITES)}", reduction)
     return getattr(x.at[index], _WRITES[reduction])(updates)

@@ -117,7 +117,7 @@ _WITH_NUMBERS = ("Affine", "Elu", "HardSigmoid", "LeakyRelu", "ScaledTanh", "Thr
 
 
 def _activations(names: Sequence[str], alphas: Any, betas: Any) -> list[Callable[[Tensor], Tensor]]:
-    """The activation functions of all directions, from their names.
+    """The activation functions of all directions, from their names; raises Refusal for an unknown name.
 
     `alphas` and `betas` list only the parameters of activations that have them.
     """

@@ -151,7 +151,8 @@ def _svm_classifier(
     classlabels_ints: Any = None,
     classlabels_strings: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The class of each row, and the scores of the pairs of classes, or the probabilities of the classes.
+    """The class of each row, and the scores of the pairs of classes, or the probabilities of the classes. Raises Refusal if the
+    model has no support vectors.
 
     The support vectors of each pair of classes decide between the two, and each decision is a vote.
     """
@@ -263,7 +264,7 @@ def _label_encoder(
 
 
 def _numbers(tensor: Any, whole: Any, floats: Any) -> np.ndarray:
-    """The keys or values of an encoder as one array of numbers."""
+    """The keys or values of an encoder as one array of numbers; raises Refusal if they are strings."""
     if tensor is not None:
         found = array_of(tensor)
         if found.dtype.kind in "OUS":

@@ -164,7 +164,7 @@ def _random(*xs: Any, **attributes: Any) -> Any:
 
 @operator("EyeLike")
 def _eye_like(x: Tensor, dtype: Any = None, k: int = 0) -> Tensor:
-    """A matrix of the shape of x with ones on diagonal k."""
+    """A matrix of the shape of x with ones on diagonal k; raises Refusal if x is no matrix."""
     if x.ndim != 2:
         raise Refusal("a matrix", f"shape {x.shape}")
     return nnp.eye(*x.shape, k=k, dtype=x.dtype if dtype is None else dtype_of(dtype))

@@ -36,7 +36,7 @@ def _constant(
     value_strings: Any = None,
     sparse_value: Any = None,
 ) -> np.ndarray:
-    """The value of a node `Constant`, from the attribute that is set."""
+    """The value of a node `Constant`, from the attribute that is set; raises Refusal for a sparse value."""
     if sparse_value is not None:
         raise Refusal("a dense value", "a sparse one")
     if value is not None:

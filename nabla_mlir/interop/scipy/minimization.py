@@ -160,7 +160,9 @@ def _known_options(method: str) -> Iterator[None]:
 
 
 def _form(name: str, traits: Method, hess: Any) -> str:
-    """The form of the Hessian that the method gets; "none", or "auto" if the pattern decides between "sparse" and "operator"."""
+    """The form of the Hessian that the method gets; "none", or "auto" if the pattern decides between "sparse" and "operator".
+    Raises TraceError if the method does not accept the form.
+    """
     form = "update" if isinstance(hess, HessianUpdateStrategy) else hess
     if not isinstance(form, str) or (form != "auto" and form not in traits.hessians):
         forms = ", ".join(traits.hessians) or "none"

@@ -251,7 +251,9 @@ def odeint(
     """
 
     def run(y0: Any, t: Any, args: Any) -> Any:
-        """Converts the state to floating point, and integrates; arrays that `func` refers to become arguments."""
+        """Converts the state to floating point, and integrates; arrays that `func` refers to become arguments. Raises DtypeError if
+        the times are not floating-point numbers.
+        """
         ts = as_tensor(t)
         if not is_float(ts.dtype):
             raise DtypeError(

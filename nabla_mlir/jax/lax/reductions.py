@@ -98,7 +98,9 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
 
 
 def _pairs(name: str, operands: Any, init_values: Any) -> tuple[list[Tensor], list[Tensor], Any]:
-    """The arrays and the initial values of a reduction as lists of leaves, and their common structure."""
+    """The arrays and the initial values of a reduction as lists of leaves, and their common structure. Raises TreeError or
+    ShapeError if they do not match.
+    """
     leaves, spec = pytree.flatten(operands)
     starts, of_starts = pytree.flatten(init_values)
     if spec != of_starts:
@@ -130,7 +132,7 @@ def _elementwise(computation: Callable[..., Any], spec: Any) -> Callable[[Sequen
         return computation(pytree.unflatten(spec, low), pytree.unflatten(spec, high))
 
     def run(low: Sequence[Tensor], high: Sequence[Tensor]) -> list[Tensor]:
-        """Combines corresponding elements of two lists of arrays."""
+        """Combines corresponding elements of two lists of arrays; raises TreeError if the results have another structure."""
         shape = low[0].shape
         flat = ([reshaped(v, (v.size,)) for v in side] for side in (low, high))
         out, of_out = pytree.flatten(vmap(on_vectors)(*flat))
@@ -242,7 +244,7 @@ def reduce_window(
     strides, spread, holes = (tuple(v or ones) for v in (window_strides, base_dilation, window_dilation))
 
     def run(operand: Any, init_value: Any) -> Any:
-        """Checks the window for the operands, and reduces."""
+        """Checks the window for the operands, and reduces; raises ShapeError if the window does not fit."""
         xs, inits, spec = _pairs("reduce_window", operand, init_value)
         x, init = xs[0], inits[0]
         if x.ndim != rank or {len(strides), len(spread), len(holes)} != {rank}:

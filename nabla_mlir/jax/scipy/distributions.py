@@ -173,7 +173,9 @@ class Distribution:
 
 
 def _bound(name: str, signature: inspect.Signature, args: Any, kwargs: Any) -> list[Any]:
-    """The arguments of a call in the order of the signature, with its defaults."""
+    """The arguments of a call in the order of the signature, with its defaults; raises TraceError if they
+    do not fit the signature.
+    """
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:

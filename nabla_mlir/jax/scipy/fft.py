@@ -81,7 +81,9 @@ def idctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[
 
 
 def _along(what: str, transform: Any, x: Any, type: int, s: Any, axes: Any, norm: str | None) -> Any:
-    """Returns the array after a one-dimensional transform along each of several axes."""
+    """Returns the array after a one-dimensional transform along each of several axes; raises ShapeError unless there is a length
+    for each axis.
+    """
     count = np.ndim(x)
     if s is not None and len(s) > count:
         raise ShapeError(f"{what} requires at most {count} lengths, got {tuple(s)}.", where=user_frame())

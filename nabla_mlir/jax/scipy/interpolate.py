@@ -67,7 +67,9 @@ class RegularGridInterpolator:
         return staged(lambda grid, values, xi: self._at(grid, values, xi, rule))(self.grid, self.values, xi)
 
     def _at(self, grid: Any, values: Any, xi: Any, method: str) -> Any:
-        """Returns the interpolated values at the points `xi`; outside of the grid, `fill_value`."""
+        """Returns the interpolated values at the points `xi`; outside of the grid, `fill_value`. Raises ShapeError for another
+        number of coordinates.
+        """
         positions = nnp.stack(nnp.broadcast_arrays(*xi), axis=-1) if isinstance(xi, tuple) else nnp.asarray(xi)
         if positions.ndim == 1:
             positions = positions[:, None] if len(grid) == 1 else positions[None]

@@ -141,7 +141,9 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
 
 @library
 def _moments(dataset: Any, weights: Any) -> tuple[Any, ...]:
-    """Returns the samples as an array (d, n), their weights, the effective number of samples, and their covariance."""
+    """Returns the samples as an array (d, n), their weights, the effective number of samples, and their covariance. Raises
+    ShapeError unless there are several samples, and a weight for each.
+    """
     data = require_real("gaussian_kde", inexact(atleast_2d(dataset)))
     n = data.shape[1]
     if data.size < 2 or (weights is not None and np.shape(weights) != (n,)):

@@ -171,7 +171,7 @@ def _hilbert(n: int) -> np.ndarray:
 
 
 def _hadamard(n: int, dtype: Any = int) -> np.ndarray:
-    """The Hadamard matrix of size n, which is a power of two."""
+    """The Hadamard matrix of size n, which is a power of two; raises ShapeError for other sizes."""
     out = np.ones((1, 1), as_dtype(dtype))
     while out.shape[0] < n:
         out = np.block([[out, out], [out, -out]])
@@ -191,7 +191,7 @@ def _dft(n: int, scale: str | None = None, *, dtype: Any = complex) -> np.ndarra
 
 
 def _helmert(n: int, full: bool = False) -> np.ndarray:
-    """The Helmert matrix of size n, without its first row unless `full`."""
+    """The Helmert matrix of size n, without its first row unless `full`; raises ShapeError if n is not positive."""
     if n < 1:
         raise ShapeError(f"helmert requires a positive number, got {n}.", where=user_frame())
     rows = np.tril(np.ones((n, n)), -1) - np.diag(np.arange(n))
@@ -210,7 +210,7 @@ def _inverse_hilbert(n: int) -> np.ndarray:
 
 
 def _of_kind(name: str, kind: str | None, low: Any, product: Any) -> np.ndarray:
-    """A lower triangular matrix, its transpose, or a symmetric product, as `kind` requests."""
+    """A lower triangular matrix, its transpose, or a symmetric product, as `kind` requests; raises ShapeError for another kind."""
     choices = {None: product, "symmetric": product, "lower": low, "upper": low.T}
     if kind not in choices:
         raise ShapeError(f"{name} requires kind symmetric, lower or upper, got {kind!r}.", where=user_frame())

@@ -26,7 +26,9 @@ _BOUNDARIES = {"zeros": "constant", "constant": "edge", "even": "reflect", "odd"
 
 
 def _window(what: str, window: Any, nperseg: int, dtype: np.dtype) -> Any:
-    """The weights of a window: the periodic form of a named window, or the given weights after a check of their number."""
+    """The weights of a window: the periodic form of a named window, or the given weights after a check of their number. Raises
+    ShapeError for an unknown window.
+    """
     if isinstance(window, str):
         if window not in _WINDOWS:
             raise ShapeError(

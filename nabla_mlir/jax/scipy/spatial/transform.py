@@ -219,7 +219,9 @@ def _magnitude(quat: Any) -> Tensor:
 
 @library
 def _mean(quat: Any, weights: Any) -> Tensor:
-    """The quaternion of the weighted mean rotation: the eigenvector of a matrix with the largest eigenvalue."""
+    """The quaternion of the weighted mean rotation: the eigenvector of a matrix with the largest eigenvalue. Raises ShapeError
+    unless there is a weight for each rotation.
+    """
     q, w = inexact(quat), inexact(weights)
     if q.ndim != 2 or w.shape != q.shape[:1]:
         raise ShapeError(f"mean requires rotations and a weight for each, got shapes {q.shape} and {w.shape}.", where=user_frame())
@@ -326,7 +328,7 @@ def _axes_of(name: str, seq: str, most: int) -> list[int]:
 
 @library
 def _from_euler(angles: Any, seq: Static[str], degrees: Static[bool]) -> Tensor:
-    """The quaternions of angles about the axes of `seq`."""
+    """The quaternions of angles about the axes of `seq`; raises ShapeError for another number of angles."""
     axes, amounts = _axes_of("from_euler", seq, 3), inexact(angles)
     if amounts.shape[-1] != len(axes):
         raise ShapeError(f"from_euler requires {len(axes)} angles for {seq!r}, got shape {amounts.shape}.", where=user_frame())
@@ -341,7 +343,9 @@ def _from_euler(angles: Any, seq: Static[str], degrees: Static[bool]) -> Tensor:
 
 @library
 def _as_euler(quat: Any, seq: Static[str], degrees: Static[bool]) -> Tensor:
-    """The Euler angles of quaternions, by the method of Bernardes and Viollet (2022), as in SciPy."""
+    """The Euler angles of quaternions, by the method of Bernardes and Viollet (2022), as in SciPy. Raises ShapeError unless `seq`
+    names three axes.
+    """
     axes, q, is_fixed = _axes_of("as_euler", seq, 3), inexact(quat), seq.islower()
     if len(axes) != 3:
         raise ShapeError(f"as_euler requires three axes, got {seq!r}.", where=user_frame())
