@@ -66,9 +66,9 @@ def in_order(moves: Moves, spare: int) -> Moves | None:
         if free is not None:
             ordered.append((pending.pop(free), free))
         elif spares:  # a cycle: the spare register keeps the number that the next copy overwrites
-            first, kept = next(iter(pending)), spares.pop()
-            ordered.append((first, kept))
-            pending = {y: kept if x == first else x for y, x in pending.items()}
+            first, stored = next(iter(pending)), spares.pop()
+            ordered.append((first, stored))
+            pending = {y: stored if x == first else x for y, x in pending.items()}
         else:
             return None
     if len(ordered) > len(numbers):

@@ -27,10 +27,10 @@ def held(artifact: bytes, disassembly: str) -> bytes:
     wrong: dict[Moves, set[int]] = {}
     for moves, indices in rows:
         wrong.setdefault(moves, set()).update(indices)
-    return replaced(artifact, [(moves, _with_kept_references(moves, wrong[moves])) for moves, _ in rows])
+    return replaced(artifact, [(moves, _with_live_references(moves, wrong[moves])) for moves, _ in rows])
 
 
-def _with_kept_references(moves: Moves, wrong: Container[int]) -> Moves:
+def _with_live_references(moves: Moves, wrong: Container[int]) -> Moves:
     return tuple((x.lower() if i in wrong else x, y) for i, (x, y) in enumerate(moves))
 
 
