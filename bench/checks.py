@@ -59,7 +59,7 @@ def seconds() -> float:
 def main(names: tuple[str, ...]) -> None:
     """Prints a line for each Hessian-vector product, then the median and the worst."""
     spent = [0.0]
-    check = checking._checked
+    check = checking._checks_of
 
     def timed(*args: object, **options: object) -> object:
         start = seconds()
@@ -68,7 +68,7 @@ def main(names: tuple[str, ...]) -> None:
         finally:
             spent[0] += seconds() - start
 
-    checking._checked = timed
+    checking._checks_of = timed
     shares = []
     for name in names:
         workload = next(w for w in (*WORKLOADS, *SWEEP) if w.name == name)

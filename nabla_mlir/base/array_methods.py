@@ -296,5 +296,5 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def _sized(size: int | None, fill_value: Any) -> dict[str, Any]:
-    """The arguments of a size that is given; NumPy's methods have none."""
+    """The arguments `size` and `fill_value` if a size is given; NumPy's methods do not have them."""
     return {} if size is None else {"size": size, "fill_value": fill_value}

@@ -69,7 +69,7 @@ class ArrayOperators:
         return member(*args, **options)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """The result of a NumPy function: the operator of this class if there is one, else the function of the numbers."""
+        """The result of a NumPy function: by the operator of this class if there is one, and otherwise NumPy's on the numbers."""
         if method == "__call__" and not options and ufunc in _SIDES:
             left, right = inputs
             own, mirror = _SIDES[ufunc]

@@ -25,7 +25,7 @@ def rank_of(dtype: np.dtype) -> int:
 
 @functools.cache
 def range_of(scalar: type, dtype: np.dtype) -> tuple[Any, Any] | None:
-    """Python's numbers of a type from the first to the second are numbers of a dtype for sure; None if that is not known of any."""
+    """The smallest and the largest Python number of a type that surely fit in a dtype; None if no such range is known."""
     if scalar not in (int, float) or dtype.kind not in "iuf" or _SCALARS[scalar] > rank_of(dtype):
         return None
     if dtype.kind == "f":
@@ -34,7 +34,7 @@ def range_of(scalar: type, dtype: np.dtype) -> tuple[Any, Any] | None:
 
 
 def integers_beyond(x: np.ndarray, dtype: np.dtype) -> str:
-    """The smallest and the largest number of an array of integers, if an integer dtype cannot hold both; "" if it can."""
+    """The range of an array of integers as text if an integer dtype cannot hold it; "" if it can."""
     if dtype.kind not in "iu" or x.dtype.kind not in "iu" or not x.size:
         return ""
     limits, low, high = np.iinfo(dtype), x.min(), x.max()
@@ -42,7 +42,7 @@ def integers_beyond(x: np.ndarray, dtype: np.dtype) -> str:
 
 
 def scalar_misfit(value: Any, dtype: np.dtype) -> str | None:
-    """Why a Python scalar is no number of a dtype: its kind is higher, or it is out of range; None if it is one."""
+    """The reason why a Python scalar does not fit in a dtype, as text; None if it fits."""
     kind: Any = type(value)
     known = range_of(kind, dtype)  # most are in it
     if known is not None and known[0] <= value <= known[1]:
@@ -59,7 +59,7 @@ def scalar_misfit(value: Any, dtype: np.dtype) -> str | None:
 
 
 def rounded(value: Any, dtype: np.dtype, name: str) -> np.ndarray:
-    """An array in another dtype, rounded where it is of a wider floating point.
+    """An array converted to another dtype; floating-point numbers are rounded if the dtype is narrower.
 
     Raises:
       DtypeError: an imaginary part, a fraction, an integer that the dtype cannot hold, or a finite number out of its
@@ -71,7 +71,7 @@ def rounded(value: Any, dtype: np.dtype, name: str) -> np.ndarray:
     if not 0 <= rank_of(array.dtype) <= rank_of(dtype):
         raise DtypeError(f"{name} requires numbers of {dtype}, got {array.dtype}.", help="convert it with astype.")
     if rank_of(array.dtype) == 1 and array.size:
-        extremes, limits = (int(array.min()), int(array.max())), _integers(dtype)
+        extremes, limits = (int(array.min()), int(array.max())), _integer_range(dtype)
         if not limits[0] <= extremes[0] <= extremes[1] <= limits[1]:
             raise DtypeError(
                 f"{name} requires integers that {dtype} holds, from {limits[0]} to {limits[1]}, got {extremes[0]} to "
@@ -88,8 +88,8 @@ def rounded(value: Any, dtype: np.dtype, name: str) -> np.ndarray:
     return result
 
 
-def _integers(dtype: np.dtype) -> tuple[int, int]:
-    """A dtype holds all integers from the first to the second."""
+def _integer_range(dtype: np.dtype) -> tuple[int, int]:
+    """The smallest and the largest integer of the range in which a dtype holds all integers."""
     if dtype.kind in "iu":
         return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
     exact = 2 << int(limits_of(dtype).nmant)

@@ -31,7 +31,7 @@ class SourceRange:
     function: str = ""
 
     def render(self) -> str:
-        """The text of the range and, if the file can be read, its line with the range underlined."""
+        """The position as text and, if the file can be read, the line with the range underlined."""
         where = f"  --> {self.filename}:{self.line}:{self.column}"
         if self.function:
             where += f" in {self.function}"
@@ -215,7 +215,7 @@ class MemoryLimitError(CompileError):
 
 
 def check_function(who: str, value: object, *parameters: str, help: str = "") -> None:
-    """Raises TraceError if an argument of a transform is no function, or is known not to accept the parameters.
+    """Raises TraceError if an argument of a transform is no function, or is known not to accept these parameters.
 
     Args:
       who: the name of the transform.
@@ -313,7 +313,7 @@ class WrongNumbersError(DeployError):
 
 
 def one_of(what: str, value: Any, values: Sequence[str], error: type[NablaError]) -> Any:
-    """The value of a setting, if it is among those that it may have.
+    """The value of a setting; raises an error unless it is one of the values that the setting may have.
 
     Raises:
       error: it is not.
@@ -347,6 +347,7 @@ def raising_frame(error: BaseException) -> SourceRange | None:
 
 
 def _range_of(code: types.CodeType, instruction: int, line: int) -> SourceRange:
+    """The range in the source of an instruction of a code object; only the line if the columns are not known."""
     positions = next(itertools.islice(code.co_positions(), instruction // 2, None), (None, None, None, None))
     first, last, column, end_column = positions
     if column is None or end_column is None or last != first:
@@ -356,7 +357,7 @@ def _range_of(code: types.CodeType, instruction: int, line: int) -> SourceRange:
 
 @functools.cache
 def is_internal(filename: str) -> bool:
-    """True for files of nabla_mlir, of libraries between it and a user or around both, and of the standard library."""
+    """True for a file of nabla_mlir, of a library that calls it or that it calls for the user, or of the standard library."""
     path = os.path.realpath(filename)
     ours = path.startswith(INTERNAL_FOLDERS) and path.endswith(".py")  # a file of IR in our folders is the user's
     package = path.partition(f"-packages{os.sep}")[2]
@@ -383,6 +384,7 @@ _STANDARD_LIBRARY = os.path.join(os.path.dirname(os.path.realpath(os.__file__)),
 
 
 def _internal_folders() -> tuple[str, ...]:
+    """The folders of nabla_mlir, whose files are not the user's."""
     package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     root = os.path.dirname(package)
     # dialects/ and passes/ are next to the package in a checkout, and inside it in a wheel.

@@ -27,7 +27,7 @@ _NARROW = {
 
 
 def readable(x: Any) -> Any:
-    """An array of another system as one of NumPy, which shares its memory where it can; anything else as it is.
+    """An array of another system as an array of NumPy, which shares its memory if possible; other values unchanged.
 
     Raises:
       ExchangeError: its memory is not the host's, or its owner does not give it away.
@@ -43,8 +43,8 @@ def readable(x: Any) -> Any:
     if isinstance(x, (ArrayMethods, np.ndarray, np.generic, type)) or not hasattr(x, "__dlpack__"):
         return x
     if isinstance(getattr(x, "dtype", None), np.dtype) and hasattr(x, "__array__"):  # JAX, which copies from other devices
-        return _given(x, np.asarray)
-    kind, index = _given(x, lambda x: x.__dlpack_device__())
+        return _read_by(x, np.asarray)
+    kind, index = _read_by(x, lambda x: x.__dlpack_device__())
     if int(kind) not in _HOST:
         raise ExchangeError(
             f"an argument requires numbers in the memory of the host, got {type(x).__name__} on "
@@ -55,11 +55,11 @@ def readable(x: Any) -> Any:
     try:
         return np.from_dlpack(x)
     except (BufferError, RuntimeError):  # perhaps a type that NumPy lacks
-        return _given(x, _narrow)
+        return _read_by(x, _narrow)
 
 
-def _given(x: Any, reader: Callable[[Any], Any]) -> Any:
-    """The result of `reader`; an error of the owner becomes an `ExchangeError` that says how to pass the array."""
+def _read_by(x: Any, reader: Callable[[Any], Any]) -> Any:
+    """The result of `reader` for an array; an error becomes an ExchangeError that says how to pass the array."""
     try:
         return reader(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
@@ -94,7 +94,9 @@ class _Tensor(ctypes.Structure):
 
 
 class _Memory:
-    """The memory that a capsule lends, for NumPy, whose arrays keep both alive; read-only."""
+    """The memory that a DLPack capsule lends, as an object with NumPy's array interface; read-only, and it
+    keeps the capsule alive.
+    """
 
     def __init__(self, capsule: Any, tensor: _Tensor):
         self._capsule = capsule
@@ -110,7 +112,9 @@ class _Memory:
 
 
 def _narrow(x: Any) -> np.ndarray:
-    """An array of a type of ml_dtypes."""
+    """An array of another system with a dtype of ml_dtypes, as an array of NumPy that shares its memory. Raises TypeError for other
+    dtypes.
+    """
     capsule = x.__dlpack__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]

@@ -8,7 +8,7 @@ from nabla_mlir.base.errors import DeployError, user_frame
 
 
 def axes_or_new(axes: Any = None) -> Any:
-    """The axes that a caller gave, or new ones.
+    """The axes that a caller gave, or new axes of Matplotlib.
 
     Raises:
       DeployError: Matplotlib is not installed.

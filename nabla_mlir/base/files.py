@@ -13,7 +13,7 @@ Content = bytes | Callable[[Path], object]
 
 
 def write_files(contents: Mapping[str | os.PathLike[str], Content]) -> None:
-    """Writes all of the files, or none: existing files stay until then.
+    """Writes all of the files, or none: existing files stay until all new ones are complete.
 
     Links lead to the file that is replaced; a pipe or a device, such as /dev/stdout, is written to directly.
 

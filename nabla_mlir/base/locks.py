@@ -13,7 +13,7 @@ _locks: weakref.WeakSet[threading.Lock] = weakref.WeakSet()
 
 
 def new_lock() -> threading.Lock:
-    """A lock that is free in a fork of the process: the thread that held it is not there, and would never release it."""
+    """A lock that is free again in a fork of the process, where the thread that held it does not exist."""
     lock = threading.Lock()
     _locks.add(lock)
     return lock

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def public_names(file: str) -> dict[str, str]:
-    """The module that defines each public name of a package, as its file `__init__.pyi` says.
+    """The module that defines each public name of a package, read from the package's file `__init__.pyi`.
 
     Type checkers read that file, too. It is a list of lines `from nabla_mlir.transforms import grad as grad`.
 
@@ -27,7 +27,7 @@ def public_names(file: str) -> dict[str, str]:
 
 
 def explained(who: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
-    """The error of a missing package with advice, if it is one that an installation of the runtime lacks.
+    """The error of a missing package, with advice if an installation of only the runtime lacks this package.
 
     Args:
       who: the name that needs the package.
@@ -82,7 +82,7 @@ _WORDS = {
 
 
 def missing(owner: str, name: str) -> str:
-    """The message for a name that a module or an object does not have: it says where the name is, or what does that.
+    """The message for a name that a module or an object does not have, with the name that the user may have meant.
 
     Example:
       >>> missing("module 'nabla_mlir'", "sin")
@@ -109,7 +109,7 @@ def _lists(file: Path, name: str) -> bool:
 
 
 def imported(package: str, home: str, name: str) -> Any:
-    """The value of a public name of a package in the module `home` that defines it, or the module of that name in `home`."""
+    """The value of a public name of a package, which the module `home` defines, or the submodule of `home` with this name."""
     if home != package and hasattr(module := importlib.import_module(home), name):
         return getattr(module, name)
     return importlib.import_module(f"{home}.{name}")

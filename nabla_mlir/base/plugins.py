@@ -19,7 +19,7 @@ GROUP = "nabla_mlir.plugins"
 
 @functools.cache
 def plugins() -> dict[str, EntryPoint]:
-    """The entry points of all installed packages, by name."""
+    """The entry points of all installed packages in the group of plugins, by name."""
     # `entry_points` reads the first of two packages of one name: an old *.egg-info in a checkout would hide the installed one.
     found: dict[str, EntryPoint] = {}
     for package in distributions():
@@ -29,7 +29,7 @@ def plugins() -> dict[str, EntryPoint]:
 
 
 def plugin(name: str) -> ModuleType:
-    """The module of a name, which is imported now.
+    """The module of the plugin with this name, which is imported now.
 
     Raises:
       DeployError: no installed package has an entry point of this name.

@@ -50,7 +50,7 @@ def watch(what: str, state: object = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_line() -> Iterator[None]:
-    """A context for callers that show progress themselves: `watch` writes nothing inside it."""
+    """A context for callers that show progress themselves; `watch` writes nothing inside of it."""
     mine = _line.acquire(blocking=False)
     try:
         yield
@@ -89,7 +89,7 @@ class running:  # noqa: N801  # a context manager
 
 
 def shown(function: Callable[..., Any], what: str) -> Callable[..., Any]:
-    """The same function, whose calls are `running`; the function itself if standard error is no terminal."""
+    """The function with its calls shown as `running`; the function itself if standard error is no terminal."""
     if not _is_terminal():
         return function
 
@@ -101,7 +101,7 @@ def shown(function: Callable[..., Any], what: str) -> Callable[..., Any]:
 
 
 class _Monitor:
-    """The contexts that have begun, and the thread that shows the first of them that takes long."""
+    """The contexts `running` that have begun, and a thread that shows the oldest one if it takes long."""
 
     def __init__(self) -> None:
         self._running: list[running] = []
@@ -109,6 +109,7 @@ class _Monitor:
         self._has_thread, self._text = False, ""
 
     def add(self, one: running) -> None:
+        """Adds a context that begins, and starts the thread if necessary."""
         with self._lock:
             self._running.append(one)
             if self._has_thread:
@@ -117,6 +118,7 @@ class _Monitor:
         threading.Thread(target=self._watch, name="nabla-progress", daemon=True).start()
 
     def remove(self, one: running) -> None:
+        """Removes a context that ends, and erases its line."""
         with self._lock:
             self._running.remove(one)
             if one.is_shown:
@@ -125,7 +127,7 @@ class _Monitor:
                 _line.release()
 
     def _watch(self) -> None:
-        """Shows the oldest running step from time to time; the thread ends after a while without one."""
+        """Shows the oldest context from time to time; the thread ends after a while without contexts."""
         idle = 0
         while idle < _IDLE:
             time.sleep(_AFTER / 4)
@@ -136,6 +138,7 @@ class _Monitor:
                 self._has_thread = idle < _IDLE
 
     def _show(self, one: running) -> None:
+        """Writes the line of a context if it has taken more than a second."""
         seconds = time.perf_counter() - one.start
         if seconds >= _AFTER and (one.is_shown or _line.acquire(blocking=False)):
             one.is_shown = True
@@ -160,6 +163,7 @@ def _is_terminal() -> bool:
 
 
 def _count(what: str, state: object, stream: TextIO, end: threading.Event) -> None:
+    """Shows the seconds that the work has taken so far, until it ends."""
     seconds = _AFTER
     while not end.wait(_AFTER):
         _write(stream, f"{what}{state} ... {seconds:.0f} s")

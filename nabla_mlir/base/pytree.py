@@ -81,6 +81,7 @@ def _key(entry: Any) -> str:
 
 
 def _step(entry: Any) -> str:
+    """One step of a path in Python syntax, such as `.weight` or `['w']`."""
     if isinstance(entry, (optree.GetAttrEntry, optree.DataclassEntry)):
         return f".{entry.entry}" if isinstance(entry.entry, (str, int)) else str(entry.entry)
     return f"[{entry.entry!r}]"
@@ -110,7 +111,7 @@ def flatten_like(spec: TreeSpec, tree: Any, what: str, like: str, as_arrays: boo
 
 
 def broadcast_prefix(prefix: Any, spec: TreeSpec, what: str) -> list[Any]:
-    """One value per leaf of `spec` from a prefix of that tree (an int or None at a node holds for all below).
+    """One value for each leaf of `spec`, from a prefix of the tree: an int or None at a node counts for all leaves below it.
 
     Raises:
       TreeError: `prefix` is not a prefix of the tree.
@@ -179,9 +180,11 @@ def register_dataclass(
     names = tuple(data_fields) if data_fields is not None else tuple(n for n in fields if n not in meta)
 
     def flatten_node(node: Any) -> tuple[tuple[Any, ...], Any, tuple[str, ...]]:
+        """The children of a node, the values of its static fields, and the names of the children."""
         return tuple(getattr(node, n) for n in names), tuple(getattr(node, n) for n in meta) or None, names
 
     def unflatten_node(aux: Any, children: Any) -> Any:
+        """The node with these children and static fields."""
         node: Any = object.__new__(nodetype)  # children may be anything while a tree is rebuilt: no __post_init__
         for f in dataclasses.fields(nodetype):
             if f.name in drop_fields:
@@ -196,7 +199,7 @@ def register_dataclass(
 
 
 def _check_fields(cls: type, fields: Mapping[str, Any], data: Sequence[str] | None, meta: Sequence[str] | None) -> None:
-    """Raises unless `data` and `meta` name each field of the class once."""
+    """Raises TreeError unless `data` and `meta` together name each field of the class once."""
     if both := sorted(set(data or ()) & set(meta or ())):
         raise TreeError(
             f"register_dataclass requires each field once, got {both} in data_fields and meta_fields.", where=user_frame()
@@ -214,7 +217,7 @@ def _check_fields(cls: type, fields: Mapping[str, Any], data: Sequence[str] | No
 
 
 def advice_for(leaf: Any) -> str:
-    """The advice for a container that is no node; "" for any other value."""
+    """The advice for a leaf that is a container but no node of pytrees; "" for other values."""
     if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
         return f"decorate {type(leaf).__name__} with nm.register_dataclass, which makes its fields arguments and results."
     if type(leaf).__module__ == "builtins" or isinstance(leaf, np.ufunc) or hasattr(leaf, "shape"):

@@ -83,7 +83,7 @@ def prune(bound: int) -> None:
 
 
 def export(path: str | Path) -> int:
-    """Writes all entries to a .zip, with their paths in the folder; returns their number.
+    """Writes all entries of the cache to a .zip file, with their paths in the cache; returns the number of entries.
 
     Raises:
       SaveError: the file cannot be written.
@@ -101,7 +101,7 @@ def export(path: str | Path) -> int:
 
 
 def read(key: str) -> bytes | None:
-    """The payload under the key, or None if it is absent or damaged. A damaged entry is removed."""
+    """The payload under the key; None if it is absent or damaged. A damaged entry is removed."""
     path = _path(key)
     try:
         data = path.read_bytes()
@@ -118,7 +118,7 @@ def read(key: str) -> bytes | None:
 
 
 def write(key: str, payload: bytes) -> None:
-    """Stores the payload. If the disk is full or read-only, nothing is stored and no error is raised."""
+    """Stores a payload under a key. If the disk is full or read-only, nothing is stored and no error is raised."""
     bound = cache_size()
     if len(payload) + _DIGEST > bound:
         return
@@ -133,7 +133,9 @@ def _path(key: str) -> Path:
 
 
 def _evict(bound: int) -> None:
-    """Removes the least recently used entries until the others fit, and temporary files that a crash left."""
+    """Removes the least recently used entries until the others have at most `bound` bytes, and temporary
+    files that a crash left.
+    """
     entries = []
     for path in (cache_dir() / "vmfb").glob("*/*"):
         with contextlib.suppress(OSError):

@@ -38,7 +38,7 @@ Mode = Literal["off", "cheap", "parts", "always"]
 
 
 class Checking:
-    """The setting of `nm.set_checking`."""
+    """The current setting of `nm.set_checking`, for the whole process."""
 
     mode: Mode = "cheap"
 
@@ -66,7 +66,7 @@ def set_checking(mode: Mode) -> Mode:
 
 
 def mode_for(target: Target) -> Mode:
-    """The checking setting of a target.
+    """Returns the mode of checking for a target: the target's own, or otherwise the setting of the process.
 
     Raises:
       TargetError: the target's own setting does not exist.
@@ -85,7 +85,7 @@ def compile_checked(
     anew: bool = False,
     first: tuple[Strategy, bytes] | None = None,
 ) -> tuple[bytes, Checks]:
-    """Compiles a lowered module, and compares its entry points with the interpreter.
+    """The artifact of a lowered module, and the check of each entry point against the interpreter.
 
     Args:
       title: the name of the module in messages.
@@ -105,16 +105,16 @@ def compile_checked(
     reason = "checking is off" if mode == "off" else reason_not_to(module, target)
     if reason:
         return vmfb, {name: Check(NOT_CHECKED, reason, strategy=strategy.name) for name in entries_of(module)}
-    check = functools.partial(_checked, module, target, examples=examples, cache=cache, mode=mode, anew=anew)
+    check = functools.partial(_checks_of, module, target, examples=examples, cache=cache, mode=mode, anew=anew)
     checks = check(vmfb, strategy)
-    if (wrong := _wrong(checks)) is None:
+    if (wrong := _first_difference(checks)) is None:
         return vmfb, checks
     what, advice, folder = _report(module, target, flags, title, examples, *wrong)
     for other in STRATEGIES[STRATEGIES.index(strategy) + 1 :]:
         with contextlib.suppress(CompileError):
             vmfb = _compile_by(other, module, target, flags, cache, title)
             checks = check(vmfb, other)
-            if _wrong(checks) is None:
+            if _first_difference(checks) is None:
                 warnings.warn(
                     f"compiled code of {what}: it differed from the reference interpreter, and was compiled again "
                     f"{other.name}, which is right and may be slower; {advice}.",
@@ -160,15 +160,17 @@ def _compile_by(strategy: Strategy, module: ir.Module, target: Target, flags: Se
     return compile_lowered(module, target, flags=flags, cache=cache, title=title, schedule=strategy.schedule)
 
 
-def _wrong(checks: Checks) -> tuple[str, Check] | None:
-    """The first entry point that differs, with its check; None if there is none."""
+def _first_difference(checks: Checks) -> tuple[str, Check] | None:
+    """The name and the check of the first entry point whose results differ; None if there is none."""
     return next(((name, check) for name, check in checks.items() if check.status == DIFFERS), None)
 
 
 def _report(
     module: ir.Module, target: Target, flags: Sequence[str], title: str, examples: Examples | None, name: str, check: Check
 ) -> tuple[str, str, str]:
-    """The message about wrong code (what differs, and from which operation on), the advice, and the folder of a reproducer."""
+    """Three texts about wrong code: what differs and from which operation on, the advice, and the folder of a reproducer ("" if
+    none).
+    """
     where = culprit(module, target, flags, name, examples)
     folder = save_reproducer(module, target, flags, name, check, examples)
     what = f"{title or name}: {check.detail}{f', from {where} on' if where else ''}"
@@ -184,11 +186,11 @@ _lock = new_lock()
 
 
 def _may_change(check: Check, mode: Mode) -> bool:
-    """True if a check of this mode may decide what a known check has left open."""
+    """True if a new check in this mode may decide what the known check left open."""
     return check.detail == TOO_LONG if mode == "parts" else mode == "always" and check.status == NOT_CHECKED
 
 
-def _checked(
+def _checks_of(
     module: ir.Module,
     target: Target,
     vmfb: bytes,
@@ -199,7 +201,7 @@ def _checked(
     mode: Mode,
     anew: bool,
 ) -> Checks:
-    """The checks of an artifact: known ones, also from another process, or new ones."""
+    """The check of each entry point of an artifact: stored by this process or another one, or made now."""
     key = hashlib.sha256(b"\0".join([*_FORM, str(module).encode(), vmfb])).hexdigest()
     with _lock:
         found = _known.get(key)
@@ -210,7 +212,9 @@ def _checked(
         if mode == "parts" and any(check.detail == TOO_LONG for check in found.values()):
             in_parts = check_in_parts(module, target, vmfb, examples, strategy.name)
             found = {name: in_parts[name] if check.detail == TOO_LONG else check for name, check in found.items()}
-        if cache and _wrong(found) is None:  # a difference is not stored, because the interpreter may be the one at fault
+        if (
+            cache and _first_difference(found) is None
+        ):  # a difference is not stored, because the interpreter may be the one at fault
             disk.write(key, json.dumps({name: asdict(check) for name, check in found.items()}).encode())
     with _lock:
         _known[key] = found

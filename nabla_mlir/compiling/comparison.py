@@ -24,7 +24,7 @@ _JUMP = 8.0
 
 @dataclass(frozen=True)
 class Difference:
-    """A result that rounding does not explain.
+    """A result whose distance from the interpreter's result rounding does not explain.
 
     Args:
       result: the index of the result.
@@ -64,7 +64,7 @@ class Outcome:
 
 
 def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outcome:
-    """Compares compiled results with the interpreter's.
+    """The outcome of a comparison of compiled results with the interpreter's.
 
     Args:
       got: the results of the compiled code.
@@ -75,14 +75,14 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
     worst, claims, numbers, elements = 0.0, 0.0, 0, 0
     for i, (x, y) in enumerate(zip(got, wanted, strict=True)):
         x, y = np.asarray(x), np.asarray(y)
-        close = bound = _close(y)
-        ratio, distances = _ratio(x, y, bound), []
+        close = bound = _close_distance(y)
+        ratio, distances = _largest_ratio(x, y, bound), []
         for k in range(RUNS if unit_of(y.dtype) else _RUNS_OF_INDICES):
             if ratio <= 1:
                 break
             distances.append(_differences(np.asarray(rerun(k)[i]), y))
-            bound = np.maximum(close, _explained(y, np.array(distances)))
-            ratio = _ratio(x, y, bound)
+            bound = np.maximum(close, _explained_distance(y, np.array(distances)))
+            ratio = _largest_ratio(x, y, bound)
         if ratio > 1:
             return Outcome(_difference(i, x, y, bound), ratio, 1.0)
         worst = max(worst, ratio)
@@ -98,13 +98,15 @@ def bound_of(wanted: np.ndarray, reruns: Arrays) -> np.ndarray:
       reruns: the result in each perturbed run.
     """
     distances = np.array([_differences(np.asarray(y), wanted) for y in reruns])
-    return np.maximum(_close(wanted), _explained(wanted, distances))
+    return np.maximum(_close_distance(wanted), _explained_distance(wanted, distances))
 
 
 def share_of(wanted: np.ndarray, bound: np.ndarray) -> float:
     """The share of elements that rounding does not decide: their bound is not larger than the largest element."""
     size = np.abs(_numbers(wanted))
-    return float((bound <= size.max(initial=0.0, where=np.isfinite(size)) + _tiny(wanted)).mean()) if wanted.size else 1.0
+    return (
+        float((bound <= size.max(initial=0.0, where=np.isfinite(size)) + _smallest_normal(wanted)).mean()) if wanted.size else 1.0
+    )
 
 
 def _numbers(x: np.ndarray) -> np.ndarray:
@@ -117,20 +119,20 @@ def unit_of(dtype: np.dtype) -> float:
     return float(limits_of(dtype).eps) if is_float(dtype) or is_complex(dtype) else 0.0
 
 
-def _close(wanted: np.ndarray) -> np.ndarray:
+def _close_distance(wanted: np.ndarray) -> np.ndarray:
     """The distance from the interpreter's result within which an element is right without a perturbed run."""
     unit, size = unit_of(wanted.dtype), np.abs(_numbers(wanted))
     size = np.where(np.isfinite(size), size, 0.0)
-    return unit * _CLOSE * size + _tiny(wanted)
+    return unit * _CLOSE * size + _smallest_normal(wanted)
 
 
-def _tiny(x: np.ndarray) -> float:
+def _smallest_normal(x: np.ndarray) -> float:
     """The smallest normal number of a dtype; 0 for dtypes whose results must be equal."""
     return float(limits_of(x.dtype).tiny) if unit_of(x.dtype) else 0.0
 
 
-def _explained(wanted: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    """The distance from the interpreter's result that perturbed runs explain; infinite if they do not bound it.
+def _explained_distance(wanted: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """The distance of each element from the interpreter's result that perturbed runs explain; infinite if they give no bound.
 
     Args:
       distances: the distance of each run from the interpreter's result.
@@ -155,7 +157,7 @@ def _explained(wanted: np.ndarray, distances: np.ndarray) -> np.ndarray:
 
 
 def _typical_share(spread: np.ndarray, size: np.ndarray) -> float:
-    """The median of the spreads, each divided by its element."""
+    """The median of the relative spreads: each spread divided by the size of its element."""
     is_number = np.isfinite(spread) & np.isfinite(size) & (size > 0)
     return float(np.median(spread[is_number] / size[is_number])) if is_number.any() else 0.0
 
@@ -176,13 +178,15 @@ def _differences(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return np.where(same, 0.0, np.where(np.isnan(differences), np.inf, differences))
 
 
-def _ratio(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> float:
+def _largest_ratio(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> float:
+    """The largest quotient of a distance and its bound; infinite if the shapes or dtypes differ."""
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         return np.inf
     return float(_ratios(got, wanted, bound).max(initial=0.0))
 
 
 def _ratios(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> np.ndarray:
+    """The quotient of the distance of each element and its bound; 0 where the bound is infinite."""
     differences = _differences(got, wanted)
     with np.errstate(all="ignore"):
         ratios = np.where(differences == 0, 0.0, differences / bound)
@@ -190,6 +194,7 @@ def _ratios(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> np.ndarra
 
 
 def _difference(result: int, got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> Difference:
+    """The description of a wrong result: its element with the largest error, and the number of wrong elements."""
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         return Difference(result, (), f"{got.dtype}{list(got.shape)}", f"{wanted.dtype}{list(wanted.shape)}", 0.0, wanted.size)
     ratios = _ratios(got, wanted, bound)

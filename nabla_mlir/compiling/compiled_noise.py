@@ -41,22 +41,23 @@ def perturb(ops: Iterable[ir.Operation], seed: ir.Value, units: ir.Value) -> Non
             with ir.InsertionPoint(op):
                 for i in range(2 if kind == PRODUCT else 1):
                     if _is_perturbed(op.operands[i]):
-                        op.operands[i] = _moved(op.operands[i], seed, units, 3 * site + 1 + i)
+                        op.operands[i] = _perturbed_value(op.operands[i], seed, units, 3 * site + 1 + i)
         for result in op.results:
             if _is_perturbed(result):
                 uses = [(use.owner, use.operand_number) for use in result.uses]
                 with ir.InsertionPoint.after(op):
-                    moved = _moved(result, seed, units, 3 * site)
+                    moved = _perturbed_value(result, seed, units, 3 * site)
                 for owner, i in uses:
                     owner.operation.operands[i] = moved
 
 
 def _is_perturbed(value: ir.Value) -> bool:
+    """True if a value is a static tensor of floating-point numbers."""
     return is_static_tensor(value.type) and is_differentiable(shape_and_dtype(value.type)[1])
 
 
-def _moved(value: ir.Value, seed: ir.Value, units: ir.Value, site: int) -> ir.Value:
-    """The value, off by some units in its last place."""
+def _perturbed_value(value: ir.Value, seed: ir.Value, units: ir.Value, site: int) -> ir.Value:
+    """A value in which each element is changed by at most `units` units in its last place."""
     x = Val(value)
     if not is_complex(x.dtype):
         return _scaled(x, Val(seed), Val(units), site).value
@@ -65,7 +66,7 @@ def _moved(value: ir.Value, seed: ir.Value, units: ir.Value, site: int) -> ir.Va
 
 
 def _scaled(x: Val, seed: Val, units: Val, site: int) -> Val:
-    """x times 1 + u eps `units`, with u in [-1, 1) from a hash of the seed, the site and the index of the element."""
+    """The product x * (1 + u * eps * units), with u in [-1, 1) from a hash of the seed, the site and the index of the element."""
     indices = hb.reshape(hb.iota((math.prod(x.shape),), 0, "int32"), x.shape)
     of_run = seed * _signed(_OF_SEEDS) + _signed((site + 1) * _OF_SITES)
     bits = _bits(x) ^ indices * _signed(_OF_INDICES) ^ hb.broadcast(of_run, x.shape, ())
@@ -83,7 +84,7 @@ def _signed(x: int) -> int:
 
 
 def _bits(x: Val) -> Val:
-    """The bits of each element, in 32 bits."""
+    """The bits of each element as an integer of 32 bits; longer ones are combined."""
     size = x.dtype.itemsize
     bits = hb.bitcast(x, f"int{8 * size}")
     return bits if size == 4 else hb.convert(bits ^ bits >> 32, "int32") if size == 8 else hb.convert(bits, "int32")

@@ -48,7 +48,7 @@ def compile_module(
     before_code: BeforeCode | None = None,
     in_steps: bool = False,
 ) -> bytes:
-    """Compiles a module and returns the artifact.
+    """The artifact of a module, compiled or from the cache.
 
     Args:
       source: the module as MLIR text or bytecode. Locations in it appear in errors and not in the artifact, but they
@@ -96,6 +96,7 @@ def clear_memory() -> None:
 
 
 def _remembered(key: str) -> bytes | None:
+    """The artifact that this process stored under a key; None if there is none."""
     with _lock:
         if key in _memory:
             _memory.move_to_end(key)
@@ -103,6 +104,7 @@ def _remembered(key: str) -> bytes | None:
 
 
 def _remember(key: str, artifact: bytes) -> None:
+    """Stores an artifact in this process; the least recently used ones are removed."""
     with _lock:
         _memory[key] = artifact
         while len(_memory) > _MEMORY_ENTRIES:
@@ -110,6 +112,7 @@ def _remember(key: str, artifact: bytes) -> None:
 
 
 def _compile(source: bytes, arguments: list[str], timeout: float | None, before_code: BeforeCode | None, in_steps: bool) -> bytes:
+    """The artifact of a module, compiled without the cache; raises CompileError if the compiler fails."""
     result = _run(source, arguments, timeout, before_code, in_steps)
     if result.returncode == 0 and result.stdout:
         if phases.is_artifact(arguments) and any(op in source for op in phases.BRANCHES):
@@ -144,7 +147,9 @@ def _run(source: bytes, arguments: list[str], timeout: float | None, before_code
 
 
 def _code_of(module: bytes, before_code: BeforeCode | None, may_divide: bool) -> tuple[bytes, bool]:
-    """The module after the rewrite between two steps, and True if its kernels are divided."""
+    """The module after the rewrite between two steps of the compiler, and True if its kernels are divided among several libraries.
+    Raises CompileError if the rewrite fails.
+    """
     if before_code is None:
         return module, False
     try:
@@ -154,11 +159,15 @@ def _code_of(module: bytes, before_code: BeforeCode | None, may_divide: bool) ->
 
 
 def _left(until: float | None) -> float | None:
+    """The seconds until a time; None without a limit."""
     return None if until is None else max(until - time.monotonic(), 0.0)
 
 
 def _with_right_blocks(artifact: bytes, source: bytes, arguments: list[str]) -> bytes:
-    """The artifact, corrected so that blocks get the numbers that branches pass, and hold their buffers while these are used."""
+    """The artifact with two faults of IREE's branches corrected; raises CompileError if that is not possible.
+
+    Blocks must get the numbers that branches pass, and buffers must stay alive while they are used.
+    """
     text = disassembled(artifact)
     if overwritten(text):
         artifact = reordered(artifact, text)

@@ -26,14 +26,14 @@ Cost = tuple[float, float, float]  # nanoseconds that threads can share, other n
 
 
 def estimate(function: ir.Operation) -> Estimate:
-    """The time of one call of a function of plain StableHLO, for `Manifest.best_driver`."""
+    """The estimated time of one call of a function of plain StableHLO, for `Manifest.best_driver`."""
     shared, serial, dispatches = _total(_body(function.regions[0]))
     loops = [op for op in nested(function) if op.name == "stablehlo.while"]
-    return Estimate(round(shared / 1e3, 1), round(serial / 1e3, 1), round(dispatches), all(map(_ends, loops)))
+    return Estimate(round(shared / 1e3, 1), round(serial / 1e3, 1), round(dispatches), all(map(_surely_ends, loops)))
 
 
-def _ends(loop: ir.Operation) -> bool:
-    """True if a loop ends by itself: it has a counter, or one among other tests, which ends it soon."""
+def _surely_ends(loop: ir.Operation) -> bool:
+    """True if a loop surely ends soon: by its counter, or by a counter among other tests whose limit is short enough."""
     if find_counter(loop) is not None:
         return True
     trips = most_trips(loop)
@@ -50,6 +50,7 @@ def compilation_of(functions: Iterable[ir.Operation]) -> float:
 
 
 def _total(ops: Iterable[ir.Operation]) -> Cost:
+    """The sum of the costs of operations: nanoseconds of parallel work, nanoseconds of serial work, dispatches."""
     shared = serial = dispatches = 0.0
     for op in ops:
         cost = _cost(op)
@@ -58,7 +59,7 @@ def _total(ops: Iterable[ir.Operation]) -> Cost:
 
 
 def _cost(op: ir.Operation) -> Cost:
-    """The cost of one operation, with its regions; a loop costs its body times the number of iterations."""
+    """The cost of one operation with its regions; for a loop, the cost of its body times the number of iterations."""
     name = op.name  # read once, because a first call waits for this walk
     record = REGISTRY.get(name)
     if name == "stablehlo.while":
@@ -83,13 +84,13 @@ def _body(region: ir.Region) -> list[ir.Operation]:
 
 
 def _work(op: ir.Operation, name: str, record: OpDef) -> tuple[float, float]:
-    """The nanoseconds on one core and the number of dispatches of an operation without regions that run."""
+    """The nanoseconds on one core and the number of dispatches of an operation whose regions do not run."""
     if record.kind == "contraction":
         cost = cost_of(op)
         work = thresholds.FLOP * cost.flops + thresholds.BYTE * cost.bytes
-        return work, _products(op) if "convolution" in name else 1.0
+        return work, _convolution_dispatches(op) if "convolution" in name else 1.0
     # The result of an elementwise operation is as large as its largest operand.
-    elements = max(map(size_of, op.results if record.elementwise else _moved(op)), default=0)
+    elements = max(map(size_of, op.results if record.elementwise else _moved_arrays(op)), default=0)
     if record.elementwise or record.instructions < OWN_LOOP:
         return (thresholds.FUNCTION_ELEMENT if record.instructions >= FUNCTION else thresholds.ELEMENT) * elements, 0.0
     if record.instructions >= ONE_BY_ONE:
@@ -99,15 +100,15 @@ def _work(op: ir.Operation, name: str, record: OpDef) -> tuple[float, float]:
     return thresholds.MOVED_ELEMENT * elements, 1.0
 
 
-def _moved(op: ir.Operation) -> list[ir.Value]:
-    """The arrays that the operation reads or writes in full; for a slice, or an update of a part, only that part."""
+def _moved_arrays(op: ir.Operation) -> list[ir.Value]:
+    """The arrays that an operation reads or writes completely; for a slice or an update of a part, only that part."""
     if is_part(op):
         return list(op.results)
     return [op.operands[1]] if op.name == "stablehlo.dynamic_update_slice" else [*op.operands, *op.results]
 
 
-def _products(op: ir.Operation) -> float:
-    """The dispatches of a convolution: two for each position of the result, if it becomes products of slices."""
+def _convolution_dispatches(op: ir.Operation) -> float:
+    """The number of dispatches of a convolution: two for each position of the result, if it becomes products of slices."""
     _, (_, _, *window), (_, _, *spatial) = positions(REGISTRY[op.name].read(op)["dimension_numbers"])
     kernel, result = (shape_and_dtype(v.type)[0] for v in (op.operands[1], op.results[0]))
     count = math.prod(result[d] for d in spatial)

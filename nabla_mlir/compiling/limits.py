@@ -51,6 +51,9 @@ def within(module: ir.Module, limit: int, attempts: int, compile: Callable[[ir.M
 
 
 def _allocated(artifact: bytes, module: ir.Module) -> dict[str, int]:
+    """The number of bytes that each public function of an artifact allocates at once; raises
+    MemoryLimitError if one is not known.
+    """
     known = allocated_at_once(disassembled(artifact))
     functions = [name for name, op in functions_of(module.operation).items() if not is_private(op)]
     if unknown := [name for name in functions if name not in known]:
@@ -59,7 +62,9 @@ def _allocated(artifact: bytes, module: ir.Module) -> dict[str, int]:
 
 
 def _error(module: ir.Module, limit: int, best: Mapping[str, int]) -> MemoryLimitError:
-    """The error for a memory limit: it names the entry point with the largest need, and its largest live values."""
+    """The error for a memory limit that no attempt met: it names the function with the largest need, and
+    its largest live values.
+    """
     name = max(best, key=best.__getitem__)
     values = held_at_once(functions_of(module.operation)[name])[:_SHOWN]
     where = [source_of(value.owner.operation.location) for value in values]

@@ -57,7 +57,7 @@ def expand_module(module: ir.Module) -> None:
 
 
 def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Module:
-    """A copy in which operations that IREE cannot compile, or compiles wrongly for the target, are replaced.
+    """A copy of the module in which operations that IREE cannot compile, or compiles wrongly for the target, are replaced.
 
     With `schedule`, operations that IREE would make slow are replaced, too.
     """
@@ -71,7 +71,7 @@ def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Mod
 def compile_lowered(
     module: ir.Module, target: Target, *, flags: Sequence[str] = (), cache: bool = True, title: str = "", schedule: bool = True
 ) -> bytes:
-    """Legalises a lowered module for the target and compiles it.
+    """The artifact of a lowered module, legalised and compiled for the target.
 
     Args:
       title: the name of the module in messages.
@@ -90,12 +90,12 @@ def compile_lowered(
 
 
 def _name_of(module: ir.Module) -> str:
-    """A name for a module: that of its first public function."""
+    """The name of the first public function of a module, which names the module in messages."""
     return next((name for name, op in functions_of(module.operation).items() if not is_private(op)), "a module")
 
 
 def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], cache: bool, schedule: bool = True) -> bytes:
-    """Compiles a module in the first of `FORMS` that IREE accepts.
+    """The artifact of a module, compiled in the first of `FORMS` that IREE accepts.
 
     Raises:
       CompileError: IREE refuses all forms; the error is that of the whole module, with the user's line.
@@ -137,7 +137,7 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
 
 
 def _refuse_unknown(legal: ir.Module) -> None:
-    """Raises CompileError for an operation that no dialect of IREE has, on which it crashes without a message."""
+    """Raises CompileError for an operation of an unknown dialect, because IREE crashes on it without a message."""
     with context() as known:
         for op in nested(legal.operation):
             if not known.is_registered_operation(op.name) and not op.name.startswith(OWN_DIALECTS):
@@ -149,7 +149,9 @@ def _refuse_unknown(legal: ir.Module) -> None:
 
 
 def _with_kernels(module: ir.Module, target: Target, schedule: bool, cache: bool) -> ir.Module:
-    """The legalised module with machine code for its kernels in Triton's dialect; without these kernels if Triton refuses one."""
+    """The legalised module, in which machine code replaces the kernels in Triton's dialect; without such kernels if Triton refuses
+    one.
+    """
     if (name := target.missing_compiler()) and any(op.name in _PRODUCTS for op in nested(module.operation)):
         warnings.warn(
             f"{name} is not installed: products and convolutions run without fast kernels, up to 10 times slower. "
@@ -167,9 +169,10 @@ def _with_kernels(module: ir.Module, target: Target, schedule: bool, cache: bool
 
 
 def compile_program(program: Program, target: Target, *, flags: Sequence[str] = (), cache: bool = True) -> bytes:
-    """Compiles a legalised module; if IREE fails by a known fault, compiles again with flags that avoid it."""
+    """The artifact of a legalised module; if IREE fails by a known fault, the flags that avoid the fault are added."""
 
     def compile_with(flags: Sequence[str]) -> bytes:
+        """The artifact with these flags, and with separately compiled kernels if the program has a library."""
         rewrite, library = program.after_streams, program.library
         artifact = functools.partial(
             compile_module,

@@ -69,6 +69,7 @@ class PartRuns:
     """
 
     def __init__(self, module: ir.Module, target: Target, noise: Perturbation):
+        """Compiles the expensive operations of the module as functions of their own."""
         operations = expensive_operations(module)
         self._names = {op: f"part{i}" for i, op in enumerate(operations)}
         self.noise = noise
@@ -81,7 +82,13 @@ class PartRuns:
             self._executable = Executable.load(vmfb, target.drivers[0])
 
     def __call__(self, op: ir.Operation, number: Callable[[ir.Value], int], block_of: Callable[[int], Block]) -> Body | None:
-        """The compiled evaluation of an operation; None for one that is not expensive."""
+        """The function that evaluates an operation by compiled code; None for an operation that is not expensive.
+
+        Args:
+          op: an operation of the module.
+          number: the index of a value in a frame of the interpreter.
+          block_of: the interpreted region of the operation with this index.
+        """
         name = self._names.get(op)
         if name is None:
             return None
@@ -91,7 +98,7 @@ class PartRuns:
         return lambda frame, carry: _Loop(self, name, op, frame, condition, body, [frame[i] for i in outer]).run(carry)
 
     def __str__(self) -> str:
-        """The extent of the comparison: the numbers of products, and of iterations."""
+        """The extent of the comparison as text: the number of compared products, and of compared iterations."""
         texts = []
         if self._products:
             texts.append(f"slices of {_count(len(self._products), 'product')}")
@@ -113,9 +120,10 @@ class PartRuns:
         return self._calls[name] <= _CALLS
 
     def rerun(self, function: Callable[[], Arrays]) -> Callable[[int], Arrays]:
-        """The perturbed runs of a function."""
+        """A function from the number of a perturbed run to the results of `function` in that run."""
 
         def run(k: int) -> Arrays:
+            """Runs the function with the noise seeded by k, and turns the noise off again."""
             self.noise.seed([k])
             try:
                 return function()
@@ -125,6 +133,7 @@ class PartRuns:
         return run
 
     def _product(self, name: str, op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """The result of a compiled product; the first results are compared with the interpreter."""
         (result,) = map(np.asarray, self.call(name, [x, y]))
         if self.starts_check(name):
             self._check_product(op, x, y, result)
@@ -132,7 +141,7 @@ class PartRuns:
         return result
 
     def _check_product(self, op: ir.Operation, x: np.ndarray, y: np.ndarray, result: np.ndarray) -> None:
-        """Raises if a part of a product differs from the interpreter's result by more than its rounding errors."""
+        """Raises PartDiffersError if a slice of a product differs from the interpreter's result by more than rounding explains."""
         record = REGISTRY[op.name]
         parameters, evaluate = record.read(op), evaluation_of(record, op)
         assert evaluate is not None
@@ -141,6 +150,7 @@ class PartRuns:
             wanted = evaluate(a, b, **parameters).astype(result.dtype, copy=False)
 
             def perturbed(a: np.ndarray = a, b: np.ndarray = b, wanted: np.ndarray = wanted) -> Arrays:
+                """The interpreter's result with perturbations."""
                 results = [wanted]
                 self.noise(op, [a, b], results)
                 return results
@@ -163,12 +173,13 @@ class _Loop:
     def __init__(
         self, runs: PartRuns, name: str, op: ir.Operation, frame: Frame, condition: Block, body: Block, outer: list[np.ndarray]
     ):
+        """Prepares a call of the loop; `run` makes it."""
         self._runs, self._name, self._op, self._frame = runs, name, op, frame
         self._condition, self._body, self._outer = condition, body, outer
         self._types = [shape_and_dtype(v.type) for v in op.results]
 
     def run(self, carry: list[np.ndarray]) -> list[np.ndarray]:
-        """The last values of the carries.
+        """The values of the carries at the end of the loop.
 
         Raises:
           PartDiffersError: compiled code and the interpreter disagree about an iteration, or about the end.
@@ -185,7 +196,7 @@ class _Loop:
             if is_compared:
                 compared += self._check_iteration(values)
             group = min(max(done, 1), _GROUP)
-            values, count = self._some(values, group, seed, units)
+            values, count = self._run_iterations(values, group, seed, units)
             done += count
             if done > most or time.monotonic() > end:
                 raise OutOfStepsError
@@ -198,15 +209,17 @@ class _Loop:
             counts[:] = counts[0] + done, counts[1] + compared, max(counts[2], done)
         return last
 
-    def _some(self, values: list[Any], group: int, seed: int = 0, units: float = 0.0) -> tuple[list[Any], int]:
-        """The carries after a number of iterations at most, and the number of iterations."""
+    def _run_iterations(self, values: list[Any], group: int, seed: int = 0, units: float = 0.0) -> tuple[list[Any], int]:
+        """The carries after at most `group` iterations of the compiled loop, and the number of these iterations."""
         rest = [np.asarray(group, np.int32), np.asarray(seed, np.int32), np.asarray(units, np.float32)]
         *after, count = self._runs.call(self._name, [*values, *self._outer, *rest])
         return after, int(np.asarray(count))
 
     def _check_iteration(self, values: list[Any]) -> int:
-        """Compares one iteration, and the decision to make it; returns the number of iterations: 0 at the end."""
-        compiled, count = self._some(values, 1)
+        """Compares one compiled iteration with the interpreter; returns the number of compared iterations: 1, or 0 at the end of
+        the loop. Raises PartDiffersError if they differ.
+        """
+        compiled, count = self._run_iterations(values, 1)
         before = [np.asarray(v) for v in values]
         self._check_condition(before, goes_on=count == 1)
         if count:
@@ -218,7 +231,7 @@ class _Loop:
         return count
 
     def _check_condition(self, values: list[np.ndarray], goes_on: bool) -> None:
-        """Compares the decision to go on; perturbed runs tell if rounding decides it."""
+        """Raises PartDiffersError if the interpreter disagrees that the loop goes on, and no perturbed run agrees."""
         if bool(self._condition(self._frame, values)[0]) == goes_on:
             return
         noise = self._runs.noise

@@ -38,7 +38,7 @@ class Cut:
 
 
 def cuts_of(name: str, parameters: Mapping[str, Any], ranks: tuple[int, int], shape: tuple[int, ...]) -> list[Cut]:
-    """The long axes of the result along which a product can be cut; none if it has to be computed as a whole.
+    """The long axes of the result along which a product can be cut; an empty list if it has to be computed as a whole.
 
     Args:
       name: stablehlo.dot_general or stablehlo.convolution.
@@ -46,12 +46,14 @@ def cuts_of(name: str, parameters: Mapping[str, Any], ranks: tuple[int, int], sh
       ranks: the numbers of axes of the operands.
       shape: the shape of the result.
     """
-    cuts = _of_convolution(parameters) if name == "stablehlo.convolution" else _of_product(parameters, ranks)
+    cuts = _cuts_of_convolution(parameters) if name == "stablehlo.convolution" else _cuts_of_product(parameters, ranks)
     return [cut for cut in cuts if shape[cut.result] > _INDICES]
 
 
-def _of_product(parameters: Mapping[str, Any], ranks: tuple[int, int]) -> Iterator[Cut]:
-    """Batch axes, then the free axes of the left operand, then those of the right one: the order of the axes of the result."""
+def _cuts_of_product(parameters: Mapping[str, Any], ranks: tuple[int, int]) -> Iterator[Cut]:
+    """Yields a cut for each axis of the result of a product: batch axes, free axes of the left operand, free axes of the right
+    operand.
+    """
     numbers = parameters["dot_dimension_numbers"]
     batch = [numbers[f"{side}_batching_dimensions"] for side in ("lhs", "rhs")]
     terms = [numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs")]
@@ -61,8 +63,8 @@ def _of_product(parameters: Mapping[str, Any], ranks: tuple[int, int]) -> Iterat
         yield Cut(pair, result)
 
 
-def _of_convolution(parameters: Mapping[str, Any]) -> Iterator[Cut]:
-    """The images of a batch, and the features of the result, unless these are in groups."""
+def _cuts_of_convolution(parameters: Mapping[str, Any]) -> Iterator[Cut]:
+    """Yields a cut for the images of a batch, and one for the features of the result, unless these are in groups."""
     image, kernel, result = positions(parameters["dimension_numbers"])
     if parameters["batch_group_count"] > 1:
         return

@@ -44,6 +44,7 @@ def expensive_operations(module: ir.Module) -> list[ir.Operation]:
 
 
 def _is_long_loop(op: ir.Operation) -> bool:
+    """True if the interpreter would take long for a loop, and if the loop does not use the state of its module."""
     if any(inner.name.startswith("util.") for inner in nested(op)):
         return False  # it reads or writes the state of its module
     return find_counter(op) is None or _time(op) > thresholds.PART
@@ -71,7 +72,7 @@ def _is_constant(value: ir.Value) -> bool:
 
 
 def module_of(parts: dict[str, ir.Operation], module: ir.Module) -> ir.Module:
-    """A module with a function for each part, by name, and with the private functions that they may call."""
+    """A module with a function for each part, under its name, and with the private functions that the parts may call."""
     with context(), ir.Location.unknown():
         made = ir.Module.create()
         with ir.InsertionPoint(made.body):
@@ -88,7 +89,7 @@ def module_of(parts: dict[str, ir.Operation], module: ir.Module) -> ir.Module:
 
 
 def _product_function(name: str, op: ir.Operation) -> None:
-    """Adds a function that computes only this operation."""
+    """Adds a function `name` that computes only the product `op` of its arguments."""
     block = new_function(name, [v.type for v in op.operands], [v.type for v in op.results])
     with ir.InsertionPoint(block):
         clone = clone_op(op, dict(zip(op.operands, block.arguments, strict=False)))
@@ -98,7 +99,10 @@ def _product_function(name: str, op: ir.Operation) -> None:
 
 
 def _loop_function(name: str, op: ir.Operation) -> None:
-    """A function of the carries, the captures, the largest number of iterations, the seed and the units of the noise."""
+    """Adds a function `name` that runs a loop.
+
+    Its arguments are the carries, the captured values, the largest number of iterations, the seed and the units of the noise.
+    """
     carries, outer = [v.type for v in op.operands], outer_values(op)
     integer, number = tensor_type((), np.dtype("int32")), tensor_type((), np.dtype("float32"))
     block = new_function(name, [*carries, *(v.type for v in outer), integer, integer, number], [*carries, integer])
@@ -116,7 +120,7 @@ def _loop_function(name: str, op: ir.Operation) -> None:
 
 
 def _fill_condition(source: ir.Region, region: ir.Region, mapping: dict[ir.Value, ir.Value], limit: ir.Value) -> None:
-    """Copies the condition of a loop; the copy also ends after `limit` iterations."""
+    """Copies the condition of a loop into a region; the copied condition also ends the loop after `limit` iterations."""
     old, ops, (predicate,) = body_of(source)
     *new, count = _arguments(region, old)
     values = {**mapping, **dict(zip(old, new, strict=True))}
@@ -127,7 +131,7 @@ def _fill_condition(source: ir.Region, region: ir.Region, mapping: dict[ir.Value
 
 
 def _fill_body(source: ir.Region, region: ir.Region, mapping: dict[ir.Value, ir.Value], seed: ir.Value, units: ir.Value) -> None:
-    """Copies a body with noise after each step; the last carry counts the iterations."""
+    """Copies the body of a loop into a region, with noise after each operation; the last carry counts the iterations."""
     old, ops, returned = body_of(source)
     *new, count = _arguments(region, old)
     values = {**mapping, **dict(zip(old, new, strict=True))}
@@ -139,6 +143,6 @@ def _fill_body(source: ir.Region, region: ir.Region, mapping: dict[ir.Value, ir.
 
 
 def _arguments(region: ir.Region, old: list[ir.Value]) -> list[ir.Value]:
-    """The arguments of the block of a new region: the carries, and the number of iterations."""
+    """The block arguments of a new region: one for each carry in `old`, and the number of iterations."""
     types = [*(v.type for v in old), tensor_type((), np.dtype("int32"))]
     return list(ir.Block.create_at_start(region, types, [ir.Location.unknown()] * len(types)).arguments)

@@ -55,7 +55,7 @@ def reason_not_to(module: ir.Module, target: Target) -> str:
 def check_artifact(
     module: ir.Module, target: Target, vmfb: bytes, examples: Examples | None = None, strategy: str = "", is_bounded: bool = True
 ) -> Checks:
-    """Compares the entry points of an artifact with the interpreter, on this machine.
+    """The check of each entry point of an artifact: its results are compared with the interpreter's, on this machine.
 
     Args:
       module: the lowered module from which it was compiled.
@@ -82,14 +82,14 @@ def check_artifact(
         found = comparison.checks({}, draw, allowance)
         if all(check.detail == TOO_LONG for check in found.values()):
             break
-        checks = {name: _joined(check, found[name]) for name, check in checks.items()}
+        checks = {name: _join_checks(check, found[name]) for name, check in checks.items()}
     return {name: _with_branches(check, branches.one_sided) for name, check in checks.items()}
 
 
 def check_in_parts(module: ir.Module, target: Target, vmfb: bytes, examples: Examples | None = None, strategy: str = "") -> Checks:
-    """Compares the entry points of an artifact with a run of the interpreter that calls compiled parts, on this machine.
+    """The check of each entry point of an artifact against an interpreter that calls compiled code for the expensive operations.
 
-    Expensive products and loops are compiled separately, and compared with the interpreter on slices.
+    These products and loops are compiled separately, and compared with the interpreter on slices.
 
     Args:
       module, examples, strategy: as for `check_artifact`.
@@ -109,7 +109,7 @@ def check_in_parts(module: ir.Module, target: Target, vmfb: bytes, examples: Exa
             break
         found = comparison.checks({}, draw, None)
         spent += comparison.runs.spent
-        checks = {name: _joined(check, found[name]) for name, check in checks.items()}
+        checks = {name: _join_checks(check, found[name]) for name, check in checks.items()}
     in_parts = {
         name: replace(check, detail=f"{check.detail}; {parts}") for name, check in checks.items() if check.status == CHECKED
     }
@@ -118,15 +118,15 @@ def check_in_parts(module: ir.Module, target: Target, vmfb: bytes, examples: Exa
 
 
 def _with_branches(check: Check, one_sided: int) -> Check:
-    """A check that says how many selections and branches of the module it has not seen from all sides."""
+    """The check, with a text that says how many selections and branches of the module took only one side."""
     if check.status != CHECKED or not one_sided:
         return check
     what = "1 selection or branch of the module" if one_sided == 1 else f"{one_sided} selections and branches of the module"
     return replace(check, detail=f"{check.detail}; one side only of {what}")
 
 
-def _joined(first: Check, second: Check) -> Check:
-    """The findings of an entry point on two sets of arguments: of the first if the second says nothing."""
+def _join_checks(first: Check, second: Check) -> Check:
+    """One check from the checks of an entry point on two sets of arguments; a check that found nothing is ignored."""
     if second.status == NOT_CHECKED:
         return first
     if first.status == NOT_CHECKED or second.status == DIFFERS:
@@ -139,6 +139,7 @@ class _Comparison:
     """The calls of an artifact and of the interpreter, on one set of arguments after the other."""
 
     def __init__(self, runs: ReferenceRuns, target: Target, vmfb: bytes, strategy: str):
+        """Loads the artifact for comparisons with these runs of the interpreter."""
         self.runs = runs
         self.executable = Executable.load(vmfb, target.drivers[0])
         self._start, self._strategy = self.executable, strategy
@@ -146,7 +147,7 @@ class _Comparison:
         self._is_bounded: dict[str, bool] = {}  # by entry point: True if its loops end by themselves
 
     def checks(self, examples: Examples, draw: str, budget: Budget | None) -> Checks:
-        """Compares the results of all entry points on one set of arguments.
+        """The check of each entry point on one set of arguments.
 
         Args:
           budget: from which what the interpreter takes is subtracted; None sets no limit.
@@ -163,10 +164,11 @@ class _Comparison:
         return found
 
     def _check(self, name: str) -> Check:
-        """Compares the results of an entry point."""
+        """The check of one entry point on the current arguments."""
         runs = 0
 
         def rerun(k: int) -> Arrays:
+            """The interpreter's results in perturbed run number k."""
             nonlocal runs
             runs = max(runs, k + 1)
             return self.runs.perturbed(name, k)
@@ -180,7 +182,7 @@ class _Comparison:
         except PartDiffersError as error:
             return Check(DIFFERS, str(error), np.inf, self._strategy, draw=self.runs.draw_of(name))
         try:
-            outcome = compare(self._compiled(name, seconds, rerun), wanted, rerun)
+            outcome = compare(self._compiled_results(name, seconds, rerun), wanted, rerun)
         except OutOfStepsError:
             return Check(NOT_CHECKED, "rounding decides how long it runs")
         except DeployError as error:
@@ -191,8 +193,11 @@ class _Comparison:
             self.runs.budget.charge(runs)
         return self._check_of(name, outcome)
 
-    def _compiled(self, name: str, seconds: float, rerun: Callable[[int], Arrays]) -> list[np.ndarray]:
-        """The results of the compiled code, which may take much longer than the interpreter's seconds only where it is wrong."""
+    def _compiled_results(self, name: str, seconds: float, rerun: Callable[[int], Arrays]) -> list[np.ndarray]:
+        """The results of the compiled code for the current arguments.
+
+        Code that can run forever if it is wrong gets a time limit, which is a multiple of the interpreter's `seconds`.
+        """
         arguments = [Array.from_numpy(x, self.executable.device) for x in self.runs.inputs(name)]
         function = self.executable.function(name)
         if name not in self._is_bounded:
@@ -204,7 +209,7 @@ class _Comparison:
             return [np.asarray(y) for y in self._interrupts.call(name, function, arguments)]
 
     def _check_of(self, name: str, outcome: Outcome) -> Check:
-        """The outcome of a comparison as a check: differs, checked, or not checked because rounding decides too much."""
+        """The check for an outcome: differs, checked, or not checked because rounding decides too much."""
         strategy, is_example = self._strategy, name in self.runs.examples
         if outcome.difference is not None:
             difference = outcome.difference
@@ -219,7 +224,10 @@ class _Comparison:
 
 
 def allowance_of(module: ir.Module) -> Budget:
-    """The budget of a check, a part of the time to compile the module; it covers two runs, one of them perturbed."""
+    """The budget of a check in steps of the interpreter, a part of the time to compile the module.
+
+    It covers two runs, one of which is perturbed.
+    """
     functions = functions_of(module.operation).values()
     reading = thresholds.READ_OPERATION * sum(1 for function in functions for _ in nested(function))
     share = thresholds.CHECKING_SHARE * compilation_of(functions) - reading

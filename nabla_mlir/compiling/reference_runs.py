@@ -75,6 +75,7 @@ class ReferenceRuns:
         noise: Perturbation | None = None,
         instead: Instead | None = None,
     ):
+        """Compiles the functions of the module for the interpreter, and sets the first arguments."""
         self.module = module
         self.entries, self.is_definite = entries_of(module), factorises(module)
         self._noise, self.branches = noise or Perturbation(), Branches()
@@ -83,7 +84,7 @@ class ReferenceRuns:
         self.set_arguments(examples, draw, budget)
 
     def set_arguments(self, examples: Examples | None = None, draw: str = DRAWS[0], budget: Budget | None = None) -> None:
-        """Starts with other arguments, and the state that the module has first."""
+        """Sets the arguments of the next runs, and resets the state of the module to its first value."""
         self.examples, self.draw = examples or {}, draw
         self._given = dict(self.examples)  # the arguments by entry point, drawn when they are first needed
         self.budget = budget or Budget(_ENDLESS)
@@ -93,7 +94,7 @@ class ReferenceRuns:
         self._results: dict[tuple[str, int], list[np.ndarray]] = {}
 
     def _watch(self, op: ir.Operation, operands: list[np.ndarray], results: list[np.ndarray]) -> None:
-        """Perturbs the results in perturbed runs, and notes the branches of the others, which compiled code has to follow."""
+        """Perturbs the results in perturbed runs; in plain runs, records which branches are selected."""
         (self._noise if self._noise.is_on else self.branches)(op, operands, results)
 
     @property
@@ -125,7 +126,7 @@ class ReferenceRuns:
         return [np.array(x) for x in self._given[name]]
 
     def call(self, name: str) -> list[np.ndarray]:
-        """The results of an entry point.
+        """Runs an entry point in the interpreter on drawn arguments, and returns its results.
 
         Raises:
           OutOfStepsError: the budget is used up.
@@ -156,7 +157,7 @@ class ReferenceRuns:
         return self._results[name, k]
 
     def _call(self, name: str, run: int, inputs: list[np.ndarray], budget: Budget) -> list[np.ndarray]:
-        """Calls a function with the state of a run."""
+        """The results of an entry point, called with the state that its run has reached."""
         state = self._functions.state
         state.clear()
         state.update(self._states.get(run, self._start))

@@ -32,7 +32,7 @@ def references_of(module: ir.Module, is_bounded: bool = True) -> dict[str, Refer
     runs, allowance = ReferenceRuns(module), allowance_of(module)
     for draw in DRAWS[:_MOST_DRAWS]:
         samples = _LEAST if found and found[0][0] >= 0.5 else _SAMPLES
-        found.append(_on(runs, draw, allowance if is_bounded or found else None, samples))
+        found.append(_references_on_draw(runs, draw, allowance if is_bounded or found else None, samples))
         if found[0][0] < 0.5:
             allowance = allowance_of(module)
     # The first on which rounding decides less than half of the numbers, with the others that the interpreter had time for.
@@ -44,8 +44,10 @@ def references_of(module: ir.Module, is_bounded: bool = True) -> dict[str, Refer
     }
 
 
-def _on(runs: ReferenceRuns, draw: str, budget: Budget | None, samples: int) -> tuple[float, dict[str, Reference]]:
-    """The references on one draw, and the smallest share of numbers that rounding does not decide."""
+def _references_on_draw(runs: ReferenceRuns, draw: str, budget: Budget | None, samples: int) -> tuple[float, dict[str, Reference]]:
+    """The reference of each entry point on one draw of arguments, and the smallest share of elements that
+    rounding does not decide.
+    """
     runs.set_arguments(draw=draw, budget=budget)
     found, smallest = {}, 1.0
     for order, name in enumerate(runs.entries):
@@ -61,7 +63,9 @@ def _on(runs: ReferenceRuns, draw: str, budget: Budget | None, samples: int) -> 
 
 
 def _results(runs: ReferenceRuns, name: str, samples: int) -> tuple[float, tuple[ResultReference, ...]]:
-    """The share of elements that rounding does not decide, and the stored samples of each result."""
+    """The share of elements that rounding does not decide, and the reference of each result of an entry point. Raises DeployError
+    if the entry point calls Python.
+    """
     if any(map(calls_python, nested(runs.entries[name]))):
         raise DeployError("it calls functions of Python")
     wanted = runs.call(name)
@@ -93,7 +97,7 @@ def _result(wanted: np.ndarray, bound: np.ndarray, reruns: Arrays, samples: int)
 
 
 def _indices(flat: np.ndarray, samples: int) -> list[int]:
-    """All indices of a short array; for a long array the first, the last, the largest element, and some others."""
+    """The indices of the stored elements: all of a short array; of a long one the first, the last, the largest, and some others."""
     n = flat.size
     if n <= samples:
         return [*range(n)]

@@ -16,7 +16,7 @@ from nabla_mlir.table.traits import CONSTANT, is_step, runs_regions
 
 def separate_operations(module: ir.Module) -> None:
     """Passes each result in functions, loops and branches through a barrier, in place; no kernel then has two operations."""
-    _hold(r for op in nested(module.operation) if is_step(op) for r in op.results)
+    _put_barriers(r for op in nested(module.operation) if is_step(op) for r in op.results)
 
 
 def separate_control(module: ir.Module) -> None:
@@ -26,11 +26,11 @@ def separate_control(module: ir.Module) -> None:
     if the values that cross the branch come from barriers.
     """
     control = [op for op in nested(module.operation) if runs_regions(op) and op.name != "func.func"]
-    _hold(dict.fromkeys(v for op in control for v in (*op.results, *op.operands, *captures_of(op))))
+    _put_barriers(dict.fromkeys(v for op in control for v in (*op.results, *op.operands, *captures_of(op))))
 
 
-def _hold(values: Iterable[ir.Value]) -> None:
-    """Puts a barrier after each value, so that IREE computes it where it stands."""
+def _put_barriers(values: Iterable[ir.Value]) -> None:
+    """Puts a barrier after each value, so that IREE computes the value at its position in the program."""
     with context(), ir.Location.unknown():
         for value in [*values]:
             owner = value.owner

@@ -93,7 +93,9 @@ def required_flags(legal: ir.Module, target: Target) -> list[str]:
 
 
 def _with_library(legal: ir.Module, target: Target, flags: Sequence[str]) -> Program | None:
-    """Kernels in a separate library, and intermediate values in one buffer."""
+    """The program with kernels in a separate library, and intermediate values in one buffer; None if the
+    module has no such form.
+    """
     arguments = merge_flags(target.flags(), list(flags))
     if not is_artifact(flags) or not may_divide(arguments) or (library := take_kernels(legal)) is None:
         return None
@@ -102,12 +104,12 @@ def _with_library(legal: ir.Module, target: Target, flags: Sequence[str]) -> Pro
 
 
 def _with_buffer(legal: ir.Module, target: Target, flags: Sequence[str]) -> Program | None:
-    """Intermediate values in one buffer."""
+    """The program with intermediate values in one buffer; None if the module has no such form."""
     return Program(str(legal), set_sizes) if is_artifact(flags) and _place_transients(legal, target) else None
 
 
 def _place_transients(legal: ir.Module, target: Target) -> bool:
-    """Puts intermediate values into buffers that the next call reuses; returns True if the module has such a buffer."""
+    """Puts intermediate values into buffers that the next call reuses; returns True if the module has such a buffer now."""
     if not target.kernel_bytes() or target.codegen.memory_of_results:
         return False
     Pipeline((PlaceTransientsPass(),)).run(legal, verify_each=False)
@@ -115,7 +117,10 @@ def _place_transients(legal: ir.Module, target: Target) -> bool:
 
 
 def _whole(legal: ir.Module, target: Target, flags: Sequence[str]) -> Program:
-    """The module as it is. Without locations: a moved source line must not miss the cache, and an artifact holds no paths."""
+    """Returns the module as one program, unchanged.
+
+    It has no locations, so that a moved line of the source hits the cache, and an artifact contains no paths.
+    """
     return Program(str(legal))
 
 

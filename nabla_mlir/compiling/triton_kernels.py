@@ -18,7 +18,7 @@ _MOST_SHARED = {80: 163, 90: 227}  # KiB that one block may use, by compute capa
 
 
 def machine_code(kernels: Sequence[dict[str, Any]], capability: int, cache: bool) -> list[dict[str, Any]]:
-    """The machine code of each kernel, in base64, and its bytes of shared memory; what is not in the cache is compiled together.
+    """For each kernel, its machine code in base64 and its bytes of shared memory, from the cache or from Triton's compiler.
 
     Raises:
       CompileError: Triton refused a kernel.
@@ -51,7 +51,9 @@ _KEY = "triton-2"  # the version of the form of the entries
 
 
 def _compile(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The compiled kernels for these requests, from a separate process that runs Triton."""
+    """The compiled kernels for these requests, from a separate process that runs Triton; raises CompileError if Triton fails or
+    takes too long.
+    """
     worker = Path(__file__).with_name("triton_worker.py")
     result = run_process([sys.executable, str(worker)], json.dumps(requests).encode(), timeout=_TIMEOUT)
     if result.timed_out:

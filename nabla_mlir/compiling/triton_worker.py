@@ -19,7 +19,7 @@ from typing import Any
 
 
 def main() -> int:
-    """Compiles the kernels on all cores."""
+    """Compiles the kernels of the standard input on all cores, and writes their machine code; returns the exit code 0."""
     kernels = json.load(sys.stdin)
     with tempfile.TemporaryDirectory(prefix="nabla-triton-") as folder:
         os.environ |= {"TRITON_CACHE_DIR": folder, "TRITON_DEFAULT_FP_FUSION": "1", "TRITON_DISABLE_LINE_INFO": "1"}
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def compiled(path: str, kernel: dict[str, Any]) -> dict[str, Any]:
-    """One kernel."""
+    """The machine code of one kernel and its bytes of shared memory, or the error of Triton."""
     import triton
     from triton.backends.compiler import GPUTarget
 
@@ -55,7 +55,10 @@ def compiled(path: str, kernel: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_scratch(_: Any = None, stages: dict[str, Any] | None = None, *__: Any) -> tuple[str, str] | None:
-    """Lets the stage that writes PTX drop the two arguments that Triton adds to each kernel; IREE passes none for them."""
+    """A hook of Triton, which removes two arguments from the PTX of each kernel.
+
+    Triton adds these arguments, and IREE passes none for them.
+    """
     if stages is None:  # Triton asks what distinguishes these stages
         return "nabla", "without scratch"
     write = stages["ptx"]

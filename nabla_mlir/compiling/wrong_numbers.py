@@ -28,7 +28,9 @@ _MOST = 400  # the largest number of intermediate values that are returned
 
 
 def culprit(module: ir.Module, target: Target, flags: Sequence[str], name: str, examples: Examples | None) -> str:
-    """The first operation of an entry point with a wrong value, with its line; "" if the values are right when all are returned."""
+    """The first operation of an entry point with a wrong value, as text with its line; "" if the values are right when all are
+    returned.
+    """
     whole = clone_module(module)
     ops = _return_all(whole, name)
     try:
@@ -65,7 +67,7 @@ def _return_all(module: ir.Module, name: str) -> list[ir.Operation]:
 def save_reproducer(
     module: ir.Module, target: Target, flags: Sequence[str], name: str, check: Check, examples: Examples | None
 ) -> str:
-    """Saves the lowered and the legalised program with the arguments on which it differs.
+    """Saves the lowered program, the legalised program, and the arguments on which compiled code differs.
 
     Returns:
       The folder, or "" if it cannot be written.
@@ -90,5 +92,5 @@ def save_reproducer(
 
 
 def _writable(x: np.ndarray) -> np.ndarray:
-    """Narrow floats of ml_dtypes as f32, because NumPy's files do not support them."""
+    """The array in a dtype that NumPy's files support: narrow floats of ml_dtypes become float32."""
     return x.astype(np.float32) if x.dtype.kind == "V" else x

@@ -24,7 +24,7 @@ _TENSOR = re.compile(r"tensor<((?:\d+x)*)(\w+(?:<\w+>)?)>")
 
 
 def dispatches_in(recorder: Recorder, target: Target) -> list[dict[str, Any]]:
-    """The kernels of the current module of the recorder, in the order of their calls.
+    """The JSON of the kernels of the recorder's current module, in the order of their calls.
 
     Raises:
       CompileError: IREE refuses the module.
@@ -37,7 +37,7 @@ def dispatches_in(recorder: Recorder, target: Target) -> list[dict[str, Any]]:
 
 
 def read_kernels(text: str, recorder: Recorder) -> list[dict[str, Any]]:
-    """The kernels in the text of a module after IREE's flow phase."""
+    """The JSON of the kernels in the text of a module after IREE's flow phase."""
     state = recorder.states[-1]
     whole = _whole(recorder)
     kernels: dict[tuple[str, str], dict[str, Any]] = {}
@@ -63,7 +63,7 @@ def read_kernels(text: str, recorder: Recorder) -> list[dict[str, Any]]:
 
 
 def _whole(recorder: Recorder) -> set[int]:
-    """The numbers of the operations that are not inside another operation, except inside control flow."""
+    """The numbers of the operations that are not parts of another operation; operations inside control flow are included."""
     inside: set[int] = set()
     for op in nested(recorder.module.operation):
         if op.name != "func.func" and not runs_regions(op):
@@ -73,7 +73,7 @@ def _whole(recorder: Recorder) -> set[int]:
 
 
 def _bytes(types: str) -> int:
-    """The size in bytes of all arrays in a signature, without arrays of unknown lengths."""
+    """The size in bytes of all arrays in the text of a signature; arrays of unknown lengths are left out."""
     total = 0
     for lengths, element in _TENSOR.findall(types):
         try:
@@ -85,7 +85,7 @@ def _bytes(types: str) -> int:
 
 
 def measure(kernels: Sequence[dict[str, Any]], compiled: Compiled) -> dict[str, Any] | None:
-    """Adds the measured seconds of each kernel, in a call with arrays of ones, and returns the limits of this machine.
+    """The measured limits of this machine; the measured seconds of each kernel are added to `kernels`.
 
     Nothing is added if the target does not run on this machine, or if an entry point needs a state.
     """

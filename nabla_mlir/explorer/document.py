@@ -39,7 +39,7 @@ class Document:
     texts: Numbers
 
     def __init__(self, title: str, entries: Sequence[str], recorder: Recorder, first: str):
-        """The document of a recorder.
+        """Builds the JSON of the states and rows of a recorder.
 
         Args:
           title: the title of the page.
@@ -87,6 +87,7 @@ class Document:
         }
 
     def _origin(self, origin: Origin) -> dict[str, Any]:
+        """The JSON of an origin: its steps, and the frames of the user's lines."""
         frames = [
             {"file": self._files.of(f.filename), "line": f.line, "column": f.column, "end": f.end_column, "function": f.function}
             for f in origin.frames
@@ -95,7 +96,7 @@ class Document:
 
 
 def unchanged(last: State, state: State) -> list[int]:
-    """The index of each line in the previous state; -1 for a new line.
+    """For each line, the index of the equal line in the previous state; -1 for a new line.
 
     A line is unchanged if its operation has a predecessor with the same text except for the names of values. The indices
     increase: if operations have changed their order, the longest increasing sequence counts as unchanged.
@@ -115,6 +116,7 @@ def unchanged(last: State, state: State) -> list[int]:
 
 
 def _forerunners(line: Line, operations: Sequence[OperationState]) -> Iterable[int]:
+    """The numbers of the predecessors of a line's operation; -1 for a line without an operation."""
     return (-1,) if line.operation < 0 else operations[line.operation].predecessors
 
 
@@ -145,6 +147,7 @@ def longest_increasing(numbers: Sequence[int]) -> list[int]:
 
 
 def _row(row: Row) -> dict[str, Any]:
+    """Returns a row of the table of passes as a dict for JSON."""
     return {
         "name": row.name,
         "why": row.why,
@@ -175,6 +178,7 @@ def _title(name: str) -> str:
 
 
 def _version(package: str) -> str:
+    """Returns the version of an installed package, or an empty text."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

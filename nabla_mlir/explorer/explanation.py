@@ -127,7 +127,7 @@ class Explanation:
 def explain(
     f: Any, *specs: PyTree, target: str | Target | None = None, sparsity: str = "", name: str | None = None, **kw_specs: PyTree
 ) -> Explanation:
-    """The effect of the passes on a function: the user's line and the cost of each operation.
+    """An explanation of the effect of the passes on a function, with the user's line and the cost of each operation.
 
     Args:
       f: a function of pytrees of arrays, or a transform of one; or a stage (from `nm.trace`, `lower`, `compile` or
@@ -223,6 +223,7 @@ def compare(a: str | Path, b: str | Path) -> Explanation:
 
 
 def _read(source: bytes, file: Path) -> ir.Module:
+    """The module in a file of MLIR; raises ImportIRError if the file has no valid IR."""
     with context():
         try:
             return ir.Module.parseFile(str(file)) if not source.startswith(b"ML\xefR") else parse(source)

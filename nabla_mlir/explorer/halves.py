@@ -17,7 +17,7 @@ _LOAD, _STORE = "util.global.load", "util.global.store"
 
 
 def halves_of(recorder: Recorder) -> dict[str, Any] | None:
-    """The functions of a module that shares a state, and its residuals; None for a module without one.
+    """The JSON of the functions that share a state, and of its residuals; None for a module without state.
 
     The `flops` and `bytes` of a residual are the cost of recomputing it in each product: the sum over all operations that
     compute it.
@@ -41,6 +41,7 @@ def halves_of(recorder: Recorder) -> dict[str, Any] | None:
 
 
 def _function(name: str, func: ir.Operation, accesses: set[str]) -> dict[str, Any]:
+    """The JSON of a function: its cost, and its half, "known" for the half that writes the state and "rest" for the other one."""
     half = "known" if _STORE in accesses else "rest" if _LOAD in accesses else ""
     cost = cost_of_function(func)
     return {"name": name, "half": half, "flops": cost.flops, "bytes": cost.bytes}
@@ -63,7 +64,7 @@ def _residual(symbol: str, value: ir.Value, loads: list[tuple[str, ir.Operation]
 
 
 def _recomputed(name: str, func: ir.Operation, recorder: Recorder) -> list[dict[str, Any]]:
-    """The values that each product recomputes from residuals, although they depend only on the point."""
+    """The JSON of the values that each product recomputes from residuals, although they depend only on the point."""
     block = func.regions[0].blocks[0]
     # values that depend on the vectors, and values that depend only on the residuals
     varying, known = set(block.arguments), set[ir.Value]()

@@ -54,8 +54,8 @@ def listing_of(module: ir.Operation) -> list[Line]:
 
 
 def lines_of(text: str) -> list[Line]:
-    """The lines of a text in which each operation has a location; a number in a location is the number of the operation."""
-    body, aliases = _parted(text)
+    """The lines of IR in a text in which each operation has a location; the number of an operation is in its location."""
+    body, aliases = _without_aliases(text)
     numbers = {name: _number(rest, aliases) for name, rest in aliases.items()}
     lines: list[Line] = []
     stack: list[_Open] = []
@@ -86,7 +86,7 @@ def lines_of(text: str) -> list[Line]:
 
 
 def _number(location: str, aliases: dict[str, str]) -> int:
-    """The outermost number in a location; in a fused location, the number of the first part that has one."""
+    """The outermost number in a location, or in the first part of a fused location that has one; NO_OPERATION without a number."""
     for match in MARK_OR_ALIAS.finditer(location):
         number = int(match[1]) if match[1] else _number(aliases.get(match[0], ""), aliases)
         if number != NO_OPERATION:
@@ -113,8 +113,8 @@ def without_locations(line: str) -> str:
     return line
 
 
-def _parted(text: str) -> tuple[list[str], dict[str, str]]:
-    """The lines of the IR, and the location of each alias."""
+def _without_aliases(text: str) -> tuple[list[str], dict[str, str]]:
+    """The lines of the IR in a text, and the location of each alias."""
     body, aliases = [], {}
     for line in text.splitlines():
         if line.startswith("{-#"):  # the section with the data of constants

@@ -38,7 +38,7 @@ class Origin:
 
 
 def mark(ops: Sequence[ir.Operation], first: int) -> None:
-    """Numbers operations from `first` on; an outermost number in a location is replaced."""
+    """Gives numbers from `first` on to operations, in their locations; an outermost number that a location has is replaced."""
     for i, op in enumerate(ops, first):
         location = op.location
         inner = location.child_loc if _number(location) is not None else location
@@ -73,7 +73,7 @@ def _number(location: ir.Location) -> int | None:
 
 
 def _outermost(location: ir.Location) -> Iterator[int]:
-    """The outermost number of each part of a location."""
+    """Yields the outermost number of each part of a location."""
     number = _number(location)
     if number is not None:
         yield number
@@ -92,7 +92,7 @@ def _parts(location: ir.Location) -> list[ir.Location]:
 
 
 def _bare(location: ir.Location) -> ir.Location:
-    """The location without numbers."""
+    """The location without the numbers of operations."""
     if isinstance(location, ir.NameLoc):
         child = _bare(location.child_loc)
         return child if _number(location) is not None else ir.Location.name(location.name_str, childLoc=child)
@@ -102,7 +102,7 @@ def _bare(location: ir.Location) -> ir.Location:
 
 
 def _steps(location: ir.Location) -> Iterator[Step]:
-    """The steps in a location, the outermost first."""
+    """Yields the steps in a location, the outermost first."""
     step = step_of(location.name_str) if isinstance(location, ir.NameLoc) else None
     if step is not None:
         yield Step(*step)

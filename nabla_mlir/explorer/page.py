@@ -15,7 +15,7 @@ _STYLES = ("style.css",)
 
 
 def page_of(document: dict[str, Any]) -> str:
-    """The page of a document."""
+    """The text of the page for a document."""
     script = "\n".join(f"{_part(name)}\n" for name in _SCRIPTS)
     style = "\n".join(map(_part, _STYLES))
     # The text "</" would end the script element that contains the data.

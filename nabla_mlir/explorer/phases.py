@@ -62,7 +62,7 @@ class Phases:
 
 
 def phases_in(recorder: Recorder, target: Target) -> Phases:
-    """Compiles the current module of the recorder, and returns the phases that the compiler reports.
+    """The phases of IREE for the current module of a recorder, which is compiled for a target.
 
     Raises:
       CompileError: IREE refuses the module.
@@ -96,7 +96,7 @@ def passes_in(report: str) -> list[tuple[str, float]]:
 
 
 def document_of(phases: Phases, texts: Numbers, recorder: Recorder) -> dict[str, Any]:
-    """The JSON of the phases; the numbers of operations refer to the last state of `recorder`."""
+    """The JSON of the phases; its numbers of operations refer to the last state of the recorder."""
     last: list[Line] = []
     plain = ""
     items = []
@@ -124,7 +124,7 @@ def document_of(phases: Phases, texts: Numbers, recorder: Recorder) -> dict[str,
 
 
 def same_lines(before: Sequence[Line], after: Sequence[Line]) -> list[int]:
-    """The index of each line in the previous phase, where names may differ; -1 for a new line."""
+    """For each line, the index of the equal line in the previous phase, where names may differ; -1 for a new line."""
     positions: dict[str, list[int]] = {}
     for i, line in reversed(list(enumerate(before))):
         positions.setdefault(_MAPS.sub("#map", line.shape), []).append(i)

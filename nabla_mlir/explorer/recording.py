@@ -82,7 +82,7 @@ class Recorder:
     """Runs passes on a module, and stores the state after each pass that changes the module."""
 
     def __init__(self, module: ir.Module):
-        """The recorder of a module, whose first state is stored at once."""
+        """Starts a recording, with the module as its first state."""
         self.module: ir.Module = module
         self.rows: list[Row] = []
         self.states: list[State] = []
@@ -94,7 +94,7 @@ class Recorder:
         self.keep()
 
     def run(self, item: NamedPipeline | Pass | str, why: str = "", verify_each: bool = True) -> None:
-        """Runs a pass, or all passes of a pipeline."""
+        """Runs a pass, or all passes of a pipeline, and records a row for each."""
         name = item if isinstance(item, str) else item.name
         with self.row(name, why, _PLAIN if isinstance(item, str) else inspect.getdoc(type(item)) or ""):
             if isinstance(item, NamedPipeline):
@@ -105,7 +105,7 @@ class Recorder:
             Pipeline((watch,)).run(self.module.operation, verify_each=verify_each)
 
     def replace(self, module: ir.Module, name: str) -> None:
-        """Replaces the module; operations with the same text in the same order count as unchanged."""
+        """Replaces the module by another one; operations with the same text in the same order count as unchanged."""
         with self.row(name, "", "The operations of the second file, compared with those of the first."), context():
             self.module = module
             ops = [op for op, _ in _with_trips(module.operation, 1)]
@@ -169,7 +169,10 @@ class Recorder:
         self.states.append(State(lines, operations, size))
 
     def _origin(self, op: ir.Operation, last: State) -> tuple[tuple[int, ...], Origin]:
-        """The predecessors of an operation, and its origin. An unchanged operation has the origin of its predecessor."""
+        """The numbers of the predecessors of an operation, and its origin.
+
+        An unchanged operation has the origin of its predecessor.
+        """
         location = op.location
         positions = [n - self._first for n in marks.predecessors(location)]
         predecessors = tuple(n for n in positions if 0 <= n < len(last.operations))
@@ -178,7 +181,10 @@ class Recorder:
         return predecessors, marks.origin_of(location)
 
     def _cost(self, op: ir.Operation, shape: str | None, times: int) -> tuple[int, int]:
-        """The FLOPs and bytes of an operation; zero if it is a part of another operation and so has no line (`shape` is None)."""
+        """The FLOPs and the bytes of an operation that runs `times` times; zeros if it has no line (`shape` is None).
+
+        Operations that are parts of another operation have no line.
+        """
         if shape is None or runs_regions(op):
             return 0, 0
         if op.name == "linalg.generic":
@@ -194,7 +200,7 @@ class Recorder:
 
 
 def cost_of_generic(op: ir.Operation) -> tuple[int, int]:
-    """The cost of a `linalg.generic`: the arithmetic of its body at each point of its loops, and the bytes of its operands."""
+    """The FLOPs and the bytes of a `linalg.generic`: the arithmetic of its body for each iteration, and its operands."""
     lengths: dict[int, int] = {}
     size = 0
     for value, attribute in zip(op.operands, ir.ArrayAttr(op.attributes["indexing_maps"]), strict=True):
@@ -218,7 +224,7 @@ class _WatchedExpansion(ExpandPass):
     recorder: Any = None
 
     def expand(self, op: ir.Operation) -> None:
-        """Expands the operation as the pass does."""
+        """Expands a transform as the pass does, and records a row for it."""
         if op.name not in EXPANSIONS:
             super().expand(op)
             return
@@ -227,7 +233,7 @@ class _WatchedExpansion(ExpandPass):
 
 
 def _with_trips(op: ir.Operation, times: int) -> Iterator[tuple[ir.Operation, int]]:
-    """The operations inside `op`, inner ones first, each with its number of runs if `op` runs `times` times."""
+    """Yields the operations inside `op`, inner ones first, each with its number of runs if `op` runs `times` times."""
     counter = find_counter(op) if op.name == "stablehlo.while" else None
     for i, region in enumerate(op.regions):
         # The condition (region 0) is evaluated once more than the body.
@@ -248,6 +254,7 @@ def _axes(module: ir.Module) -> dict[int, tuple[str, ...]]:
 
 
 def _bytes_of_type(kind: ir.Type) -> int:
+    """Returns the size in bytes of a tensor of this type, or 0 for other types."""
     if not isinstance(kind, ir.RankedTensorType):
         return 0
     shape, dtype = shape_and_dtype(kind)

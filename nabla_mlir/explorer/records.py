@@ -24,6 +24,7 @@ def records_of(states: Iterable[State]) -> dict[str, Any]:
 
 
 def _record(record: OpDef) -> dict[str, Any]:
+    """The JSON of a record: its documentation, its rules, and its source."""
     position = _positions().get(record.name, ("", 0, ""))
     return {
         "doc": record.doc,
@@ -37,7 +38,7 @@ def _record(record: OpDef) -> dict[str, Any]:
 
 
 def _jvp(record: OpDef) -> str:
-    """The kind of derivative of an operation, in words."""
+    """The kind of derivative of an operation, as text."""
     if record.partials is not None:
         return "partials: a derivative for each operand"
     if record.linear and isinstance(record.jvp, (Zero, UNSUPPORTED)) is False:

@@ -143,7 +143,9 @@ def external(f: Callable[..., Any], *specs: Any, name: str = "f", folder: str | 
 
 
 def _symbols(name: str, f: Callable[..., Any], specs: Sequence[Spec]) -> list[Symbol]:
-    """The function and its derivatives as symbols; their arguments are vectors with the columns of matrices."""
+    """The symbols that CasADi looks for: the function and its derivatives. Their arguments are vectors with the columns of
+    matrices. Raises DtypeError for other dtypes than float64, and ShapeError for more than two axes.
+    """
     outs = trace(f, *specs).entries[0].outputs
     for s in (*specs, *outs):
         if s.dtype != np.float64:
@@ -155,6 +157,7 @@ def _symbols(name: str, f: Callable[..., Any], specs: Sequence[Spec]) -> list[Sy
     results = [(f"o{i}", _shape(s)) for i, s in enumerate(outs)]
 
     def flat(*vectors: Any) -> list[Any]:
+        """The results of f as vectors, from its arguments as vectors."""
         leaves = pytree.flatten(f(*(_matrix(v, s) for v, s in zip(vectors, specs, strict=True))))[0]
         return [_vector(leaf, s) for leaf, s in zip(leaves, outs, strict=True)]
 
@@ -165,6 +168,7 @@ def _symbols(name: str, f: Callable[..., Any], specs: Sequence[Spec]) -> list[Sy
         return list(vjp(lambda *xs: flat(*xs), *vectors[:m])[1](list(vectors[m:])))
 
     def weighed(*vectors: Any) -> Any:
+        """The sum of the results, each multiplied by its weights u: the scalar of which CasADi needs the Hessian."""
         return sum((y * u).sum() for y, u in zip(flat(*vectors[:m]), vectors[m:], strict=True))
 
     xs = [spec(_size(shape), "f64") for _, shape in inputs]
@@ -174,7 +178,7 @@ def _symbols(name: str, f: Callable[..., Any], specs: Sequence[Spec]) -> list[Sy
     for i in range(m):
         slope = grad(weighed, argnums=i)
         second += [_block(f"jac_adj_{i}_{j}", slope if i != j else weighed, [*xs, *us], j, is_hessian=i == j) for j in range(m)]
-        second += [(_nothing(f"jac_adj_{i}_o{o}", _size(inputs[i][1]), _size(results[o][1])), None) for o in range(k)]
+        second += [(_zero_output(f"jac_adj_{i}_o{o}", _size(inputs[i][1]), _size(results[o][1])), None) for o in range(k)]
         second += [_block(f"jac_adj_{i}_u{o}", slope, [*xs, *us], m + o) for o in range(k)]
     seeds = [(f"fwd_{n}", shape) for n, shape in inputs], [(f"adj_{n}", shape) for n, shape in results]
     values = [(f"out_{n}", shape) for n, shape in results]
@@ -183,10 +187,10 @@ def _symbols(name: str, f: Callable[..., Any], specs: Sequence[Spec]) -> list[Sy
     known = [*inputs, *values, *seeds[1], *((f"out_{s.name}", s.shape) for s in sensitivities)]
     return [
         Symbol(name, inputs, range(m), [Output(*r) for r in results], flat),
-        Symbol(f"jac_{name}", [*inputs, *values], range(m), *_joined(blocks)),
+        Symbol(f"jac_{name}", [*inputs, *values], range(m), *_join_blocks(blocks)),
         Symbol(f"fwd1_{name}", [*inputs, *values, *seeds[0]], ends[0], [Output(f"fwd_{n}", s) for n, s in results], forward),
         Symbol(f"adj1_{name}", [*inputs, *values, *seeds[1]], ends[1], sensitivities, backward),
-        Symbol(f"jac_adj1_{name}", known, ends[1], *_joined(second)),
+        Symbol(f"jac_adj1_{name}", known, ends[1], *_join_blocks(second)),
     ]
 
 
@@ -194,7 +198,15 @@ Block = tuple[Output, Callable[..., Any] | None]
 
 
 def _block(name: str, g: Callable[..., Any], specs: Sequence[Spec], i: int, is_hessian: bool = False) -> Block:
-    """The entries, by columns, of the Jacobian of g by its i-th argument, or of its Hessian."""
+    """One block of the Jacobian: its output, and a function that computes its entries by columns, or None if it has no entries.
+
+    Args:
+      name: the name of the output for CasADi.
+      g: a function of vectors.
+      specs: the specs of its arguments.
+      i: the index of the argument by which g is differentiated.
+      is_hessian: True for the Hessian of a scalar g by this argument.
+    """
     find = hessian_pattern if is_hessian else jacobian_pattern
     pattern = find(g, *specs, argnums=i)
     output = Output(name, pattern.shape, pattern)
@@ -206,17 +218,19 @@ def _block(name: str, g: Callable[..., Any], specs: Sequence[Spec], i: int, is_h
     return output, lambda *vectors: read(matrix(*vectors).data, order)
 
 
-def _nothing(name: str, rows: int, columns: int) -> Output:
+def _zero_output(name: str, rows: int, columns: int) -> Output:
+    """An output without entries, which CasADi knows to be zero."""
     return Output(name, (rows, columns), Pattern.of(np.zeros((rows, columns), bool)))
 
 
-def _joined(blocks: Sequence[Block]) -> tuple[list[Output], Callable[..., Any]]:
-    """The outputs of blocks, and one function that returns the entries of all blocks with entries."""
+def _join_blocks(blocks: Sequence[Block]) -> tuple[list[Output], Callable[..., Any]]:
+    """The outputs of several blocks, and one function that computes the entries of all blocks that have some."""
     functions = [function for _, function in blocks if function is not None]
     return [output for output, _ in blocks], lambda *vectors: [function(*vectors) for function in functions]
 
 
 def _names(f: Callable[..., Any], count: int) -> list[str]:
+    """The names of the arguments of f if its signature has them all, and i0, i1, ... otherwise."""
     names = list(inspect.signature(f).parameters)[:count]
     return names if len(names) == count and not any(n.startswith("_") for n in names) else [f"i{i}" for i in range(count)]
 
@@ -249,8 +263,8 @@ def _has_entries(symbol: Symbol) -> bool:
 def _source(library: str, symbol: Symbol) -> str:
     """The C code of a symbol, which calls the function of the static library."""
     name, n, k = symbol.name, len(symbol.inputs), len(symbol.outputs)
-    tables = {f"{name}_in_{i}": _dense(shape) for i, (_, shape) in enumerate(symbol.inputs)}
-    tables |= {f"{name}_out_{i}": _positions(output) for i, output in enumerate(symbol.outputs)}
+    tables = {f"{name}_in_{i}": _dense_pattern_numbers(shape) for i, (_, shape) in enumerate(symbol.inputs)}
+    tables |= {f"{name}_out_{i}": _pattern_numbers(output) for i, output in enumerate(symbol.outputs)}
     lines = [f"static const casadi_int {table}[] = {{{', '.join(map(str, numbers))}}};" for table, numbers in tables.items()]
     zeros = max((_size(symbol.inputs[i][1]) for i in symbol.read), default=1)
     arguments = [f"arg[{i}] ? arg[{i}] : zeros" for i in symbol.read]
@@ -271,13 +285,15 @@ def _source(library: str, symbol: Symbol) -> str:
     return "\n".join(lines) + re.sub(r"\b(" + "|".join(parts) + r")\b|NAME(?=_)", lambda match: parts.get(match[0], name), _SYMBOL)
 
 
-def _dense(shape: Shape) -> list[int]:
+def _dense_pattern_numbers(shape: Shape) -> list[int]:
+    """The pattern of a dense matrix in CasADi's format."""
     return [*shape, 1]
 
 
-def _positions(output: Output) -> list[int]:
+def _pattern_numbers(output: Output) -> list[int]:
+    """The pattern of an output in CasADi's format: rows, columns, and the indices by columns, or 1 for a dense matrix."""
     if output.pattern is None:
-        return _dense(output.shape)
+        return _dense_pattern_numbers(output.shape)
     starts, rows = form_of(output.pattern, "csc").positions
     return [*output.shape, *starts.tolist(), *rows.tolist()]
 

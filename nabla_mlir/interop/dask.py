@@ -1,8 +1,9 @@
 """Sums over shards on the workers of a Dask cluster: residuals stay on the worker of their data, and lost ones are recomputed.
 
-There are four kinds of tasks: one loads the arrays of a shard, one computes its residuals at a point, one multiplies them by a
-matrix, and one adds results, as a tree. All tasks are pure functions of data that the scheduler knows. So if a worker dies, Dask
-recomputes everything that it stored, beginning with the shard.
+A *piece* is a shard with its residuals at a point (see `prepared/pieces.py`). There are four kinds of tasks: one loads the arrays
+of a shard, one computes its residuals at a point, one multiplies them by a matrix, and one adds results, as a tree. All tasks are
+pure functions of data that the scheduler knows. So if a worker dies, Dask recomputes everything that it stored, beginning with the
+shard.
 """
 
 from __future__ import annotations
@@ -72,9 +73,9 @@ class DaskEngine:
         patience: float = 60.0,
         progress: bool = False,
     ):
-        """The engine of a cluster; it reads the workers' memory to choose the groups and the number of stored residuals."""
+        """Reads the memory of the workers, from which the groups of shards and the number of stored residuals follow."""
         self.work, self.shards, self.client, self._patience, self._progress = work, list(shards), client, patience, progress
-        self._content = client.submit(_same, pickle.dumps((_portable(source, work), work.mean, work.mask)), pure=False)
+        self._content = client.submit(_identity, pickle.dumps((_portable(source, work), work.mean, work.mask)), pure=False)
         threads = client.nthreads()
         limits = {worker: limit for worker, limit in client.run(_memory_limit, on_error="ignore").items() if limit}
         if residual_bytes is None and limits:
@@ -96,7 +97,7 @@ class DaskEngine:
     def update(self, x: np.ndarray, check: bool) -> Part:
         """Moves all shards to a point, and returns the sum of their parts. After an error, it stays at the previous point."""
         self._check_client()
-        point = self._sent(x)
+        point = self._as_argument(x)
         count = len(self.shards)
         digests = self._digests or ("",) * count
         recipes = [(self._content, i, point, shard, check, digests[i]) for i, shard in enumerate(self.shards)]
@@ -104,7 +105,7 @@ class DaskEngine:
         # The shards with stored residuals are spread evenly over the workers.
         numbers = [i for i in range(count) if (i + 1) * self.stored_batches // count > i * self.stored_batches // count]
         name = f"_piece-{uuid.uuid4().hex}"
-        futures = _mapped(self.client, _piece, [recipes[i] for i in numbers], key=[key_of(name, i) for i in numbers])
+        futures = _submit_rows(self.client, _piece, [recipes[i] for i in numbers], key=[key_of(name, i) for i in numbers])
         pieces = dict(zip(numbers, futures, strict=True))
         sources = [pieces.get(i, recipe) for i, recipe in enumerate(recipes)]
         part = self._result("update", self._submitted(_part, sources), pieces)
@@ -127,21 +128,21 @@ class DaskEngine:
     def start(self, matrix: np.ndarray) -> list[Any]:
         """Futures whose results add up to the product with a matrix."""
         self._check_client()
-        return self._submitted(_product, self._sources, self._sent(matrix))
+        return self._submitted(_product, self._sources, self._as_argument(matrix))
 
     def first(self, products: Sequence[list[Any]]) -> int:
         """The index of the product that ends first."""
         return first_done(self.client, products, self._patience)
 
     def finish(self, product: list[Any]) -> np.ndarray:
-        """The sum of the shards' products with the matrix."""
+        """Waits for a product that `start` began: the sum over the shards of their matrices times the argument."""
         result: np.ndarray = self._result("product", product)
         self._last_product = product
         return result
 
-    def _sent(self, array: np.ndarray) -> Any:
-        """An array as an argument of tasks: a small one is sent with each task, a large one only once, from worker to worker."""
-        return array if self._is_small(array) else self.client.submit(_same, array, pure=False)
+    def _as_argument(self, array: np.ndarray) -> Any:
+        """An array as an argument of tasks: a small array is sent with each task, a large one only once, from worker to worker."""
+        return array if self._is_small(array) else self.client.submit(_identity, array, pure=False)
 
     def _is_small(self, array: np.ndarray) -> bool:
         return array.nbytes * len(self._groups) <= _SMALL
@@ -150,9 +151,9 @@ class DaskEngine:
         """At most `_GROUP` futures, whose results add up to the sum over all sources; `columns` has one argument for each group."""
         digests = self._digests
         rows = [([sources[i] for i in group], [digests[i] for i in group if digests], *columns) for group in self._groups]
-        parts = _mapped(self.client, function, rows)
+        parts = _submit_rows(self.client, function, rows)
         while len(parts) > _GROUP:
-            parts = _mapped(self.client, tree_sum, [(parts[i : i + _GROUP],) for i in range(0, len(parts), _GROUP)])
+            parts = _submit_rows(self.client, tree_sum, [(parts[i : i + _GROUP],) for i in range(0, len(parts), _GROUP)])
         self._last_product = []  # freed only now: after the result, the message to free it would delay the next one by 10 ms
         return parts
 
@@ -170,6 +171,7 @@ class DaskEngine:
             raise
 
     def _check_client(self) -> None:
+        """Raises DeployError if the client has no running scheduler."""
         if self.client.status != "running":
             raise DeployError(
                 f"a sum over shards requires its scheduler, got a client that is {self.client.status}.",
@@ -177,7 +179,7 @@ class DaskEngine:
             )
 
 
-def _mapped(client: Any, function: Any, rows: Sequence[tuple[Any, ...]], key: list[str] | None = None) -> list[Any]:
+def _submit_rows(client: Any, function: Any, rows: Sequence[tuple[Any, ...]], key: list[str] | None = None) -> list[Any]:
     """Futures of a function for each row of arguments, sent as one message, because each further message takes 10 ms."""
     return list(client.map(function, *zip(*rows, strict=True), pure=False, key=key)) if rows else []
 
@@ -198,7 +200,7 @@ def _memory_limit(dask_worker: Any) -> int | None:
     return dask_worker.memory_manager.memory_limit
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
@@ -213,6 +215,7 @@ def _opened(content: bytes) -> Work:
 
 
 def _piece(content: bytes, number: int, x: np.ndarray, data: tuple[Any, ...], check: bool, digest: str) -> Piece:
+    """The piece of a shard at the point x, on the worker that stores it; raises DataChangedError if its data changed."""
     piece = Piece(_opened(content), travels=True)
     piece.move(number, x, data, check)
     _compare(piece, digest)
@@ -228,7 +231,10 @@ def _product(sources: Sequence[Any], digests: Sequence[str], matrix: np.ndarray)
 
 
 def _result_of_piece(source: Any, digest: str, function: Callable[[Piece], Any]) -> Any:
-    """The result of a function for a stored piece, or for one that replaces it."""
+    """The result of a function for the piece of a shard.
+
+    `source` is the stored piece, or the recipe from which a temporary piece is computed: (content, number, x, data, check, digest).
+    """
     if isinstance(source, Piece):
         _compare(source, digest)
         return function(source)
@@ -248,12 +254,12 @@ def _result_of_piece(source: Any, digest: str, function: Callable[[Piece], Any])
 
 @functools.lru_cache(maxsize=4)
 def _spare(content: bytes) -> LifoQueue[Piece]:
-    """Pieces with unused residuals, whose memory the next computation reuses."""
+    """The queue of pieces whose residuals are no longer used; the next temporary piece reuses their memory."""
     return LifoQueue()
 
 
 def _compare(piece: Piece, digest: str) -> None:
-    """Raises if a shard has other data than in the first pass."""
+    """Raises DataChangedError if the data of a shard has another digest than in the first pass; an empty digest allows all data."""
     if digest and piece.part.digests[0] != digest:
         raise DataChangedError(
             f"shard {piece.number} requires the data of the first pass, got other data.",
@@ -263,7 +269,7 @@ def _compare(piece: Piece, digest: str) -> None:
 
 
 def _portable(source: Any, work: Work) -> Any:
-    """The part of a source that is sent to workers: the artifact with code for several machines, or the module."""
+    """The form of a source that is sent to workers: the bytes or the artifact with code for several machines, or the module."""
     if isinstance(source, (str, os.PathLike)) and Path(source).suffix == ".zip":
         return Path(source).read_bytes()
     return source if hasattr(source, "here") else work.module
@@ -315,7 +321,7 @@ def placed(shards: Any, client: Any) -> list[Any]:
 
 def shapes(shards: Sequence[Any], client: Any, patience: float) -> list[Any]:
     """The shapes of each shard. Raises BatchError, with its number, if one cannot be made; DeployError if no worker runs."""
-    tasks = _mapped(client, shapes_of, [(shard,) for shard in shards])
+    tasks = _submit_rows(client, shapes_of, [(shard,) for shard in shards])
     try:
         return gathered(client, tasks, patience)
     except DeployError:
@@ -326,11 +332,14 @@ def shapes(shards: Sequence[Any], client: Any, patience: float) -> list[Any]:
 
 
 def _arguments(*arrays: Any) -> tuple[Any, ...]:
+    """The arrays of a shard as a tuple of arguments, also if a task returned them as one tuple."""
     return as_arguments(arrays[0]) if len(arrays) == 1 else arrays
 
 
 def _chunks(arrays: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """The chunks of dask arrays along their first axis, as tuples of delayed arrays."""
+    """The chunks of dask arrays along their first axis, as tuples of delayed arrays; raises ShapeError if the arrays have different
+    chunks along it, or several along other axes.
+    """
     rows = {array.chunks[0] for array in arrays}
     others = [i for i, array in enumerate(arrays) if any(len(sizes) > 1 for sizes in array.chunks[1:])]
     if len(rows) > 1 or others:

@@ -11,7 +11,7 @@ from nabla_mlir.prepared.sums import tree_sum
 
 
 def answers(client: Any, name: str, groups: Sequence[range], matrix: Any, patience: float) -> list[Any] | None:
-    """The sums of each group's products with a matrix, with the digests of its data.
+    """The sum of the products of each group of shards with a matrix, with the digests of the group's data; None if a worker fails.
 
     Args:
       client: the client of the cluster.
@@ -25,7 +25,7 @@ def answers(client: Any, name: str, groups: Sequence[range], matrix: Any, patien
     """
 
     async def result() -> Any:
-        return await asyncio.wait_for(client.run(_held, name, groups, matrix, on_error="return"), patience)
+        return await asyncio.wait_for(client.run(_sums_of_complete_groups, name, groups, matrix, on_error="return"), patience)
 
     try:
         replies = client.sync(result)
@@ -44,8 +44,8 @@ def key_of(name: str, number: int) -> str:
     return f"{name}-{number}"
 
 
-async def _held(name: str, groups: Sequence[range], matrix: Any, dask_worker: Any) -> dict[int, Any]:
-    """The sums of the groups that this worker stores completely, computed in the threads of its tasks."""
+async def _sums_of_complete_groups(name: str, groups: Sequence[range], matrix: Any, dask_worker: Any) -> dict[int, Any]:
+    """The sums of the products for those groups whose pieces are all on this worker, by the group's index."""
     loop, threads, data = asyncio.get_running_loop(), dask_worker.executors["default"], dask_worker.data
     keys = {i: [key_of(name, number) for number in group] for i, group in enumerate(groups)}
     whole = {i: [data[key] for key in group] for i, group in keys.items() if all(key in data for key in group)}

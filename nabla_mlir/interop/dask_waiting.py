@@ -14,7 +14,7 @@ _TICK = 0.2  # the seconds between two checks of the local futures
 
 
 def gathered(client: Any, futures: Sequence[Any], patience: float, watch: Callable[[], None] = lambda: None) -> list[Any]:
-    """The results of futures.
+    """Waits for futures of Dask, and returns their results.
 
     Args:
       client: the client of the cluster.
@@ -45,6 +45,7 @@ def first_done(client: Any, groups: Sequence[Sequence[Any]], patience: float) ->
     left = [len(group) for group in groups]
 
     async def first() -> int:
+        """The index of the first group of which no future is left."""
         stream = as_completed([future for group in groups for future in group], loop=client.loop)
         while all(left):
             number = numbers[(await anext(stream)).key]
@@ -55,9 +56,10 @@ def first_done(client: Any, groups: Sequence[Sequence[Any]], patience: float) ->
 
 
 def _waited(client: Any, make: Callable[[], Any], patience: float, watch: Callable[[], None] = lambda: None) -> Any:
-    """The result of a coroutine; raises DeployError if no worker runs a task for `patience` seconds."""
+    """The result of the coroutine that `make` starts; raises DeployError if no worker runs a task for `patience` seconds."""
 
     async def result() -> Any:
+        """Waits for the coroutine, and looks at the workers from time to time."""
         task = asyncio.ensure_future(make())
         since = look = time.monotonic()  # the time at which a task was last seen running, and the time of the last check
         try:
@@ -67,11 +69,13 @@ def _waited(client: Any, make: Callable[[], Any], patience: float, watch: Callab
                     continue
                 if client.status != "running":
                     break  # the task raises the error with the reason
-                is_active, workers = await client.run_on_scheduler(_look())
+                is_active, workers = await client.run_on_scheduler(_scheduler_function())
                 look = time.monotonic()
                 since = look if is_active else since
                 if look - since > patience:
-                    message = f"a sum over shards requires workers that run tasks, got none in {patience:g} s: {_named(workers)}."
+                    message = (
+                        f"a sum over shards requires workers that run tasks, got none in {patience:g} s: {_description(workers)}."
+                    )
                     raise DeployError(message, help=_HELP)
             return await task
         finally:
@@ -80,11 +84,13 @@ def _waited(client: Any, make: Callable[[], Any], patience: float, watch: Callab
     return client.sync(result)
 
 
-def _look() -> Any:
-    """The function that the scheduler runs. It is nested, so that it is sent as code: the scheduler may lack nabla_mlir."""
+def _scheduler_function() -> Any:
+    """A function for the scheduler to run. It is nested, so that Dask sends it as code: the scheduler may lack nabla_mlir."""
 
     def look(dask_scheduler: Any) -> tuple[bool, list[tuple[str, str, int, int]]]:
-        """True if a worker runs a task, and the states of the workers; tasks without a possible worker are released."""
+        """True if a worker runs a task, and the state of each worker; tasks that wait for a worker that no longer exists are
+        released.
+        """
         # If a task prefers a worker and the cluster has none at all, Dask later gives the task only to that worker, which may never
         # return (`bulk_schedule_unrunnable_after_adding_worker` of 2026.8 does not read `loose_restrictions`).
         known = dask_scheduler.workers
@@ -103,7 +109,7 @@ def _look() -> Any:
     return look
 
 
-def _named(workers: Sequence[tuple[str, str, int, int]]) -> str:
+def _description(workers: Sequence[tuple[str, str, int, int]]) -> str:
     """The state and the memory of up to three workers, as text."""
     if not workers:
         return "there is no worker"

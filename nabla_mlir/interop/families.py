@@ -1,4 +1,4 @@
-"""A function of flat arrays with its derivatives and maps of all orders, in the form that other frameworks need."""
+"""A function of flat arrays with its derivatives and maps of all orders (a *family*), in the form that other frameworks need."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Program:
     outputs: tuple[Spec, ...]
 
     def __init__(self, f: Callable[..., Any], inputs: Sequence[Spec], target: Any):
-        """The program of a function for arguments with these specs."""
+        """Traces the function for arguments with these specs; it is compiled or loaded at the first call."""
         stage = trace(f, *inputs, name="main")
         entry = stage.entries[0]
         self.inputs, self.outputs, self._tree = tuple(inputs), tuple(entry.outputs), entry.out_spec
@@ -62,6 +62,7 @@ class Program:
 
     @cached_property
     def _run(self) -> Callable[..., list[Array]]:
+        """The loaded function, which takes and returns flat arrays."""
         with self._lock:
             return load_prepared(self._stage.lower(), "", (), self._target).executable.function("main")
 
@@ -84,7 +85,7 @@ class Family:
     target: Any
 
     def __init__(self, f: Callable[..., Any], count: int, target: Any = None):
-        """The family of a function of `count` arrays."""
+        """Stores the function; programs, derivatives and maps are made when they are first requested."""
         self.count, self.target = count, target
         self._f = f
         self._programs: dict[tuple[Spec, ...], Program] = {}
@@ -143,15 +144,17 @@ class Family:
         return Family, (self._f, self.count, self.target)  # the receiver compiles the programs again
 
     def _derived(self, key: Any, count: int, make: Callable[[], Callable[..., Any]]) -> Family:
+        """The family of a derivative or a map, which `make` makes at the first request for this key."""
         family = self._families.get(key)
         if family is None:
             family = self._families[key] = Family(make(), count, self.target)
         return family
 
     def _active(self, wrt: tuple[int, ...], inputs: Sequence[Any]) -> Callable[..., list[Any]]:
-        """The differentiable results as a function of the inputs at `wrt`."""
+        """The differentiable results as a function of the inputs at `wrt`; the other inputs are constant."""
 
         def active(*parts: Any) -> list[Any]:
+            """The differentiable results for these values of the inputs at `wrt`."""
             values = dict(zip(wrt, parts, strict=True))
             results = self.leaves([values.get(i, x) for i, x in enumerate(inputs)])
             return [y for y in results if is_differentiable(y.dtype)]
@@ -159,17 +162,19 @@ class Family:
         return active
 
     def _pull(self, wrt: tuple[int, ...], args: Sequence[Any]) -> list[Any]:
+        """The cotangents of the inputs at `wrt`, from the inputs and the cotangents of the differentiable results."""
         inputs, cotangents = args[: self.count], args[self.count :]
         _, pull = vjp(self._active(wrt, inputs), *(inputs[i] for i in wrt))
         return list(pull(list(cotangents)))
 
     def _push(self, wrt: tuple[int, ...], args: Sequence[Any]) -> list[Any]:
+        """The tangents of the differentiable results, from the inputs and the tangents of the inputs at `wrt`."""
         inputs, tangents = args[: self.count], args[self.count :]
         return jvp(self._active(wrt, inputs), tuple(inputs[i] for i in wrt), tuple(tangents))[1]
 
 
 def of_arrays(f: Callable[..., Any], tree: Any, numbers: Sequence[Any]) -> Callable[..., Any]:
-    """The function of the arrays among the leaves of its arguments; numbers are constants.
+    """The function of only those leaves of its arguments that are arrays; the numbers among the leaves are constants.
 
     Args:
       f: a function.
@@ -186,7 +191,7 @@ def of_arrays(f: Callable[..., Any], tree: Any, numbers: Sequence[Any]) -> Calla
 
 
 def callable_of(who: str, source: Any, entry: str | None) -> Callable[..., Any]:
-    """A function that can be differentiated: itself, or an entry point of an artifact, or of a stage, by its StableHLO.
+    """A function that can be differentiated: `source` if it is a function, otherwise one of its entry points, by its StableHLO.
 
     Args:
       who: the name of the calling function, for errors.

@@ -84,7 +84,7 @@ class Problem:
     """
 
     def __init__(self, f: Callable[..., Any], x: Any, *data: Any, constraints: Callable[..., Any] | None = None):
-        """The problem; it finds the patterns and compiles the functions."""
+        """Finds the sparsity patterns, and compiles the five functions that Ipopt calls."""
         self._x = Vectors(x)
         _check_wide("x", self._x.specs)
         specs = (self._x.like, *data)
@@ -138,7 +138,7 @@ class Problem:
         return self._rows.joined(self._call("constraints", *self._x.leaves(x))) if self.m else np.zeros(0)
 
     def jacobianstructure(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rows and columns of the entries of the Jacobian, in their order."""
+        """The row and the column of each entry of the constraints' Jacobian, in the order in which `jacobian` returns them."""
         if not self.m:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         return self.jacobian_pattern.row_of_entry, self.jacobian_pattern.indices
@@ -169,7 +169,7 @@ class Problem:
         constraint_bounds: Bounds = (0.0, 0.0),
         options: Mapping[str, Any] | None = None,
     ) -> Solution:
-        """Runs Ipopt from a point.
+        """Runs Ipopt from a starting point.
 
         Args:
           x0: a pytree like x, of arrays.
@@ -215,12 +215,15 @@ class Problem:
         )
 
     def _call(self, name: str, *leaves: Any) -> list[Array]:
-        """The leaves of the results; the arguments are not checked, because they have the shapes and dtypes of the specs."""
+        """The leaves of the results of a compiled function; the arguments are not checked, because they have the shapes of the
+        specs.
+        """
         self.calls[name] += 1
         return self._entries[name].run([*leaves, *self._data])
 
 
 def _check_wide(what: str, specs: Sequence[Spec]) -> None:
+    """Raises DtypeError unless all arrays are float64; `what` names them in the message."""
     narrow = [s for s in specs if s.dtype != np.float64]
     if narrow:
         raise DtypeError(

@@ -73,17 +73,25 @@ def positions_of(avals: Sequence[Any]) -> list[int]:
 def primitive_call(
     primitive: Any, params: Any, avals: Sequence[Any], outputs: Sequence[Any], wrt: Sequence[int] | None = None, name: str = ""
 ) -> Call:
-    """The call of a primitive whose derivative has its own formula, other than the derivative of its lowered code."""
+    """The description of a call of a primitive that has its own formula for the derivative, unlike its lowered code.
+
+    Args:
+      primitive, params: the primitive of JAX and its parameters.
+      avals, outputs: the shapes and dtypes of the arguments and of the results.
+      wrt: the indices of the arguments with tangents; by default all differentiable ones.
+      name: a unique name of the call, if its printed code contains addresses.
+    """
     import jax
 
     wrt, of = positions_of(avals) if wrt is None else wrt, positions_of(outputs)
     f = functools.partial(primitive.bind, **params)
 
     def rule(*values: Any) -> list[Any]:
-        """The results, and the tangents of the differentiable ones."""
+        """The results, followed by the tangents of the differentiable results."""
         primals = list(values[: len(avals)])
 
         def of_active(*active: Any) -> Any:
+            """The results as a function of the arguments at `wrt`."""
             return f(*(active[wrt.index(i)] if i in wrt else x for i, x in enumerate(primals)))
 
         outs, slopes = jax.jvp(of_active, [primals[i] for i in wrt], list(values[len(avals) :]))

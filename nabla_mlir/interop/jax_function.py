@@ -44,7 +44,7 @@ def function(source: Any, *, entry: str | None = None, target: Any = None) -> Ca
     families: dict[Any, Family] = {}
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        """The results of the function for pytrees of JAX's arrays; dtypes follow JAX."""
+        """The results of the function for pytrees of JAX's arrays, in the dtypes that JAX allows."""
         import jax
 
         leaves, tree = jax.tree.flatten((args, kwargs))
@@ -53,6 +53,7 @@ def function(source: Any, *, entry: str | None = None, target: Any = None) -> Ca
         if family is None:
 
             def of_leaves(*tensors: Any) -> Any:
+                """The results of the function, from the leaves of its arguments."""
                 parts, keywords = jax.tree.unflatten(tree, tensors)
                 return f(*parts, **keywords)
 
@@ -67,7 +68,7 @@ def function(source: Any, *, entry: str | None = None, target: Any = None) -> Ca
 
 
 def _array(leaf: Any) -> Any:
-    """The leaf as an array of JAX."""
+    """The leaf as an array of JAX; raises DtypeError if it is neither an array nor a number."""
     import jax
 
     if isinstance(leaf, jax.Array):
@@ -89,7 +90,11 @@ def _array(leaf: Any) -> Any:
 
 @functools.cache
 def _primitive() -> Any:
-    """The primitive, which is created once; its parameters are a family and `linear`."""
+    """The primitive of JAX, which is created once. Its parameters are a family of functions and `linear`. Raises DeployError if JAX
+    is not installed.
+
+    `linear` is the number of last arguments in which the call is linear: tangents or cotangents.
+    """
     try:
         from jax.extend.core import Primitive
         from jax.interpreters import ad, batching, mlir
@@ -115,13 +120,17 @@ def _run(*args: Any, family: Family, linear: int) -> list[Any]:
 
 
 def _on_host(family: Family, args: Sequence[Any]) -> list[np.ndarray]:
+    """The results of a call as arrays of NumPy, in the dtypes that JAX allows."""
     arrays = [np.asarray(x) for x in args]
     program = _program(family, arrays)
     return [x.astype(dtype, copy=False) for x, dtype in zip(program(arrays), _dtypes(program), strict=True)]
 
 
 def _lowered(context: Any, *args: Any, family: Family, linear: int) -> Any:
-    """A callback with arrays of NumPy; `jax.pure_callback` would first convert them to arrays of JAX."""
+    """The results of a call inside `jax.jit`: a callback to Python with arrays of NumPy.
+
+    `jax.pure_callback` would first convert them to arrays of JAX.
+    """
     from jax.interpreters import mlir
 
     run = lambda *arrays: tuple(_on_host(family, arrays))  # noqa: E731
@@ -132,6 +141,7 @@ def _lowered(context: Any, *args: Any, family: Family, linear: int) -> Any:
 
 
 def _abstract(*args: Any, family: Family, linear: int) -> list[Any]:
+    """The shapes and dtypes of the results of a call."""
     from jax.core import ShapedArray
 
     program = _program(family, args)
@@ -139,7 +149,7 @@ def _abstract(*args: Any, family: Family, linear: int) -> list[Any]:
 
 
 def _pushed(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], *, family: Family, linear: int) -> Any:
-    """The results of a call and their tangents."""
+    """The results of a call, and their tangents: JAX's rule for jvp."""
     import jax
     from jax.interpreters import ad
 
@@ -154,7 +164,10 @@ def _pushed(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], *, 
 
 
 def _pulled(primitive: Any, cotangents: Sequence[Any], *args: Any, family: Family, linear: int) -> list[Any]:
-    """The pullback of a call that is linear in its unknown arguments; their values are not needed, so zeros replace them."""
+    """The cotangents of the unknown arguments of a call that is linear in them: JAX's rule for transposition.
+
+    The values of the unknown arguments do not matter, so zeros replace them.
+    """
     import jax
     from jax.interpreters import ad
 
@@ -168,6 +181,7 @@ def _pulled(primitive: Any, cotangents: Sequence[Any], *args: Any, family: Famil
 
 
 def _mapped(primitive: Any, args: Sequence[Any], axes: Sequence[Any], *, family: Family, linear: int) -> Any:
+    """The results of a call under `jax.vmap`, and their mapped axes, which are 0."""
     numbers = tuple(axis if isinstance(axis, int) else None for axis in axes)
     results = primitive.bind(*map(_sized, args), family=family.mapped(numbers), linear=linear)
     return results, (0,) * len(results)

@@ -11,7 +11,9 @@ from nabla_mlir.interop.jax_calls import Call, Part, positions_of, primitive_cal
 
 
 def solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
-    """The call of a solve: a linear solve if the matrix is square with full rank, otherwise a call with the least-squares rule.
+    """The description of a solve of Lineax for the import.
+
+    It is a linear solve if the matrix is square with full rank, otherwise a call with the rule for least squares.
 
     Args:
       primitive: the primitive of Lineax.
@@ -33,6 +35,8 @@ def solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: 
         return call
 
     def region(work: Callable[..., Any]) -> Part:
+        """A part of the linear solve: `work` as a function of the constants, followed by the right-hand side."""
+
         def of_vector(*values: Any) -> list[Any]:
             by_position = dict(zip([*rest, *right], values, strict=True))
             return work([by_position[i] for i in range(len(avals))])
@@ -45,7 +49,7 @@ def solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: 
 
 
 def _key(params: Any, avals: Sequence[Any], wrt: Sequence[int]) -> Hashable:
-    """The key of a call, which is equal for calls with the same functions and shapes; None if it cannot be hashed."""
+    """A hashable key that is equal for calls with the same functions and shapes; None if the call cannot be hashed."""
     key = (params["treedef"], params["static"], tuple(map(type, params["static"])), tuple(avals), tuple(wrt))
     try:
         hash(key)
@@ -62,6 +66,7 @@ def _arguments(params: Any, values: Sequence[Any]) -> Any:
 
 
 def _product(primitive: Any, params: Any, values: Sequence[Any]) -> list[Any]:
+    """The product of the operator with a vector, as leaves."""
     import jax
 
     operator, _, x, *_ = _arguments(params, values)
@@ -69,6 +74,7 @@ def _product(primitive: Any, params: Any, values: Sequence[Any]) -> list[Any]:
 
 
 def _transposed_product(primitive: Any, params: Any, values: Sequence[Any]) -> list[Any]:
+    """The product of the transposed operator with a vector, as leaves."""
     import jax
 
     operator, _, x, *_ = _arguments(params, values)

@@ -43,7 +43,7 @@ _DEPTH, _REPEATS = 6, 2
 
 @dataclass
 class Importer:
-    """The import of one function of JAX.
+    """The import of one function of JAX, whose calls with a rule become operations of the dialect `ad`.
 
     Attributes:
       around: the calls whose rules are being imported.
@@ -57,7 +57,7 @@ class Importer:
     known: dict[Hashable, list[ir.Module]] = field(default_factory=dict)
 
     def module(self, part: Part) -> ir.Module:
-        """The function as a module in which every rule is a region, with the entry `main`."""
+        """The module of a part of a call: its function is `main`, and every rule in it is a region of an operation."""
         module = parse_module(self._lowered(part))
         Pipeline.parse("nabla-inline-calls").run(module)
         import jax
@@ -98,6 +98,8 @@ class Importer:
         from jax.extend.core import primitives
 
         def marked(description: Callable[..., Call]) -> Callable[..., Any]:
+            """A lowering rule that appends the description of a call to `calls`, and emits a marker with its index in that list."""
+
             def lowering(ctx: Any, *operands: Any, **params: Any) -> Any:
                 self.calls.append(description(params, ctx.avals_in, ctx.avals_out))
                 return jax.ffi.ffi_lowering(_MARKER)(ctx, *operands, call=np.int64(len(self.calls) - 1))
@@ -105,6 +107,7 @@ class Importer:
             return lowering
 
         def refused(params: Any, inputs: Any, outputs: Any) -> Call:
+            """Raises ImportIRError, because nabla_mlir has no operation for a linear call with a rule for its transposition."""
             raise ImportIRError(
                 "from_jax requires functions without a rule for transposition, got one.",
                 help="write the rule with jax.custom_vjp, or jax.lax.custom_linear_solve.",
@@ -171,6 +174,7 @@ class Importer:
         return _custom(call.name, call, arguments, results, types, bodies)
 
     def _within(self, around: tuple[Call, ...]) -> Importer:
+        """An importer for the body of a rule, which `around` encloses; it has the same known modules."""
         return Importer(around=around, known=self.known)
 
     def _emitted_solve(self, call: Call, op: ir.Operation, operands: list[Tensor]) -> list[Tensor]:
@@ -206,7 +210,7 @@ def _custom(
     types: Sequence[Sequence[ir.Type]],
     bodies: Sequence[Fill],
 ) -> list[Tensor]:
-    """Emits an operation with a custom rule; its regions have arguments of `types` and contain `bodies`."""
+    """Emits `ad.custom_jvp` or `ad.custom_vjp`; its regions have arguments of `types` and contain `bodies`."""
     attributes = {
         "name": ir.StringAttr.get(call.label),
         "wrt": ir.DenseI64ArrayAttr.get(list(call.wrt)),
@@ -221,7 +225,10 @@ def _custom(
 def _without_rule(
     call: Call, primal: ir.Module, consts: Sequence[Tensor], arguments: Sequence[Tensor], results: Sequence[ir.Type], why: str
 ) -> list[Tensor]:
-    """The function with a rule that calls a function that does not exist: a derivative raises an error with the reason."""
+    """An `ad.custom_jvp` for a call whose rule cannot be imported: the call works, and its derivative raises an error with `why`.
+
+    The rule contains a custom call that no target implements; the name of this call is the error message.
+    """
     target = f"the rule of {call.label}, which cannot be imported: {why}"
     register_custom_call(target, batch="leading")
     body, n = functools.partial(_copy, primal, consts), len(arguments)
@@ -243,6 +250,7 @@ def _types(module: ir.Module) -> list[ir.Type]:
 
 
 def _first_line(error: Exception) -> str:
+    """The first line of an error message, or the class of the error if its message is empty."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
@@ -251,6 +259,7 @@ def _main(module: ir.Module) -> ir.Operation:
 
 
 def _unused(label: str, labels: Sequence[str]) -> str:
+    """The label, with a number added if `labels` contains it."""
     names = (label, *(f"{label}_{i}" for i in range(1, len(labels) + 1)))
     return next(name for name in names if name not in labels)
 
@@ -265,7 +274,7 @@ def _without_tangent(aval: Any) -> np.ndarray:
 
 
 def _dense(values: Sequence[Any], avals: Sequence[Any], positions: Sequence[int]) -> list[Any]:
-    """The tangents at `positions` as arrays, because JAX represents a zero tangent by an object without numbers."""
+    """The tangents or cotangents at `positions` as arrays, because JAX represents a zero by an object without numbers."""
     import jax.numpy as jnp
     from jax.custom_derivatives import SymbolicZero
     from jax.interpreters.ad import Zero
@@ -275,25 +284,28 @@ def _dense(values: Sequence[Any], avals: Sequence[Any], positions: Sequence[int]
 
 
 def _jvp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
-    """The description of a call of `jax.custom_jvp`."""
+    """The description of a call of `jax.custom_jvp`: its parts are the function and its rule."""
     import jax.numpy as jnp
     from jax.extend.core.primitives import custom_jvp_call_p
 
-    root, inner = _root(params["jvp_jaxpr_fun"])
+    root, inner = _rule_of_user(params["jvp_jaxpr_fun"])
     consts = params["num_consts"] + inner
     arguments = avals[consts:]
     wrt, of = positions_of(arguments), positions_of(outputs)
     _, jvp = custom_jvp_call_p.get_bind_params(params)["subfuns"]
 
     def rule(*values: Any) -> list[Any]:
-        """The results and their tangents."""
+        """The results, followed by the tangents of the results that have one."""
         primals, by_position = values[: len(avals)], dict(zip(wrt, values[len(avals) :], strict=True))
         tangents = [by_position.get(i, _without_tangent(aval)) for i, aval in enumerate(arguments)]
         outs = jvp.call_wrapped(*primals, *(jnp.zeros(aval.shape, aval.dtype) for aval in avals[:consts]), *tangents)
         n = len(outputs)
         return [*outs[:n], *_dense(outs[n:], outputs, of)]
 
-    parts = [Part(_evaluated(params["call_jaxpr"]), lambda: avals), Part(rule, lambda: [*avals, *(arguments[i] for i in wrt)])]
+    parts = [
+        Part(_function_of_jaxpr(params["call_jaxpr"]), lambda: avals),
+        Part(rule, lambda: [*avals, *(arguments[i] for i in wrt)]),
+    ]
     return Call("ad.custom_jvp", _label(params), parts, root, (consts, consts), wrt, of)
 
 
@@ -304,7 +316,7 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: 
     """
     from jax.extend.core.primitives import custom_vjp_call_p
 
-    root, inner = _root(params["fwd_jaxpr_thunk"])
+    root, inner = _rule_of_user(params["fwd_jaxpr_thunk"])
     consts = params["num_consts"] + inner
     arguments = avals[consts:]
     wrt, of = [i for i in positions_of(arguments) if i + consts not in inert], positions_of(outputs)
@@ -312,7 +324,7 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: 
     _, fwd, bwd = bound["subfuns"]
 
     def forward(*values: Any) -> list[Any]:
-        """The results and the residuals."""
+        """Returns the results of the forward rule, followed by its residuals."""
         flags = [i - consts in wrt for i in range(len(avals))]
         outs = fwd.call_wrapped(*(x for pair in zip(values, flags, strict=True) for x in pair))
         _, tree, sources = bound["out_trees"]()
@@ -321,29 +333,38 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: 
         return [*outs[own:], *(next(rest) if f is None else values[f] for f in sources)]
 
     def backward_avals() -> list[Any]:
+        """The shapes and dtypes of the arguments of the backward rule: the residuals, and the cotangents of the results."""
         import jax
 
         return [*jax.eval_shape(forward, *avals)[len(outputs) :], *(outputs[i] for i in of)]
 
     def backward(*values: Any) -> list[Any]:
+        """The cotangents of the arguments at `wrt`, from the residuals and the cotangents of the results at `of`."""
         n = len(values) - len(of)
         residuals, by_position = values[:n], dict(zip(of, values[n:], strict=True))
         cotangents = [by_position.get(i, _without_tangent(aval)) for i, aval in enumerate(outputs)]
         return _dense(bwd.call_wrapped(*residuals, *cotangents)[consts:], arguments, wrt)
 
-    parts = [Part(_evaluated(params["call_jaxpr"]), lambda: avals), Part(forward, lambda: avals), Part(backward, backward_avals)]
+    parts = [
+        Part(_function_of_jaxpr(params["call_jaxpr"]), lambda: avals),
+        Part(forward, lambda: avals),
+        Part(backward, backward_avals),
+    ]
     narrow = functools.partial(_vjp_call, params, avals, outputs)
     return Call("ad.custom_vjp", _label(params), parts, root, (consts, consts, 0), wrt, of, narrow=narrow)
 
 
 def _linear_solve(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
+    """The description of a call of `jax.lax.custom_linear_solve`: its parts are the product and the solver, also for Aᵀ if they
+    exist.
+    """
     jaxprs, lengths = params["jaxprs"], params["const_lengths"]
     known = [(jaxpr, count) for jaxpr, count in zip(jaxprs, lengths, strict=True) if jaxpr is not None]
-    parts = [Part(_evaluated(jaxpr), functools.partial(getattr, jaxpr, "in_avals")) for jaxpr, _ in known]
+    parts = [Part(_function_of_jaxpr(jaxpr), functools.partial(getattr, jaxpr, "in_avals")) for jaxpr, _ in known]
     return Call("ad.linear_solve", parts=parts, consts=[count for _, count in known])
 
 
-def _evaluated(jaxpr: Any) -> Callable[..., Any]:
+def _function_of_jaxpr(jaxpr: Any) -> Callable[..., Any]:
     from jax.extend.core import jaxpr_as_fun
 
     return lambda *values: jaxpr_as_fun(jaxpr)(*values)
@@ -353,7 +374,7 @@ def _label(params: Any) -> str:
     return str(params["call_jaxpr"].jaxpr.debug_info.func_name)
 
 
-def _root(function: Any) -> tuple[Any, int]:
+def _rule_of_user(function: Any) -> tuple[Any, int]:
     """The user's rule without the wrappers of JAX, and the number of arguments that the wrappers add.
 
     If JAX traces a call again, the captured values of the function become arguments without derivatives.

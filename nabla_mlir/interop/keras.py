@@ -55,6 +55,7 @@ def from_keras(model: Any, *specs: Any, training: bool = False) -> Callable[...,
     f = from_jax(stateless, list(values.values()), *specs)
 
     def applied(weights: Any, *inputs: Any) -> Any:
+        """The results of the model for a dict of weights and the inputs; raises TreeError if the model has other weights."""
         if set(weights) != set(values):
             different = ", ".join(sorted(set(weights) ^ set(values)))
             raise TreeError(

@@ -35,7 +35,7 @@ def __dir__() -> list[str]:
 
 @functools.cache
 def _backends() -> dict[str, Any]:
-    """The classes of the backends, which are created once."""
+    """The classes of the backends, which are created once; raises DeployError if laplace-torch is not installed."""
     try:
         import torch
         from laplace.curvature import CurvatureInterface, EFInterface, GGNInterface
@@ -55,13 +55,16 @@ def _backends() -> dict[str, Any]:
             self.target = target
 
         def jacobians(self, x: Any, enable_backprop: bool = False) -> tuple[Any, Any]:
+            """The Jacobians of the outputs by the parameters for each sample, and the outputs."""
             return self._chosen(self._network.jacobians(*self._point(x, enable_backprop)))
 
         def selected_output_jacobians(self, x: Any, outputs: Any, enable_backprop: bool = False) -> tuple[Any, Any]:
+            """The rows of the Jacobians for the outputs with these indices, and the outputs."""
             outputs = outputs[:, None] if outputs.ndim == 1 else outputs
             return self._chosen(self._network.selected(*self._point(x, enable_backprop), outputs))
 
         def gradients(self, x: Any, y: Any) -> tuple[Any, Any]:
+            """The gradient of the loss of each sample, and the sum of the losses."""
             rows, losses = self._chosen(self._network.gradients(*self._point(x), y))
             return rows, losses.sum()
 
@@ -72,10 +75,10 @@ def _backends() -> dict[str, Any]:
             layers = self._layers()
             vector, constants, x = self._point(x)
             by_shifts, inputs, outputs = self._network.layers(vector, constants, x, _shifts(self._model, layers, x))
-            middle = self._middle(outputs, y)
+            middle = self._middle_matrices(outputs, y)
             factors = []
             for (name, layer), rows in zip(layers.items(), inputs, strict=True):
-                a, g = _spread(layer, rows.squeeze(1), by_shifts[name].squeeze(2))
+                a, g = _by_positions(layer, rows.squeeze(1), by_shifts[name].squeeze(2))
                 if kfac_approx == "reduce":
                     a, g = a.mean(1, keepdim=True), g.sum(2, keepdim=True)
                 of_outputs = torch.einsum("nctp,nck,nktq->pq", g, middle, g)
@@ -86,7 +89,7 @@ def _backends() -> dict[str, Any]:
                     factors.append([of_outputs])
             return self.factor * self.lossfunc(outputs, y), self.factor * Kron(factors)
 
-        def _middle(self, outputs: Any, y: Any) -> Any:
+        def _middle_matrices(self, outputs: Any, y: Any) -> Any:
             """The matrix M of each sample in Jᵀ M J, where J is the Jacobian of the outputs."""
             raise NotImplementedError
 
@@ -108,7 +111,7 @@ def _backends() -> dict[str, Any]:
             return vector.detach(), constants, torch.utils._pytree.tree_map(lambda leaf: leaf.detach(), x)
 
         def _chosen(self, results: Any) -> tuple[Any, Any]:
-            """The derivatives by the parameters of the subnetwork."""
+            """The derivatives by the parameters of the subnetwork, if there is one, and the values unchanged."""
             rows, values = results
             return (rows if self.subnetwork_indices is None else rows[..., self.subnetwork_indices]), values
 
@@ -144,7 +147,7 @@ def _backends() -> dict[str, Any]:
             self.num_samples = mc_samples or self.num_samples
             return super().kron(x, y, N, kfac_approx=kfac_approx)
 
-        def _middle(self, outputs: Any, y: Any) -> Any:
+        def _middle_matrices(self, outputs: Any, y: Any) -> Any:
             """The Hessian of the loss by the outputs, for each sample."""
             if self.stochastic:
                 return self._get_mc_functional_fisher(outputs) / self.factor
@@ -156,7 +159,8 @@ def _backends() -> dict[str, Any]:
     class EF(Backend, EFInterface):
         """The empirical Fisher matrix: the sum of the outer products of the samples' gradients."""
 
-        def _middle(self, outputs: Any, y: Any) -> Any:
+        def _middle_matrices(self, outputs: Any, y: Any) -> Any:
+            """The outer product of the gradient of the loss by the outputs, for each sample."""
             slopes = self._network.slopes(outputs, y)
             return slopes[:, :, None] * slopes[:, None, :]
 
@@ -180,6 +184,7 @@ def _backends() -> dict[str, Any]:
             return self.factor * loss, self.factor * diagonal
 
         def kron(self, x: Any, y: Any, N: int, **options: Any) -> tuple[Any, Any]:
+            """Raises ImportIRError: the Hessian has no Kronecker factors."""
             raise ImportIRError(
                 "kron requires a matrix of gradients of samples, got the Hessian, which has no Kronecker factors.",
                 where=user_frame(),
@@ -208,12 +213,16 @@ def _backends() -> dict[str, Any]:
 
 
 def _shifts(module: Any, layers: dict[str, Any], x: Any) -> dict[str, Any]:
-    """Zeros with the shape of the result of each layer for one sample."""
+    """Returns, for each layer, zeros with the shape of its result for one sample.
+
+    They are added to the results of the layers, so that derivatives by them are derivatives by those results.
+    """
     import torch
 
     shapes: dict[str, Any] = {}
 
     def hook(name: str, _: Any, arguments: Any, y: Any) -> None:
+        """Stores zeros with the shape of a layer's result; raises ImportIRError at the second use of a layer."""
         if name in shapes:
             raise ImportIRError(
                 f"kron requires layers that are used once, got a second use of {name!r}.",
@@ -232,8 +241,11 @@ def _shifts(module: Any, layers: dict[str, Any], x: Any) -> dict[str, Any]:
     return {name: shapes[name] for name in layers}
 
 
-def _spread(layer: Any, inputs: Any, jacobians: Any) -> tuple[Any, Any]:
-    """Inputs as (samples, positions, features), and Jacobians as (samples, outputs, positions, features) of a shared weight."""
+def _by_positions(layer: Any, inputs: Any, jacobians: Any) -> tuple[Any, Any]:
+    """The inputs and the Jacobians of a layer by the positions at which it uses its weight, such as the pixels of a convolution.
+
+    Their shapes are (samples, positions, features) and (samples, outputs, positions, features).
+    """
     import torch
 
     if isinstance(layer, torch.nn.Linear):

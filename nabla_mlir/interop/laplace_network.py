@@ -1,4 +1,4 @@
-"""A module of PyTorch with the derivatives for its curvature: for each sample, by the parameters as one vector."""
+"""Derivatives of a module of PyTorch that its curvature needs: for each sample, by the free parameters as one vector."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NETWORKS: weakref.WeakKeyDictionary[Any, dict[Any, Network]] = weakref.WeakKeyD
 
 
 def network_of(module: Any, free: Sequence[str], loss: Callable[..., Any], target: Any) -> Network:
-    """The network of a module in its current state; a change of mode, layers or free parameters gives a new one.
+    """The network of a module, stored for the next call; a change of mode, of layers or of free parameters makes a new one.
 
     Args:
       module: a `torch.nn.Module` whose first axes are samples.
@@ -52,7 +52,7 @@ class Network:
     """
 
     def __init__(self, module: Any, free: Sequence[str], loss: Callable[..., Any], target: Any):
-        """The network of a module with these free parameters and this loss."""
+        """Imports the module and the loss, and makes the functions; each is compiled at its first call."""
         import torch
 
         ref: Any = weakref.ref(module)
@@ -63,6 +63,7 @@ class Network:
             layers = dict(module.named_modules())
 
             def hook(name: str, _: Any, arguments: Any, y: Any) -> Any:
+                """Stores the input of a layer, and adds the shift to its result."""
                 inputs[name] = arguments[0]
                 return y + shifts[name]
 
@@ -84,7 +85,7 @@ class Network:
         self.layers, self.slopes = of(self._layers), of(vmap(grad(self._loss_of_one)))
 
     def objective(self, vector: Any, constants: Any, x: Any, y: Any) -> Any:
-        """The loss of a batch.
+        """Returns the loss of a batch: the sum of the losses of its samples.
 
         Args:
           vector, constants: the free parameters, and the other parameters with the buffers.
@@ -96,6 +97,7 @@ class Network:
         return self._loss(value[None], y[None])
 
     def _state(self, vector: Any, constants: Any) -> dict[str, Any]:
+        """The parameters and buffers by name, from the vector of the free parameters and the constants."""
         ends = np.cumsum([int(np.prod(shape)) for shape in self._shapes.values()])
         parts = nnp.split(vector, ends[:-1].tolist())
         free = {name: part.reshape(shape) for (name, shape), part in zip(self._shapes.items(), parts, strict=True)}
@@ -104,30 +106,37 @@ class Network:
     def _value(self, vector: Any, constants: Any, x: Any) -> Any:
         return self._call(self._state(vector, constants), _batch(x))[0]
 
-    def _pulled(self, vector: Any, constants: Any, x: Any) -> Any:
+    def _output_and_pullback(self, vector: Any, constants: Any, x: Any) -> Any:
         return vjp(lambda vector: self._value(vector, constants, x), vector)
 
     def _jacobians(self, vector: Any, constants: Any, x: Any) -> Any:
+        """The Jacobians of each sample by the vector, and the outputs."""
+
         def of_one(x: Any) -> Any:
-            y, pull = self._pulled(vector, constants, x)
+            y, pull = self._output_and_pullback(vector, constants, x)
             return vmap(lambda seed: pull(seed)[0])(nnp.eye(y.size, dtype=y.dtype)), y
 
         return vmap(of_one)(x)
 
     def _selected(self, vector: Any, constants: Any, x: Any, outputs: Any) -> Any:
+        """The rows of the Jacobian of each sample for the outputs with these numbers, and the outputs."""
+
         def of_one(x: Any, outputs: Any) -> Any:
-            y, pull = self._pulled(vector, constants, x)
+            y, pull = self._output_and_pullback(vector, constants, x)
             return vmap(lambda i: pull((nnp.arange(y.size) == i).astype(y.dtype))[0])(outputs), y
 
         return vmap(of_one)(x, outputs)
 
     def _gradients(self, vector: Any, constants: Any, x: Any, y: Any) -> Any:
+        """The gradient of the loss of each sample by the vector, and the losses."""
+
         def of_one(x: Any, y: Any) -> Any:
             return value_and_grad(lambda vector: self._loss_of_one(self._value(vector, constants, x), y))(vector)[::-1]
 
         return vmap(of_one)(x, y)
 
     def _products(self, vector: Any, constants: Any, x: Any, y: Any, directions: Any) -> Any:
+        """The Hessian of the loss times each direction, and the loss."""
         slopes = value_and_grad(lambda vector: self.objective(vector, constants, x, y))
         along = lambda direction: jvp(slopes, (vector,), (direction,))  # noqa: E731
         (losses, _), (_, rows) = vmap(along)(directions)
@@ -140,6 +149,7 @@ class Network:
             """The results for one sample."""
 
             def value(shifts: Any) -> Any:
+                """The output for one sample, and the inputs of the layers."""
                 y, *inputs = self._shifted(self._state(vector, constants), _batch(x), shifts)
                 return y[0], inputs
 

@@ -37,7 +37,7 @@ class MPIEngine(AtOnce):
         return self.local.stored_batches
 
     def update(self, x: np.ndarray, check: bool) -> Part:
-        """Moves all batches to a point, and returns the sum of their parts."""
+        """Moves the batches of all ranks to a point, and returns the sum of their values and gradients."""
         part = agreed(self.comm, lambda: self.local.update(x, check))
         rows = self.comm.allreduce(part.rows)
         return Part(self._summed(part.vector), rows)
@@ -53,7 +53,9 @@ class MPIEngine(AtOnce):
 
 
 def agreed(comm: Any, compute: Callable[[], T]) -> T:
-    """The result of this rank, after all ranks have theirs. If one has failed, all raise, so that none waits for the sum.
+    """The result of `compute` on this rank, after all ranks have theirs.
+
+    If one rank has failed, all ranks raise, so that none waits for the sum forever.
 
     Raises:
       BatchError: another rank failed; the message says which, and why.
@@ -87,6 +89,7 @@ def _in_place() -> Any:
 
 
 def _mpi() -> Any:
+    """The module `mpi4py.MPI`; raises DeployError if it is not installed."""
     try:
         from mpi4py import MPI
     except ImportError:

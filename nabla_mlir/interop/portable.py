@@ -14,7 +14,7 @@ from nabla_mlir.targets.toolchain import bytecode_fault, run_compiler
 
 
 def parse(source: str | bytes) -> ir.Module:
-    """A module of StableHLO from text, bytecode or a portable artifact."""
+    """A module of StableHLO from text, bytecode or a portable artifact; raises ImportIRError if MLIR does not read it."""
     try:
         if isinstance(source, bytes) and source.startswith(BYTECODE) and (fault := bytecode_fault(source)):
             raise ImportIRError(f"importing requires bytecode that MLIR reads, got {fault}.")
@@ -38,7 +38,9 @@ def parse(source: str | bytes) -> ir.Module:
 
 
 def from_portable(module: ir.Module) -> ir.Module:
-    """StableHLO from a portable artifact (VHLO), which only the compiler's own conversion reads."""
+    """The StableHLO module of a portable artifact (VHLO), converted by IREE's compiler; other modules are returned unchanged.
+    Raises ImportIRError if it does not convert.
+    """
     operations = [op.operation for op in module.body.operations]
     if not any(op.name.startswith("vhlo.") for op in operations):
         return module

@@ -63,7 +63,7 @@ def function(source: Any, *, entry: str | None = None, target: Any = None) -> Ca
 
 
 def _variable(leaf: Any) -> Any:
-    """A leaf as a variable of PyTensor."""
+    """A leaf of the arguments as a variable of PyTensor; raises DtypeError for leaves that are not real numbers or arrays."""
     import pytensor.tensor as pt
 
     try:
@@ -81,7 +81,9 @@ def _variable(leaf: Any) -> Any:
 
 
 def _spec(variable: Any) -> Spec:
-    """The shape and dtype of a variable; unknown lengths of a shared variable are those of its current value."""
+    """The shape and dtype of a variable; unknown lengths of a shared variable are those of its current value. Raises ShapeError if
+    another length is unknown.
+    """
     shape = variable.type.shape
     if None in shape and hasattr(variable, "get_value"):
         shape = variable.get_value(borrow=True).shape
@@ -99,7 +101,9 @@ def _spec(variable: Any) -> Spec:
 
 @functools.cache
 def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
-    """The class of the Op, which is created once; an Op has a family, and the specs for arguments of unknown shape."""
+    """The class of PyTensor's Op, which is created once. An Op has a family, and specs for arguments whose shapes are unknown.
+    Raises DeployError if PyTensor is not installed.
+    """
     try:
         from pytensor.gradient import DisconnectedType, disconnected_type
         from pytensor.graph.basic import Apply
@@ -126,7 +130,7 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
             return self.family.at(self.specs, tuple)
 
         def make_node(self, *inputs: Any) -> Any:
-            """The node of a call, whose results have unknown lengths if an input has."""
+            """The node of a call; its results have unknown lengths if an input has unknown lengths."""
             variables = [as_tensor_variable(x) for x in inputs]
             is_open = any(None in x.type.shape for x in variables)
             outputs = [
@@ -135,7 +139,7 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
             return Apply(self, variables, outputs)
 
         def perform(self, node: Any, inputs: Sequence[Any], output_storage: Any) -> None:
-            """Computes the results of a node."""
+            """Computes the results of a node from its inputs, and stores them."""
             arrays = [np.asarray(x) for x in inputs]
             program = _program(self.family, arrays)
             for cell, result, variable in zip(output_storage, program(arrays), node.outputs, strict=True):
@@ -190,7 +194,7 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
 
 
 def _mapped(make: Callable[..., Any], op: Any, node: Any, inputs: Sequence[Any]) -> Any:
-    """The node mapped over leading batch axes of its inputs; the last batch axis is mapped first."""
+    """The node of the Op mapped over the leading batch axes of its inputs; the last batch axis is mapped first."""
     family, specs, variables = op.family, list(op.specs), list(inputs)
     counts = [x.type.ndim - old.type.ndim for x, old in zip(inputs, node.inputs, strict=True)]
     for level in range(1, max(counts) + 1):
@@ -216,6 +220,7 @@ def _register_in_jax(kind: Any) -> None:
 
     @jax_funcify.register(kind)  # type: ignore[untyped-decorator]
     def _(op: Any, **_: Any) -> Callable[..., Any]:
+        """Returns the function that PyTensor calls in JAX programs in place of an operation."""
         family = op.family
         call = function_of_jax(lambda *arrays: family.leaves(arrays), target=family.target)
 

@@ -45,6 +45,7 @@ def save(tree: Any, path: str | os.PathLike[str], metadata: Mapping[str, str] | 
 
 
 def _write(path: Path, content: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
+    """Writes the file; an error of safetensors, for example a full disk, becomes an OSError."""
     from safetensors import SafetensorError
 
     try:
@@ -54,7 +55,7 @@ def _write(path: Path, content: dict[str, np.ndarray], metadata: dict[str, str])
 
 
 def load(path: str | os.PathLike[str], like: Any = None) -> Any:
-    """The arrays of a file.
+    """Returns the arrays of a file of safetensors.
 
     Args:
       path: of the file.
@@ -84,7 +85,7 @@ def load(path: str | os.PathLike[str], like: Any = None) -> Any:
 
 
 def _names(spec: pytree.TreeSpec) -> list[str]:
-    """The name of each leaf: the keys of its path with dots."""
+    """The name of each leaf: the keys of its path, joined by dots; raises TreeError if two leaves have the same name."""
     names = pytree.names(spec)
     if len(set(names)) < len(names) or "" in names:
         twice = sorted({name for name in names if names.count(name) > 1 or not name})
@@ -97,6 +98,7 @@ def _names(spec: pytree.TreeSpec) -> list[str]:
 
 
 def _package() -> ModuleType:
+    """The module `safetensors.numpy`; raises DeployError if it is not installed."""
     try:
         import safetensors.numpy
     except ImportError:

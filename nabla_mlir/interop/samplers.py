@@ -51,7 +51,7 @@ class LogDensity:
     size: int
 
     def __init__(self, f: Callable[..., Any], x0: Any, *data: Any, target: Any = None):
-        """The log density of a function; it checks that the result is a scalar."""
+        """Traces the value, the gradient and the product with the Hessian; raises if the result of f is no scalar."""
         tree = start_of("a log density", x0)
         self.vectors, self._target = Vectors(tree), target
         self.x0, self.size = self.vectors.vector(tree), self.vectors.size
@@ -72,7 +72,7 @@ class LogDensity:
         return f"LogDensity({self.size} numbers: {', '.join(name or 'x' for name in self.names)})"
 
     def _tree(self, x: Any) -> Any:
-        """The pytree of a flat tensor, inside a trace."""
+        """The pytree of a flat tensor, inside a traced function."""
         ends = [0, *itertools.accumulate(int(np.prod(s.shape)) for s in self.vectors.specs)]
         parts = zip(ends, ends[1:], self.vectors.specs, strict=False)
         return pytree.unflatten(self.vectors.spec, [x[a:b].reshape(s.shape).astype(s.dtype) for a, b, s in parts])
@@ -157,7 +157,7 @@ class LogDensity:
         return [name or "x" for name in pytree.names(self.vectors.spec)]
 
     def _point(self, what: str, x: Any, shape: str = "(n,)", ndims: tuple[int, ...] = (1,)) -> np.ndarray:
-        """A point as f64; raises if its shape is wrong."""
+        """The array x as float64; raises ShapeError if its shape is wrong. `what` and `shape` are for the message."""
         point = np.asarray(x, np.float64)
         if point.ndim not in ndims or point.shape[-1] != self.size:
             raise ShapeError(

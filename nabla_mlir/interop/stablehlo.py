@@ -74,11 +74,13 @@ class ImportedFunction:
         return results[0] if len(results) == 1 else results
 
     def _static(self, tensors: Sequence[Tensor], numbers: Mapping[int, int]) -> ImportedFunction:
-        """The function for arguments of these shapes."""
+        """The function with static shapes for these arguments: here the function itself."""
         return self
 
     def _adopted(self, args: Sequence[Any]) -> list[Tensor]:
-        """The arguments of a call as tensors of the dtypes and shapes of the function."""
+        """The arguments of a call as tensors of the dtypes and shapes of the function; raises TraceError, ShapeError or DtypeError
+        if they do not fit.
+        """
         name = self.__name__
         if len(args) != len(self.inputs):
             raise TraceError(f"{name} requires {len(self.inputs)} arguments, got {len(args)}.", where=user_frame())
@@ -104,7 +106,7 @@ class PolymorphicFunction(ImportedFunction):
     specialized: dict[str, ImportedFunction] = field(default_factory=dict)
 
     def _static(self, tensors: Sequence[Tensor], numbers: Mapping[int, int]) -> ImportedFunction:
-        """The function for these sizes and known numbers; the most recent ones are cached."""
+        """The function with static shapes for these arguments and known numbers, stored for the next call."""
         types = [str(x.value.type).removeprefix("tensor<").removesuffix(">") for x in tensors]
         inputs = ",".join(f"{type}={numbers[i]}" if i in numbers else type for i, type in enumerate(types))
         if inputs not in self.specialized:
@@ -201,14 +203,16 @@ def imported(module: ir.Module, entry: str | None) -> ImportedFunction:
 
 
 def _normalized(module: ir.Module, name: str) -> ImportedFunction:
-    """The function of this name, whose arguments have static shapes."""
+    """The imported function with this name, from a module in which its arguments have static shapes."""
     Pipeline.parse("nabla-normalize").run(module)
     expand_module(module)
     return ImportedFunction(module, _entry(module, name))
 
 
 def _entry(module: ir.Module, name: str | None) -> ir.Operation:
-    """The function with this name; without a name, the only public function."""
+    """The function with this name; without a name, the only public function. Raises ImportIRError if there is no such function, or
+    several public ones.
+    """
     functions = {name: f for name, f in functions_of(module.operation).items() if not is_private(f)}
     if name is not None:
         if name not in functions:

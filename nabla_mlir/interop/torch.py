@@ -71,7 +71,7 @@ def from_torch(module: Any, *specs: PyTree, parameters: bool = False) -> Callabl
 
 
 def _of_any_shape(module: Any, parameters: bool) -> Callable[..., Any]:
-    """A function that captures the module once for each combination of shapes and dtypes."""
+    """A function that captures the module with torch.export once for each combination of shapes and dtypes."""
     programs: dict[Any, Callable[..., Any]] = {}
 
     def applied(*arguments: Any) -> Any:
@@ -87,7 +87,7 @@ def _of_any_shape(module: Any, parameters: bool) -> Callable[..., Any]:
 
 
 def _captured(module: Any, specs: Sequence[Any], parameters: bool) -> Callable[..., Any]:
-    """The function of a module that is captured for these specs."""
+    """The function of a module, which torch.export captures for arguments with these specs."""
     import torch
 
     leaves, tree = pytree.flatten(tuple(specs))
@@ -99,18 +99,21 @@ def _captured(module: Any, specs: Sequence[Any], parameters: bool) -> Callable[.
             self.module = module  # buffers are identified by their names
 
         def forward(self, *inputs: Any) -> Any:
+            """Calls the module with its weights replaced by the first inputs, and the rest as its arguments."""
             arguments = pytree.unflatten(tree, inputs[len(weights) :])
             if not weights:
                 return self.module(*arguments)
             return torch.func.functional_call(self.module, dict(zip(weights, inputs, strict=False)), arguments)
 
     def example(spec: Any) -> Any:
+        """A tensor of ones with the shape and dtype of a spec."""
         return torch.ones(tuple(spec.shape), dtype=getattr(torch, np.dtype(spec.dtype).name))
 
     inputs = [*(value.detach() for value in weights.values()), *map(example, leaves)]
     f = imported(stablehlo_of(Flat(), inputs), "main")
 
     def applied(*arguments: Any) -> Any:
+        """The results of the imported module, from the dict of parameters, if there is one, and the arguments."""
         state, arguments = (arguments[0], arguments[1:]) if parameters else ({}, arguments)
         flat = pytree.flatten_like(tree, arguments, "the arguments", "the specs of from_torch")
         return f(*(state[name] for name in weights), *flat)

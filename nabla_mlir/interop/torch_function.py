@@ -66,7 +66,7 @@ def function(source: Any, *, entry: str | None = None, target: Any = None) -> Ca
         numbers = tuple(None if is_one else _number(leaf) for leaf, is_one in zip(leaves, is_tensor, strict=True))
         key = keys.get((tree, numbers))
         if key is None:
-            key = keys[tree, numbers] = _new(Family(of_arrays(f, tree, numbers), sum(is_tensor), target))
+            key = keys[tree, numbers] = _name_of_family(Family(of_arrays(f, tree, numbers), sum(is_tensor), target))
         tensors = [leaf for leaf, is_one in zip(leaves, is_tensor, strict=True) if is_one]
         results = operation(tensors, key)
         return _program(_FAMILIES[key], tensors).unflatten(results)
@@ -94,8 +94,8 @@ def _of_python(tree: Any) -> Any:
     return tree
 
 
-def _new(family: Family) -> str:
-    """The name of a family, which is added to the table if it is new."""
+def _name_of_family(family: Family) -> str:
+    """The name of a family in the table of families; the family is added if it is new."""
     key = _NAMES.get(id(family))
     if key is None:
         key = _NAMES[id(family)] = uuid.uuid4().hex
@@ -115,7 +115,9 @@ def _in_graphs(call: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _operation() -> Callable[..., Any]:
-    """The custom operation, which is created once; its arguments are tensors and the name of a family."""
+    """The function that runs the custom operation on tensors and the name of a family; the operation is created once. Raises
+    DeployError if PyTorch is not installed.
+    """
     try:
         import torch
     except ImportError:
@@ -133,19 +135,21 @@ def _operation() -> Callable[..., Any]:
         return [torch.empty(spec.shape, dtype=_of_torch(spec.dtype)) for spec in outputs]
 
     def setup(ctx: Any, inputs: Any, output: Any) -> None:
+        """Stores the inputs and the name of the family for the backward pass."""
         tensors, ctx.key = inputs
         ctx.save_for_backward(*tensors)
 
     def backward(ctx: Any, cotangents: Any) -> Any:
+        """Returns the cotangents of the inputs, by the derivative of the operation; None for inputs that need none."""
         inputs = ctx.saved_tensors
         key, seeds, wrt = _pulled(ctx.key, inputs, cotangents)
         results = _conjugated(operation([*inputs, *seeds], key))
         return [next(results) if i in wrt else None for i in range(len(inputs))], None
 
     def mapped(info: Any, axes: Any, inputs: Sequence[Any], key: str) -> Any:
-        """The call under `torch.vmap`, as the operation of the mapped family; all results are mapped along axis 0."""
+        """The results of a call under `torch.vmap`, as a call of the mapped family; all results are mapped along axis 0."""
         family = _FAMILIES[key].mapped(tuple(axes[0]))
-        results = operation(list(inputs), _new(family))
+        results = operation(list(inputs), _name_of_family(family))
         return results, [0] * len(results)
 
     operation.register_autograd(backward, setup_context=setup)
@@ -169,6 +173,9 @@ def _operation() -> Callable[..., Any]:
 
         @staticmethod
         def backward(ctx: Any, *cotangents: Any) -> Any:
+            """Returns the cotangents of the inputs, by the derivative of the call; None for the key and
+            for inputs that need none.
+            """
             inputs = ctx.saved_tensors
             key, seeds, wrt = _pulled(ctx.key, inputs, cotangents)
             results = _conjugated(call([*inputs, *seeds], key))
@@ -180,13 +187,13 @@ def _operation() -> Callable[..., Any]:
             inputs = ctx.saved_tensors
             family = _FAMILIES[ctx.key]
             wrt = tuple(i for i, x in enumerate(tangents) if x is not None)
-            results = iter(Call.apply(_new(family.pushed(wrt)), *inputs, *(tangents[i] for i in wrt)))
+            results = iter(Call.apply(_name_of_family(family.pushed(wrt)), *inputs, *(tangents[i] for i in wrt)))
             outputs = _program(family, inputs).outputs
             return tuple(next(results) if is_differentiable(spec.dtype) else None for spec in outputs)
 
         @staticmethod
         def vmap(info: Any, axes: Any, key: str, *inputs: Any) -> Any:
-            results = Call.apply(_new(_FAMILIES[key].mapped(tuple(axes[1:]))), *inputs)
+            results = Call.apply(_name_of_family(_FAMILIES[key].mapped(tuple(axes[1:]))), *inputs)
             return results, (0,) * len(results)
 
     class Recorded(Call):
@@ -221,6 +228,7 @@ def _operation() -> Callable[..., Any]:
 
 
 def _results(inputs: Sequence[Any], key: str) -> list[Any]:
+    """The results of a family for tensors on the CPU, computed without autograd."""
     import torch
 
     results = _program(_FAMILIES[key], inputs)([_array(x) for x in inputs])
@@ -229,15 +237,16 @@ def _results(inputs: Sequence[Any], key: str) -> list[Any]:
 
 
 def _pulled(key: str, inputs: Sequence[Any], cotangents: Sequence[Any]) -> tuple[str, list[Any], tuple[int, ...]]:
-    """The name of the family of the pullback, its cotangents, and the indices of the inputs that have a derivative."""
+    """The name of the pullback's family, the dense cotangents, and the indices of the inputs that have a derivative."""
     family = _FAMILIES[key]
     outputs = _program(family, inputs).outputs
     active = [i for i, spec in enumerate(outputs) if is_differentiable(spec.dtype)]
     wrt = tuple(i for i, x in enumerate(inputs) if x.is_floating_point() or x.is_complex())
-    return _new(family.pulled(wrt, len(active))), [_dense(cotangents[i], outputs[i]) for i in active], wrt
+    return _name_of_family(family.pulled(wrt, len(active))), [_dense_cotangent(cotangents[i], outputs[i]) for i in active], wrt
 
 
 def _program(family: Family, tensors: Sequence[Any]) -> Program:
+    """Returns the program of a function for the shapes and dtypes of tensors, which is made once for each."""
     try:
         return family.at(tuple([(x.shape, x.dtype) for x in tensors]), _specs)
     except TypeError:  # PyTorch has symbols as lengths; int() fixes their values
@@ -265,7 +274,7 @@ def _conjugated(results: Sequence[Any]) -> Any:
     return (x.conj() if x.is_complex() else x for x in results)
 
 
-def _dense(cotangent: Any, spec: Spec) -> Any:
+def _dense_cotangent(cotangent: Any, spec: Spec) -> Any:
     """A cotangent in the convention of nabla_mlir; zeros if PyTorch passes None."""
     import torch
 
@@ -275,7 +284,7 @@ def _dense(cotangent: Any, spec: Spec) -> Any:
 
 
 def _array(x: Any) -> np.ndarray:
-    """A NumPy array that shares the memory of a tensor."""
+    """A NumPy array that shares the memory of a tensor; raises ExchangeError if the tensor is on another device than the CPU."""
     if x.device.type != "cpu":
         raise ExchangeError(f"function requires tensors on the CPU, got one on {x.device}.", help="copy it there first: x.cpu().")
     x = x.detach().resolve_conj().resolve_neg().contiguous()

@@ -17,7 +17,10 @@ _NEVER = -1e30  # the logarithm of probability zero; with an infinity, derivativ
 
 
 def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
-    """The loss without the labels after the first -1 of a row, which PyTorch's own decomposition counts."""
+    """The multi-label margin loss, reduced by PyTorch's code (0 none, 1 mean, 2 sum), and the mask of the labels.
+
+    Labels after the first -1 of a row do not count; PyTorch's own decomposition counts them.
+    """
     n = x.shape[-1]
     rows, positions, labels = x.reshape(-1, n), np.arange(n), target.reshape(-1, n)
     is_label = positions < nnp.min(nnp.where(labels == -1, positions, n), -1, keepdims=True)
@@ -50,12 +53,14 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, lengths: Tensor, target_lengths
     emissions = nnp.take_along_axis(log_probs, nnp.broadcast_to(labels, (steps, *labels.shape)), 2)
 
     def moved(a: Tensor, by: int) -> Tensor:
+        """The log-probabilities shifted by some positions of the labels; those that come from outside are `_NEVER`."""
         return nnp.pad(a, ((0, 0), (by, 0)), constant_values=_NEVER)[:, : a.shape[1]]
 
     def step(a: Tensor, at: Any) -> Any:
+        """The log-probabilities of all prefixes of alignments after one more time step; sequences that have ended do not change."""
         emission, t = at
-        ways = nnp.stack([a, moved(a, 1), nnp.where(skips, moved(a, 2), _NEVER)])
-        return nnp.where((t < lengths)[:, None], nn.logsumexp(ways, 0) + emission, a), ()
+        sources = nnp.stack([a, moved(a, 1), nnp.where(skips, moved(a, 2), _NEVER)])
+        return nnp.where((t < lengths)[:, None], nn.logsumexp(sources, 0) + emission, a), ()
 
     first = nnp.where(positions < 2, emissions[0], _NEVER)
     last, _ = scan(step, first, (emissions[1:], np.arange(1, steps)))
@@ -66,7 +71,10 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, lengths: Tensor, target_lengths
 
 
 def fractional_max_pool(rank: int) -> Any:
-    """A max pool whose windows start at pseudo-random indices, computed from draws in [0, 1) for each image and channel."""
+    """A function for a max pool whose windows start at pseudo-random indices.
+
+    The indices are computed from draws in [0, 1) for each image and channel.
+    """
 
     def pool(x: Tensor, windows: Sequence[int], sizes: Sequence[int], draws: Tensor) -> tuple[Tensor, Tensor]:
         """The largest element of each window, and its index among the flattened spatial axes."""

@@ -54,9 +54,10 @@ def _median(x: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
 
 
 def _running(is_better: Callable[[Any, Any], Any]) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
-    """A function that returns the best element up to each index, and the last index at which it occurs."""
+    """A function for cummax or cummin: it returns the best element up to each index, and the last index at which it occurs."""
 
     def best(a: Any, b: Any) -> Any:
+        """The better one of two pairs (value, index)."""
         second = is_better(b[0], a[0])
         return nnp.where(second, b[0], a[0]), nnp.where(second, b[1], a[1])
 
@@ -81,18 +82,20 @@ def _searchsorted(rows: Any, x: Any, out_int32: bool, right: bool, side: str | N
 
 
 def _diagonal_scatter(x: Any, values: Tensor, offset: int = 0, first: int = 0, second: int = 1) -> Tensor:
+    """A copy of x in which `values` replaces the diagonal between the axes `first` and `second`."""
     positions = np.diagonal(np.arange(int(np.prod(x.shape))).reshape(x.shape), offset, first, second)
     return nnp.reshape(x.reshape(-1).at[positions.ravel()].set(nnp.reshape(values, (-1,))), x.shape)
 
 
 def _unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
+    """All windows of length `size` along an axis, which begin every `step` elements, as a new last axis."""
     axis = dim % x.ndim if x.ndim else 0
     starts = np.arange(0, x.shape[axis] - size + 1, step)
     return nnp.moveaxis(nnp.take(x, starts[:, None] + np.arange(size), axis), axis + 1, -1)
 
 
 def _scatter_reduce(x: Any, dim: int, index: Tensor, values: Any, reduce: str, include_self: bool = True) -> Tensor:
-    """x with the values combined into it at the indices along an axis."""
+    """A copy of x in which each value is combined with the element at its index along the axis `dim`."""
     combiners = {"sum": "add", "prod": "multiply", "amax": "max", "amin": "min"}
     if reduce not in combiners or not include_self:
         raise ImportIRError(
@@ -121,12 +124,15 @@ def _embedding(
 
 
 def _each(value: Sequence[int] | int, rank: int) -> tuple[int, ...]:
+    """One number for each of `rank` axes: a single number is repeated."""
     numbers = (value,) if isinstance(value, int) else tuple(value)
     return numbers * rank if len(numbers) == 1 else numbers
 
 
 def _ends(n: int, window: int, stride: int, pad: int, ceil: bool) -> tuple[int, int]:
-    """The padding at the start and end of an axis. With `ceil`, a last window that starts inside may end outside."""
+    """The padding at the start and at the end of an axis of length n. With `ceil`, the last window may end outside if it starts
+    inside.
+    """
     steps = (n + 2 * pad - window + (stride - 1 if ceil else 0)) // stride
     if ceil and steps * stride >= n + pad:
         steps -= 1
@@ -142,6 +148,9 @@ def _windows(
     ends: Sequence[tuple[int, int]],
     dilations: Sequence[int],
 ) -> Tensor:
+    """The windows of the last axes of x, each reduced by the operation `body` from the value `start`; the first axes stay as they
+    are.
+    """
     whole = (1,) * (x.ndim - len(windows))
     params = window_params(
         x.ndim,
@@ -154,10 +163,12 @@ def _windows(
 
 
 def _max_pool(rank: int, with_positions: bool = False) -> Callable[..., Any]:
-    """The max pool for `rank` spatial axes, on request with the index of each largest element."""
+    """A function that computes the max pool over `rank` spatial axes; with `with_positions`, also the index of each largest
+    element.
+    """
 
     def pool(x: Tensor, windows: Any, strides: Any = (), pads: Any = 0, dilations: Any = 1, ceil: bool = False) -> Any:
-        """The largest element of each window."""
+        """The largest element of each window, and its index in the flattened spatial axes if requested."""
         windows, pads, dilations = (_each(value, rank) for value in (windows, pads, dilations))
         strides = _each(strides, rank) or windows
         sizes = x.shape[-rank:]
@@ -176,7 +187,13 @@ def _max_pool(rank: int, with_positions: bool = False) -> Callable[..., Any]:
 
 
 def _positions_of_largest(x: Tensor, sizes: Sequence[int], steps: Sequence[np.ndarray]) -> Tensor:
-    """The index of the largest element of each window, in the flattened spatial axes."""
+    """The index of the largest element of each window, in the flattened spatial axes.
+
+    Args:
+      x: an array (..., *spatial).
+      sizes: the lengths of the spatial axes.
+      steps: for each spatial axis, the index of each element of each window, shape (windows, elements); indices may be outside.
+    """
     grids = [np.stack(np.meshgrid(*of, indexing="ij")) for of in ([s[:, 0] for s in steps], [s[0] - s[0, 0] for s in steps])]
     rank = len(sizes)
     positions = grids[0].reshape(rank, -1, 1) + grids[1].reshape(rank, 1, -1)  # start of each window + offset inside
@@ -189,7 +206,7 @@ def _positions_of_largest(x: Tensor, sizes: Sequence[int], steps: Sequence[np.nd
 
 
 def _avg_pool(rank: int) -> Callable[..., Tensor]:
-    """The average pool for `rank` spatial axes."""
+    """A function that computes the average pool over `rank` spatial axes."""
 
     def pool(
         x: Tensor,
@@ -200,7 +217,7 @@ def _avg_pool(rank: int) -> Callable[..., Tensor]:
         count_pads: bool = True,
         divisor: int | None = None,
     ) -> Tensor:
-        """The mean of each window."""
+        """The mean of each window: its sum over the divisor, or over the number of its elements, with or without the padding."""
         windows, pads, ones = (_each(value, rank) for value in (windows, pads, 1))
         strides = _each(strides, rank) or windows
         ends = [_ends(*of, ceil) for of in zip(x.shape[-rank:], windows, strides, pads, strict=True)]
@@ -223,7 +240,7 @@ def _adaptive(n: int, count: int) -> list[tuple[int, int]]:
 
 
 def _adaptive_avg_pool(x: Tensor, sizes: Sequence[int]) -> Tensor:
-    """The mean of each of the windows that cover the spatial axes."""
+    """The means of windows that cover the spatial axes, with `sizes[i]` windows along spatial axis i."""
     for i, count in enumerate(sizes):
         axis = x.ndim - len(sizes) + i
         parts = [nnp.mean(_between(x, axis, *ends), axis) for ends in _adaptive(x.shape[axis], count)]
@@ -232,7 +249,7 @@ def _adaptive_avg_pool(x: Tensor, sizes: Sequence[int]) -> Tensor:
 
 
 def _adaptive_max_pool(x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The largest element of each window, and its index in the flattened spatial axes."""
+    """The largest elements of windows that cover the spatial axes, and their indices in the flattened spatial axes."""
     spatial = x.shape[-len(sizes) :]
     flat, numbers = x.reshape(*x.shape[: -len(sizes)], -1), np.arange(int(np.prod(spatial))).reshape(spatial)
     positions = []
@@ -249,7 +266,7 @@ def _between(x: Tensor, axis: int, start: int, end: int) -> Tensor:
 
 
 def _nearest(rank: int) -> Callable[..., Tensor]:
-    """The nearest-neighbour upsampling for `rank` spatial axes."""
+    """A function that resizes `rank` spatial axes to the nearest neighbours."""
 
     def upsample(x: Tensor, sizes: Any, scales: Any) -> Tensor:
         """x with each spatial axis resized to the sizes, or by the scales."""
@@ -267,6 +284,10 @@ def _nearest(rank: int) -> Callable[..., Tensor]:
 
 
 def _dropout(key: Any, x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    """A copy of x in which random elements are zero and the others are divided by 1 - p, and the mask of the others.
+
+    With `train=False` x is unchanged.
+    """
     if train is False:
         return x, nnp.ones_like(x, dtype=bool)
     mask = random.bernoulli(key, 1 - p, x.shape)
@@ -290,6 +311,7 @@ def _transposed(a: Tensor) -> Tensor:
 
 
 def _solve(a: Tensor, b: Tensor, left: bool = True) -> Tensor:
+    """The solution of a @ x = b, where b is a vector or a matrix, or of x @ a = b without `left`."""
     if b.ndim == 1 or b.shape == a.shape[:-1]:
         return linalg.solve(a, b[..., None])[..., 0]
     return linalg.solve(a, b) if left else _transposed(linalg.solve(_transposed(a), _transposed(b)))
@@ -300,11 +322,13 @@ def _solve_triangular(a: Tensor, b: Tensor, upper: bool, left: bool = True, unit
 
 
 def _cholesky_solve(b: Tensor, root: Tensor, upper: bool = False) -> Tensor:
+    """The solution of (root @ rootᵀ) x = b; with `upper`, `root` is the transpose of the lower factor."""
     root = _transposed(root) if upper else root
     return _solve_triangular(_transposed(root), _solve_triangular(root, b, False), True)
 
 
 def _pinv(a: Tensor, *tolerances: Any) -> Tensor:
+    """The pseudoinverse of a, with default tolerances; raises ImportIRError for others."""
     if any(tolerances):
         raise ImportIRError(f"from_torch requires linalg_pinv with its default tolerances, got {tolerances}.")
     return linalg.pinv(a)

@@ -32,7 +32,9 @@ _STOP = "nabla_mlir::stop_gradient"
 
 
 def stablehlo_of(module: Any, inputs: Sequence[Any]) -> ir.Module:
-    """The function `main` of a `torch.nn.Module` on tensors like `inputs`, and private functions that it calls."""
+    """The StableHLO module of a `torch.nn.Module`: the function `main` for tensors like `inputs`, and private functions that it
+    calls.
+    """
     import torch
 
     try:
@@ -40,7 +42,7 @@ def stablehlo_of(module: Any, inputs: Sequence[Any]) -> ir.Module:
             program = torch.export.export(module, tuple(inputs))
     except Exception as error:  # torch.export raises several classes of errors, none of them public
         raise ImportIRError(
-            f"from_torch requires a module that torch.export captures, got {_first(error)}.",
+            f"from_torch requires a module that torch.export captures, got {_first_line(error)}.",
             help="replace a branch that depends on numbers by torch.where, and such a shape by a fixed one.",
         ) from error
     try:
@@ -49,7 +51,7 @@ def stablehlo_of(module: Any, inputs: Sequence[Any]) -> ir.Module:
         _compare_floats_with_floats(program.graph_module)
         raw = _imported(_decomposed(program))
     except Exception as error:
-        raise _refused(_first(error)) from error
+        raise _refused(_first_line(error)) from error
     calls = _as_calls(raw)
     _lower(raw)
     lowered = parse(str(raw))
@@ -60,6 +62,7 @@ def stablehlo_of(module: Any, inputs: Sequence[Any]) -> ir.Module:
 
 
 def _refused(what: str, where: SourceRange | None = None) -> ImportIRError:
+    """The error for operations `what` that cannot be lowered."""
     return ImportIRError(
         f"from_torch requires operations that torch-mlir lowers to StableHLO, got {what}.",
         where=where,
@@ -68,7 +71,7 @@ def _refused(what: str, where: SourceRange | None = None) -> ImportIRError:
     )
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".strip().partition("\n")[0].rstrip(".")
 
 
@@ -86,7 +89,7 @@ def _stop_gradient() -> Any:
 
 
 def _mark_ends_of_differentiation(graph_module: Any) -> None:
-    """Marks the results of `detach` and the inputs of `no_grad` regions, because decompositions remove both."""
+    """Adds an operation without derivative where `detach` and `no_grad` end differentiation, because decompositions remove both."""
     import torch
 
     without_grad = torch.ops.higher_order.wrap_with_set_grad_enabled
@@ -138,7 +141,11 @@ def _decomposed(program: Any) -> Any:
     """The program decomposed for torch-mlir, without the operations that nabla_mlir lowers."""
     from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
-    table = {op: f for op, f in get_decomposition_table().items() if _named(op) not in OPERATIONS and _named(op) not in DRAWS}
+    table = {
+        op: f
+        for op, f in get_decomposition_table().items()
+        if _name_in_mlir(op) not in OPERATIONS and _name_in_mlir(op) not in DRAWS
+    }
     program = program.run_decompositions(table)
     (output,) = (node for node in program.graph.nodes if node.op == "output")
     outputs = set(program.graph_signature.user_outputs)  # updates of buffers are not results
@@ -146,12 +153,12 @@ def _decomposed(program: Any) -> Any:
     return program
 
 
-def _named(op: Any) -> str:
+def _name_in_mlir(op: Any) -> str:
     return f"torch.{op}".removesuffix(".default")
 
 
 def _imported(program: Any) -> Any:
-    """The graph in the dialect `torch`."""
+    """Returns the graph of an exported program as a module in the dialect `torch`."""
     from torch_mlir import fx
     from torch_mlir import ir as torch_ir
     from torch_mlir.dialects import torch as dialect
@@ -167,7 +174,9 @@ def _imported(program: Any) -> Any:
 
 
 def _as_calls(module: Any) -> dict[str, Callable[..., Any]]:
-    """Replaces the operations that nabla_mlir lowers by calls, and returns the function for each called name."""
+    """Replaces the operations that nabla_mlir lowers by calls of new functions; returns, for each new name, our function of
+    tensors.
+    """
     from torch_mlir import ir as torch_ir
 
     calls: dict[str, Callable[..., Any]] = {}
@@ -178,9 +187,9 @@ def _as_calls(module: Any) -> dict[str, Callable[..., Any]]:
         if function is None:
             continue
         if _name_of(op) in DRAWS:
-            function = functools.partial(_drawn, function, len(calls))
-        name, arguments = f"torch_operation_{len(calls)}", [_static(v) for v in op.operands]
-        calls[name] = functools.partial(_called, function, arguments)
+            function = functools.partial(_draw, function, len(calls))
+        name, arguments = f"torch_operation_{len(calls)}", [_constant_value(v) for v in op.operands]
+        calls[name] = functools.partial(_with_constants, function, arguments)
         operands = [v for v, kind in zip(op.operands, arguments, strict=True) if kind is _TENSOR]
         with module.context, op.location:
             types = torch_ir.FunctionType.get([v.type for v in operands], [r.type for r in op.results])
@@ -205,7 +214,8 @@ def _as_calls(module: Any) -> dict[str, Callable[..., Any]]:
     return calls
 
 
-def _drawn(function: Callable[..., Any], number: int, *arguments: Any) -> Any:
+def _draw(function: Callable[..., Any], number: int, *arguments: Any) -> Any:
+    """The result of a function that draws random numbers with the key `number`."""
     return function(random.key(number), *arguments)
 
 
@@ -214,6 +224,7 @@ def _name_of(op: Any) -> str:
 
 
 def _function_for(op: Any) -> Callable[..., Any] | None:
+    """Our function for an operation of torch-mlir; None if torch-mlir lowers it well."""
     name = _name_of(op)
     is_complex = any("complex" in str(v.type) for v in [*op.operands, *op.results])
     return OPERATIONS.get(name) or DRAWS.get(name) or (COMPLEX.get(name) if is_complex else None)
@@ -222,7 +233,7 @@ def _function_for(op: Any) -> Callable[..., Any] | None:
 _TENSOR = object()  # stands for an operand that is a tensor
 
 
-def _static(value: Any) -> Any:
+def _constant_value(value: Any) -> Any:
     """The constant value of an operand: a number, a string, None or a tuple of them; _TENSOR for a tensor."""
     if str(value.type).startswith("!torch.vtensor"):
         return _TENSOR
@@ -230,13 +241,14 @@ def _static(value: Any) -> Any:
     if owner.name == "torch.constant.none":
         return None
     if owner.name == "torch.prim.ListConstruct":
-        return tuple(_static(v) for v in owner.operands)
+        return tuple(_constant_value(v) for v in owner.operands)
     if not owner.name.startswith("torch.constant."):
         raise _refused(f"{owner.name}, a computed number, as an argument that is not a tensor")
     return owner.attributes["value"].value
 
 
-def _called(function: Callable[..., Any], arguments: Sequence[Any], *tensors: Any) -> Any:
+def _with_constants(function: Callable[..., Any], arguments: Sequence[Any], *tensors: Any) -> Any:
+    """The result of a function whose static arguments are known, for its tensors."""
     rest = iter(tensors)
     return function(*(next(rest) if a is _TENSOR else a for a in arguments))
 
@@ -254,7 +266,7 @@ def _lower(module: Any) -> None:
 
 
 def _culprits(message: str, module: Any) -> tuple[str, SourceRange | None]:
-    """The operations at which a pipeline failed, and the user's line of the first one."""
+    """The names of the operations at which a pipeline failed, and the line of the user's program for the first one, if known."""
     where = next(
         (
             SourceRange(file, int(line), int(column))
@@ -278,12 +290,13 @@ def _culprits(message: str, module: Any) -> tuple[str, SourceRange | None]:
 
 
 def _define(declaration: ir.Operation, function: Callable[..., Any]) -> None:
-    """Adds the traced body of a function of tensors to its declaration."""
+    """Replaces the declaration of a function by its definition: the traced StableHLO of `function`."""
     type = ir.FunctionType(ir.TypeAttr(declaration.attributes["function_type"]).value)
     specs = [Spec(*shape_and_dtype(t)) for t in type.inputs]
     dtypes = [shape_and_dtype(t)[1] for t in type.results]
 
     def flat(*tensors: Any) -> list[Any]:
+        """The results of the function as a list of tensors, in the dtypes that the declaration has."""
         results = function(*tensors)
         results = results if isinstance(results, tuple) else (results,)
         return [convert(y, dtype) for y, dtype in zip(results, dtypes, strict=True)]

@@ -41,7 +41,10 @@ def _reduced(losses: Any, reduction: str) -> Any:
 
 
 def _gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> Any:
-    """The loss is NaN at negative variances, for which PyTorch raises; a variance below eps has the slope at eps."""
+    """The Gaussian negative log-likelihood: NaN at negative variances, for which PyTorch raises an error.
+
+    At a variance below eps, the loss is that of eps, with the slope of eps.
+    """
     import torch
 
     if not isinstance(var, torch.Tensor):
@@ -119,7 +122,7 @@ def _ctc_loss(
 
 @functools.cache
 def _ctc() -> Any:
-    """The custom operation that stands for a CTC loss in a captured program; it is never run."""
+    """The custom operation that represents a CTC loss in a captured program; it is never run."""
     import torch
 
     schema = "(Tensor x, Tensor targets, Tensor lengths, Tensor target_lengths, int blank) -> Tensor"
@@ -129,7 +132,9 @@ def _ctc() -> Any:
 
 
 def _adaptive_log_softmax(self: Any, input: Any, target: Any) -> Any:
-    """Computes the log-probabilities of all classes, and selects that of the target in each row."""
+    """The forward method of `AdaptiveLogSoftmaxWithLoss`: log-probabilities of the targets, selected from those of all classes, and
+    the loss.
+    """
     from torch.nn.modules.adaptive import _ASMoutput
 
     rows, labels = (input, target) if target.ndim else (input[None], target[None])
@@ -138,7 +143,7 @@ def _adaptive_log_softmax(self: Any, input: Any, target: Any) -> Any:
 
 
 def _cross_map_norm(self: Any, input: Any) -> Any:
-    """The norm as PyTorch computes it: unlike in `LocalResponseNorm`, each sum over channels contains the first one."""
+    """The forward method of `CrossMapLRN2d`: unlike in `LocalResponseNorm`, each sum over channels contains the first channel."""
     import torch
 
     reach = (self.size - 1) // 2 + 1

@@ -37,7 +37,7 @@ class Vectors:
     spec: pytree.TreeSpec
 
     def __init__(self, tree: Any):
-        """The flattening of pytrees like `tree`."""
+        """Stores the structure, the shapes and the dtypes of `tree`."""
         leaves, self.spec = pytree.flatten(tree)
         self.specs: list[Spec] = [Spec(s.shape, s.dtype) for s in map(as_spec, map(readable, leaves))]
         self.like: Any = pytree.unflatten(self.spec, self.specs)
@@ -53,13 +53,13 @@ class Vectors:
         return self.joined(pytree.flatten_like(self.spec, tree, "a vector", "the leaves"))
 
     def joined(self, leaves: Sequence[Any]) -> np.ndarray:
-        """The leaves as one new vector."""
+        """Returns a new vector with the elements of all leaves."""
         if len(leaves) == 1:
             return np.array(leaves[0], np.float64).reshape(-1)
         return np.concatenate([np.asarray(leaf, np.float64).reshape(-1) for leaf in leaves]) if leaves else np.zeros(0)
 
     def leaves(self, vector: np.ndarray) -> list[np.ndarray]:
-        """The leaves of a vector as new arrays in their dtypes; further axes of the vector stay last.
+        """The leaves of a vector as new arrays in their dtypes; further axes of the vector become the last axes of each leaf.
 
         Args:
           vector: of shape (size, ...).
@@ -76,7 +76,7 @@ class Vectors:
         return pytree.unflatten(self.spec, self.leaves(vector))
 
     def spread(self, who: str, what: str, value: Any, other: float) -> np.ndarray:
-        """One number for each element, from a pytree like it, or from one number for all.
+        """A vector with one number for each element, from a pytree like `tree`, or from one number for all elements.
 
         Args:
           who: the function that requires it.

@@ -1,4 +1,4 @@
-"""Blocks of operations, read once: for each operation a function, the numbers of its operands, and those of its results."""
+"""Blocks of operations as functions of NumPy: each operation is read once, and its operands and results get numbers."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def interpreted(module: ir.Operation, name: str, watch: Watch | None = None) -> 
 
 
 def functions(module: ir.Operation, watch: Watch | None = None, instead: Instead | None = None) -> _Module:
-    """The functions of a module by name, which share its state.
+    """The functions of a module by name; they share its state.
 
     Args:
       module, watch: as for `interpreted`.
@@ -117,11 +117,12 @@ def functions(module: ir.Operation, watch: Watch | None = None, instead: Instead
 
 
 def _is_expanded(op: ir.Operation) -> bool:
+    """True if the operation cannot run directly, so that a pass expands it before."""
     return op.name in ("ad.jvp", "ad.vjp") or (op.name == "batch.vmap" and not is_plain(op))
 
 
 def _expand_in(block: ir.Block) -> None:
-    """Expands the operations of a block that cannot run directly, with everything inside them."""
+    """Expands the operations of a block that cannot run directly, and those in their regions."""
     for op in [o.operation for o in block.operations]:
         if _is_expanded(op):
             ExpandPass().expand(op)
@@ -144,14 +145,14 @@ class _Reader:
         return self.numbers.setdefault(value, len(self.numbers))
 
     def block(self, block: ir.Block, of_elements: bool = False) -> Block:
-        """A block as a function; a block of scalar operations is applied to arrays if `of_elements`."""
+        """A block as a function. With `of_elements`, it has scalar operations, and is applied to whole arrays."""
         arguments = [self.number(argument) for argument in block.arguments]
         *ops, terminator = (op.operation for op in block.operations)
         steps = [collective(op, self.number) or self.step(op, of_elements) for op in ops]
         return Block(arguments, steps, [self.number(value) for value in terminator.operands], cost_of_steps(ops))
 
     def step(self, op: ir.Operation, of_elements: bool) -> Step:
-        """The function of an operation."""
+        """An operation as a function that reads and writes the values of a frame."""
         operands = [self.number(value) for value in op.operands]
         results = [self.number(value) for value in op.results]
         if op.name == "stablehlo.constant":
@@ -162,6 +163,7 @@ class _Reader:
         step = run.step(operands, results[0]) if isinstance(run, _Plain) else _step_of(run, operands, results)
 
         def step_and_tell(frame: Frame) -> None:
+            """Runs the operation, and calls the watcher with its operands and results."""
             step(frame)
             found = [frame[i] for i in results]
             watch(op, [frame[i] for i in operands], found)  # type: ignore[misc]
@@ -175,7 +177,7 @@ class _Reader:
         return None if instead is None else instead(op, self.number, lambda i: self.block(op.regions[i].blocks[0]))
 
     def control(self, op: ir.Operation) -> Body | None:
-        """The function of an operation that runs its regions or another function, or uses the module's state; None for others."""
+        """The function of an operation with regions, of a call, or of an operation on the module's state; None for others."""
         if op.name == "func.call":
             name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
             function = self.module[name]
@@ -186,7 +188,9 @@ class _Reader:
         return reader(op, lambda i: self.block(op.regions[i].blocks[0])) if reader else None
 
     def evaluation(self, op: ir.Operation, of_elements: bool) -> Body | _Plain:
-        """The function of an operation on arrays; its results have the types of the operation."""
+        """The function of an operation on arrays; its results have the shapes and dtypes of the operation's types. Raises
+        RuleMissingError if there is none.
+        """
         record = REGISTRY.get(op.name)
         evaluate = evaluation_of(record, op) if record else None
         if record is not None and record.define is not None and evaluate is None:
@@ -215,7 +219,7 @@ class _Reader:
         return run
 
     def definition(self, record: OpDef, op: ir.Operation) -> Body:
-        """The function of an operation that is defined by other operations."""
+        """The function of an operation that its record defines by other operations."""
         block = scratch_block([value.type for value in op.operands])
         scope = current_scope()
         set_scope(None)
@@ -232,7 +236,7 @@ class _Reader:
         return run
 
     def parameters(self, record: OpDef, op: ir.Operation) -> tuple[dict[str, Any], dict[str, Body]]:
-        """The parameters of an operation; those that are regions become functions of outer values and arrays."""
+        """The parameters of an operation, and its regions as functions, both by name."""
         values = record.read(op)
         regions: dict[str, Body] = {}
         for region, name in zip(op.regions, record.regions, strict=True):
@@ -245,6 +249,8 @@ class _Reader:
 
 
 def _step_of(run: Body, operands: Sequence[int], results: Sequence[int]) -> Step:
+    """Returns a step that runs a body on the values of the operands, and stores its results in the frame."""
+
     def step(frame: Frame) -> None:
         frame.update(zip(results, run(frame, [frame[i] for i in operands]), strict=True))
 
@@ -263,10 +269,11 @@ class _Plain:
     of_elements: bool
 
     def step(self, operands: Sequence[int], result: int) -> Step:
-        """The function from some values of a frame to another value."""
+        """A function that reads the operands from a frame, and writes the result to it."""
         evaluate, parameters, shape, dtype, of_elements = self.evaluate, self.parameters, self.shape, self.dtype, self.of_elements
 
         def step(frame: Frame) -> None:
+            """Evaluates the operation, checks the shape of its result, and stores the result in the frame."""
             y = evaluate(*[frame[i] for i in operands], **parameters)
             if type(y) is not np.ndarray:
                 y = np.asarray(y[0] if type(y) is list else y)
@@ -281,7 +288,7 @@ def _is_of_each_element(op: ir.Operation) -> bool:
 
 
 def _one_by_one(body: Body) -> Body:
-    """A function of arrays that applies a function of scalars to each element."""
+    """A function of arrays that applies `body`, a function of scalars, to each element."""
 
     def run(frame: Frame, xs: Arrays) -> Arrays:
         xs = list(np.broadcast_arrays(*xs))

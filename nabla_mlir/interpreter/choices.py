@@ -1,4 +1,4 @@
-"""Factorisations as another correct routine would return them: of a matrix perturbed by rounding, with random free choices.
+"""Factorisations as another correct routine would return them: with rounding errors, and with random free choices.
 
 A routine is backward stable: its factors are exact for a matrix whose elements are off by some units of its norm, of
 its columns, or of its rows and columns (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., theorems 10.3
@@ -39,7 +39,7 @@ _STABLEHLO = {"stablehlo.cholesky": "cholesky", "stablehlo.triangular_solve": "t
 
 
 def factored_anew(op: ir.Operation, operands: Arrays, unit: float, rng: np.random.Generator) -> Arrays:
-    """The results of a routine for operands that are perturbed by some units of their size, with random free choices.
+    """The results of a routine for randomly perturbed operands, with random free choices.
 
     Args:
       unit: the largest relative perturbation of an element.
@@ -59,6 +59,7 @@ def factored_anew(op: ir.Operation, operands: Arrays, unit: float, rng: np.rando
 
 
 def _noise(rng: np.random.Generator, x: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Random errors in the shape of x, of at most `size`, which is finite."""
     size = np.where(np.isfinite(size), size, 0.0)
     noise = rng.uniform(-1, 1, x.shape) * size
     return noise + 1j * rng.uniform(-1, 1, x.shape) * size if is_complex(x.dtype) else noise
@@ -71,39 +72,39 @@ def _largest(a: np.ndarray, axis: int) -> np.ndarray:
     return np.abs(a).max(axis, keepdims=True, initial=0)
 
 
-def _of_columns(a: np.ndarray) -> np.ndarray:
-    """The length of each column, without overflow or underflow of the squares."""
+def _column_norms(a: np.ndarray) -> np.ndarray:
+    """The length of each column, computed without overflow or underflow of the squares."""
     size = _largest(a, -2)
     return size * np.linalg.norm(a / np.where(size > 0, size, 1), axis=-2, keepdims=True)
 
 
-def _of_matrix(a: np.ndarray) -> np.ndarray:
+def _matrix_norm(a: np.ndarray) -> np.ndarray:
     """The Frobenius norm."""
-    return np.broadcast_to(_of_columns(_of_columns(a).swapaxes(-1, -2)), a.shape)
+    return np.broadcast_to(_column_norms(_column_norms(a).swapaxes(-1, -2)), a.shape)
 
 
-def _of_rows_and_columns(a: np.ndarray) -> np.ndarray:
+def _row_and_column_sizes(a: np.ndarray) -> np.ndarray:
     return np.sqrt(_largest(a, -2)) * np.sqrt(_largest(a, -1))
 
 
 _SCALES: dict[str, Scale] = {
-    "cholesky": _of_rows_and_columns,
-    "potrf": _of_rows_and_columns,
-    "trsm": _of_rows_and_columns,
-    "getrf": _of_rows_and_columns,
+    "cholesky": _row_and_column_sizes,
+    "potrf": _row_and_column_sizes,
+    "trsm": _row_and_column_sizes,
+    "getrf": _row_and_column_sizes,
     "gtsv": np.abs,
-    "geqrf": _of_columns,
-    "geqp3": _of_columns,
-    "orgqr": _of_columns,
-    "ungqr": _of_columns,
-    "syevd": _of_matrix,
-    "heevd": _of_matrix,
-    "gesdd": _of_matrix,
-    "geev": _of_matrix,
-    "gees": _of_matrix,
-    "gehrd": _of_matrix,
-    "sytrd": _of_matrix,
-    "hetrd": _of_matrix,
+    "geqrf": _column_norms,
+    "geqp3": _column_norms,
+    "orgqr": _column_norms,
+    "ungqr": _column_norms,
+    "syevd": _matrix_norm,
+    "heevd": _matrix_norm,
+    "gesdd": _matrix_norm,
+    "geev": _matrix_norm,
+    "gees": _matrix_norm,
+    "gehrd": _matrix_norm,
+    "sytrd": _matrix_norm,
+    "hetrd": _matrix_norm,
 }
 
 
@@ -111,17 +112,17 @@ _SCALES: dict[str, Scale] = {
 
 
 def _phases(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Random signs, or complex numbers of size one."""
+    """Random signs, or for complex dtypes random numbers of absolute value one."""
     return np.exp(2j * np.pi * rng.uniform(size=shape)) if is_complex(dtype) else rng.choice([-1.0, 1.0], shape)
 
 
-def _anything_for_nan(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
-    """Random numbers in place of a factor that does not exist: some routines leave arbitrary numbers there."""
+def _random_for_nan(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """The factor x with random numbers instead of NaN, because some routines leave arbitrary numbers if a factor does not exist."""
     return np.where(np.isnan(x), rng.normal(size=x.shape), x)
 
 
 def _factor(rng: np.random.Generator, results: Arrays) -> Arrays:
-    return [_anything_for_nan(rng, results[0]), *results[1:]]
+    return [_random_for_nan(rng, results[0]), *results[1:]]
 
 
 def _eigenvectors(rng: np.random.Generator, results: Arrays) -> Arrays:
@@ -147,7 +148,7 @@ def _unitary(rng: np.random.Generator, n: int, dtype: np.dtype) -> np.ndarray:
 
 
 def _general_eigenvectors(rng: np.random.Generator, results: Arrays) -> Arrays:
-    """A random order of the eigenvalues in which conjugate ones stay together, and random signs of the vectors.
+    """The results with a random order of the eigenvalues, in which conjugate ones stay together, and random signs of the vectors.
 
     The largest entry of a vector is real. A real matrix has vectors of both sides whose products are positive.
     """
@@ -162,12 +163,12 @@ def _general_eigenvectors(rng: np.random.Generator, results: Arrays) -> Arrays:
         for value in values:
             value[index] = value[index][order]
         for side, vectors in enumerate((left, right)):
-            vectors[index] = vectors[index][:, order] * (_of_pairs(signs[0], imaginary[order]) if is_real else signs[side])
+            vectors[index] = vectors[index][:, order] * (_signs_of_pairs(signs[0], imaginary[order]) if is_real else signs[side])
     return [*values, left, right, info]
 
 
-def _of_pairs(signs: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
-    """The signs, with the sign of the first of two conjugate vectors also for the second."""
+def _signs_of_pairs(signs: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
+    """The signs; the second of two conjugate eigenvectors gets the sign of the first."""
     return np.where(imaginary < 0, np.roll(signs, 1), signs)
 
 

@@ -21,7 +21,7 @@ def _accumulator(dtype: np.dtype) -> np.dtype:
 
 @evaluation("stablehlo.dot_general")
 def dot_general(x: np.ndarray, y: np.ndarray, dot_dimension_numbers: Mapping[str, Shape], dtype: np.dtype, **_: Any) -> np.ndarray:
-    """A product: batch axes first, then the free axes of x, then those of y."""
+    """The product of two arrays: its axes are the batch axes, the free axes of x, and the free axes of y."""
     wide = _accumulator(dtype)
     sides = []
     for a, side in ((x, "lhs"), (y, "rhs")):
@@ -52,7 +52,7 @@ def convolution(
     dtype: np.dtype,
     **_: Any,
 ) -> np.ndarray:
-    """The sum over windows of the image times the kernel, separately for each group."""
+    """The convolution of the image x with the kernel w, separately for each group."""
     image, kernel, result = dimension_numbers
     rank = len(window_strides)
     x = x.transpose([image.index(k) for k in ("b", "f", *range(rank))]).astype(_accumulator(dtype), copy=False)
@@ -72,7 +72,7 @@ def convolution(
 
 
 def _one_group(x: np.ndarray, w: np.ndarray, strides: Shape, dilation: Shape) -> np.ndarray:
-    """Images [batch, features, ...] with kernels [results, features, ...]."""
+    """The convolution of images [batch, features, ...] with kernels [results, features, ...] of one group."""
     windows = windows_of(x, (1, 1, *w.shape[2:]), (1, 1, *strides), (1, 1, *dilation))
     rank = len(strides)
     windows = windows.reshape(windows.shape[: 2 + rank] + w.shape[2:])
@@ -81,7 +81,9 @@ def _one_group(x: np.ndarray, w: np.ndarray, strides: Shape, dilation: Shape) ->
 
 
 def windows_of(x: np.ndarray, sizes: Shape, strides: Shape, dilation: Shape) -> np.ndarray:
-    """All windows of an array, as a view: first the positions of the windows, then the indices inside a window."""
+    """All windows of an array, as a view; its first axes are the positions of the windows, and its last
+    axes are inside a window.
+    """
     spans = tuple((n - 1) * d + 1 if n else 0 for n, d in zip(sizes, dilation, strict=True))
     counts = [max((n - span) // s + 1, 0) for n, span, s in zip(x.shape, spans, strides, strict=True)]
     if not math.prod(counts) or not math.prod(sizes):

@@ -19,9 +19,10 @@ CONTROL: dict[str, Control] = {}
 
 
 def control(*names: str) -> Callable[[F], F]:
-    """Decorator: the function reads the operations of these names."""
+    """A decorator: the function reads the operations with these names."""
 
     def add(f: F) -> F:
+        """Adds the function to the table."""
         CONTROL.update(dict.fromkeys(names, f))
         return f
 
@@ -30,11 +31,12 @@ def control(*names: str) -> Callable[[F], F]:
 
 @control("stablehlo.while")
 def while_(op: ir.Operation, block_of: Read) -> Body:
-    """Runs the second region while the first one returns true."""
+    """A function for a loop: it runs the second region while the first one returns true."""
     condition, body, counter = block_of(0), block_of(1), find_counter(op)
     total = 0 if counter is None else counter.trips
 
     def run(frame: Frame, carry: Arrays) -> Arrays:
+        """Runs the loop on the carried values; the budget first foresees the cost of its iterations."""
         if frame.budget is not None:
             frame.budget.foresee(body.cost, total)
         with outermost(total) as iterations:
@@ -55,7 +57,7 @@ def if_(op: ir.Operation, block_of: Read) -> Body:
 
 @control("stablehlo.case")
 def case(op: ir.Operation, block_of: Read) -> Body:
-    """Runs the region of the index; an index out of range selects the last region."""
+    """A function for a selection: it runs the region with the index; an index out of range selects the last region."""
     regions = [block_of(i) for i in range(len(op.regions))]
 
     def run(frame: Frame, xs: Arrays) -> Arrays:

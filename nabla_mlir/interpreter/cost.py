@@ -16,7 +16,7 @@ from nabla_mlir.table.traits import FUNCTION, ONE_BY_ONE, flops_of, size_of
 
 
 def cost_of_steps(ops: Iterable[ir.Operation]) -> Cost:
-    """The cost of operations that run one after the other; blocks inside them are charged when they run."""
+    """The cost of operations that run one after the other; the blocks inside them are charged later, when they run."""
     steps = rerun = 0.0
     for op in ops:
         work = nanoseconds_of(op) / 1e3 / thresholds.STEP
@@ -26,13 +26,13 @@ def cost_of_steps(ops: Iterable[ir.Operation]) -> Cost:
 
 
 def _floats(op: ir.Operation) -> int:
-    """The number of elements of results that rounding perturbs."""
+    """The number of elements of the results that rounding perturbs."""
     results = [v for v in op.results if isinstance(v.type, ir.RankedTensorType)]
     return sum(size_of(v) for v in results if is_float(dtype := shape_and_dtype(v.type)[1]) or is_complex(dtype))
 
 
 def nanoseconds_of(op: ir.Operation) -> float:
-    """The time for the elements, without the constant time of every operation."""
+    """The time for the elements of an operation, without the constant time that every operation takes."""
     name = op.name
     record = REGISTRY.get(name)
     if record is None or record.free or record.runs:
@@ -48,11 +48,11 @@ def nanoseconds_of(op: ir.Operation) -> float:
     if name in ("stablehlo.gather", "stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice"):
         part = op.results[0] if name != "stablehlo.dynamic_update_slice" else op.operands[0]
         return (thresholds.INTERPRETED_PICKED if name == "stablehlo.gather" else thresholds.INTERPRETED_ELEMENT) * size_of(part)
-    return _of_element(record, name) * elements
+    return _nanoseconds_of_element(record, name) * elements
 
 
-def _of_element(record: OpDef, name: str) -> float:
-    """The measured time for one element of an operation in the interpreter."""
+def _nanoseconds_of_element(record: OpDef, name: str) -> float:
+    """The measured time for one element of an operation in the interpreter, in nanoseconds."""
     if record.elementwise and (isinstance(record.numpy, str) or name in EVALUATIONS) and record.instructions >= FUNCTION:
         return thresholds.INTERPRETED_SPECIAL
     if record.instructions >= ONE_BY_ONE or name == "stablehlo.sort":

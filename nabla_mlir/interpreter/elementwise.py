@@ -14,7 +14,7 @@ _COMPARISONS = {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less
 
 @evaluation("stablehlo.divide")
 def divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x / y; for integers the truncated quotient, with all bits set if y is 0."""
+    """The quotient x / y; for integers truncated, and with all bits set if y is 0."""
     if x.dtype.kind == "c":
         return _complex_quotient(x, y)
     if x.dtype.kind not in "iu":
@@ -26,7 +26,10 @@ def divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _complex_quotient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x / y, by annex G of C99 where NumPy gives NaN: finite / infinite is 0, and infinite / finite is infinite."""
+    """The quotient x / y of complex numbers; where NumPy gives NaN, the value of annex G of C99.
+
+    There, finite / infinite is 0, and infinite / finite is infinite.
+    """
     quotient = np.asarray(np.divide(x, y))
     above = (np.isinf(x.real) | np.isinf(x.imag)) & np.isfinite(y)
     below = (np.isinf(y.real) | np.isinf(y.imag)) & np.isfinite(x)
@@ -34,7 +37,7 @@ def _complex_quotient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     is_end = zero | ((above | below) & np.isnan(quotient.real) & np.isnan(quotient.imag))
     if not is_end.any():
         return quotient
-    (p, q), (r, s) = _boxed(x, above), _boxed(y, below)
+    (p, q), (r, s) = _parts_for_annex_g(x, above), _parts_for_annex_g(y, below)
     factor = np.where(above, np.inf, 0.0).astype(p.dtype)
     infinity = np.copysign(np.inf, y.real).astype(p.dtype)
     re = np.where(zero, infinity * x.real, factor * (p * r + q * s))
@@ -42,15 +45,15 @@ def _complex_quotient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.where(is_end, complex_(re, im), quotient)
 
 
-def _boxed(z: np.ndarray, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The parts of a number; at the positions `where` infinite parts become 1 and others 0, with their signs."""
+def _parts_for_annex_g(z: np.ndarray, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The real and imaginary parts; at `where`, infinite parts become 1 and finite ones 0, with their signs."""
     re, im = (np.where(where, np.copysign(np.isinf(part), part), part).astype(part.dtype) for part in (z.real, z.imag))
     return re, im
 
 
 @evaluation("stablehlo.remainder")
 def remainder(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x - trunc(x / y) y, with the sign of x; for integers x if y is 0."""
+    """The remainder x - trunc(x / y) y, with the sign of x; for integers x itself if y is 0."""
     if x.dtype.kind not in "iu":
         return np.fmod(x, y)
     safe = np.where((y == 0) | (y == -1 if x.dtype.kind == "i" else False), y.dtype.type(1), y)
@@ -59,7 +62,7 @@ def remainder(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @evaluation("stablehlo.power")
 def power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x to the power y; for integers with a negative exponent 0, except for x = 1 and x = -1."""
+    """The power x ** y; for integers with a negative exponent 0, except if x is 1 or -1."""
     if x.dtype.kind != "i":
         return np.power(x, y)
     inverse = np.where(x == 1, 1, np.where(x == -1, np.where(y % 2, -1, 1), 0))
@@ -80,7 +83,7 @@ def sign(x: np.ndarray) -> np.ndarray:
 
 @evaluation("stablehlo.logistic")
 def logistic(x: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(-x)), without an overflow where x is very negative."""
+    """The function 1 / (1 + exp(-x)), computed without overflow if x is very negative."""
     if x.dtype.kind == "c":
         return 1 / (1 + np.exp(-x))
     small = np.exp(-np.abs(x))
@@ -113,7 +116,7 @@ def shift_left(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @evaluation("stablehlo.shift_right_logical")
 def shift_right_logical(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x >> y with zeros as new bits."""
+    """Returns x shifted right by y bits; zeros come in from the left."""
     unsigned = np.dtype(f"u{x.dtype.itemsize}")
     is_empty = (y < 0) | (y >= _bits(x))
     moved_by = np.where(is_empty, 0, y).astype(unsigned)
@@ -122,7 +125,7 @@ def shift_right_logical(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @evaluation("stablehlo.shift_right_arithmetic")
 def shift_right_arithmetic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x >> y with the sign as new bits."""
+    """Returns x shifted right by y bits; copies of the sign come in from the left."""
     signed = x.view(np.dtype(f"i{x.dtype.itemsize}"))
     is_empty = (y < 0) | (y >= _bits(x))
     return np.right_shift(signed, np.where(is_empty, _bits(x) - 1, y).astype(signed.dtype)).view(x.dtype)
@@ -130,14 +133,17 @@ def shift_right_arithmetic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @evaluation("stablehlo.compare")
 def compare(x: np.ndarray, y: np.ndarray, comparison_direction: str, compare_type: str | None) -> np.ndarray:
-    """A comparison; in total order floats are compared as -NaN < -inf < ... < -0 < +0 < ... < inf < NaN."""
+    """The comparison of x with y as booleans.
+
+    In total order, floats are compared as -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
+    """
     if compare_type == "TOTALORDER":
         x, y = total_order(x), total_order(y)
     return _COMPARISONS[comparison_direction](x, y)
 
 
 def total_order(x: np.ndarray) -> np.ndarray:
-    """Integers in the total order of floats; for complex numbers the rank by real, then imaginary part."""
+    """Integers in the total order of the floats x; for complex numbers their rank by real part, then by imaginary part."""
     if x.dtype.kind == "c":
         return np.unique(x, return_inverse=True)[1].reshape(x.shape)
     if x.dtype.kind in "iub":
@@ -160,17 +166,21 @@ def clamp(low: np.ndarray, x: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 @evaluation("stablehlo.convert")
 def convert(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """x in another dtype: the real part of complex numbers, x != 0 for booleans, a truncated float within the range of integers."""
+    """The array in another dtype.
+
+    Complex numbers lose the imaginary part, booleans are x != 0, and floats are truncated into the range of integers.
+    """
     if x.dtype.kind == "c" and dtype.kind != "c":
         x = x.real
     if dtype.kind == "b":
         return x != 0
     if dtype.kind in "iu" and x.dtype.kind not in "iub":
-        return _cut_off(x, dtype)
+        return _clipped_integers(x, dtype)
     return x.astype(dtype)
 
 
-def _cut_off(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _clipped_integers(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Floats as integers, truncated and clipped to the range of the dtype; NaN becomes 0."""
     limits = np.iinfo(dtype)
     wide = x.astype(np.float64)
     inside = (wide > limits.min - 1.0) & (wide < limits.max + 1.0)
@@ -206,7 +216,7 @@ def conj(x: np.ndarray) -> np.ndarray:
 
 @evaluation("stablehlo.reduce_precision")
 def reduce_precision(x: np.ndarray, exponent_bits: int, mantissa_bits: int) -> np.ndarray:
-    """x as a float with so many bits would represent it: rounded to even, infinite above its range, 0 below."""
+    """The values x rounded to floats with so many bits: to nearest even, infinite above the range of these floats, 0 below it."""
     info = limits_of(x.dtype)
     bits = np.ascontiguousarray(x).view(np.dtype(f"u{x.dtype.itemsize}")).reshape(x.shape)
     cut = info.nmant - mantissa_bits

@@ -20,9 +20,10 @@ EVALUATIONS: dict[str, Evaluation] = {}
 
 
 def evaluation(*names: str) -> Callable[[F], F]:
-    """Decorator: the function evaluates the operations of these names."""
+    """A decorator: the function evaluates the operations with these names."""
 
     def add(f: F) -> F:
+        """Adds the function to the table."""
         EVALUATIONS.update(dict.fromkeys(names, f))
         return f
 
@@ -44,12 +45,12 @@ def evaluation_of(record: OpDef, op: ir.Operation) -> Evaluation | None:
         except ImportError:
             return None
         f = getattr(special, record.numpy.removeprefix("scipy.special:"))
-        return _of_operands(_lgamma(f) if f is special.gammaln else f, op)
-    return None if record.numpy is None else _of_operands(record.numpy, op)
+        return _with_wide_operands(_lgamma(f) if f is special.gammaln else f, op)
+    return None if record.numpy is None else _with_wide_operands(record.numpy, op)
 
 
-def _of_operands(f: Callable[..., Any], op: ir.Operation) -> Evaluation:
-    """A function of NumPy; for narrow floats it computes in f32, because NumPy has no own version."""
+def _with_wide_operands(f: Callable[..., Any], op: ir.Operation) -> Evaluation:
+    """A function of NumPy that computes narrow floats in float32, because NumPy has no version for them."""
     if all(shape_and_dtype(x.type)[1].kind != "V" for x in op.operands):
         return lambda *xs, **_: f(*xs)
 
@@ -60,9 +61,12 @@ def _of_operands(f: Callable[..., Any], op: ir.Operation) -> Evaluation:
 
 
 def _lgamma(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-    """SciPy's function, but inf at -inf, as in C99, MLIR and JAX, and in f64 accurate near its first negative roots."""
+    """SciPy's function with two corrections: inf at -inf, as in C99, and in float64 accurate values near
+    the first negative roots.
+    """
 
     def evaluate(x: np.ndarray) -> np.ndarray:
+        """Returns log(abs(gamma(x))); near its two roots below -2 a polynomial replaces the function, which loses digits there."""
         result = np.where(np.isinf(x), x.dtype.type(np.inf), f(x))
         near = (x > -2.8125) & (x < -2.3125)
         if x.dtype == np.float64 and near.any():
@@ -75,7 +79,7 @@ def _lgamma(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.
 
 
 def in_groups(f: Callable[[np.ndarray], np.ndarray], x: np.ndarray, axes: int) -> np.ndarray:
-    """Applies a function of arrays with `axes` axes to each array in a stack."""
+    """The results of a function of arrays with `axes` axes, applied to each array in a stack."""
     if not x.size:
         return np.zeros_like(x)
     stack = x.shape[: x.ndim - axes]

@@ -35,7 +35,7 @@ class InterpretedFunction:
         self._executable, self.name, self.device = executable, name, executable.device
 
     def __call__(self, arguments: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
-        """Calls the function; the last `storage` of the arguments are memory that it writes its results to.
+        """The results of a call; the last `storage` of the arguments are memory to which they are written.
 
         Raises:
           DeployError: the memory cannot be written; a function of a state is called before that is set.
@@ -55,6 +55,7 @@ class InterpretedFunction:
         return arrays
 
     def _filled(self, target: Any, result: np.ndarray, version: int | None) -> Array:
+        """The result of a call for a target, to whose memory it is copied."""
         if type(target) is Array:
             ctypes.memmove(target.numpy().ctypes.data, np.ascontiguousarray(result).ctypes.data, result.nbytes)
             return fill(target, target, version)
@@ -85,7 +86,7 @@ class InterpretedExecutable:
         return self._functions.state
 
     def function(self, name: str) -> InterpretedFunction:
-        """The function with this name.
+        """Returns the function of the executable with a name.
 
         Raises:
           DeployError: no function has this name.
@@ -124,7 +125,7 @@ class InterpretedExecutable:
         return hashlib.sha256(str(self._module).encode()).hexdigest()
 
     def recipe(self) -> Recipe:
-        """The function that creates it in another process, with fresh state and without a budget."""
+        """A function and its arguments that create this executable in another process, with fresh state and without a budget."""
         file = io.BytesIO()
         self._module.write_bytecode(file)
         return _executable_of, (file.getvalue(), self._watch)

@@ -1,4 +1,6 @@
-"""The parts of a call of the interpreter: numbered values, blocks that have been read, and a budget of steps."""
+"""The parts of a call of the interpreter: *frames* with the values of a call by number, blocks that have been read, and a budget of
+steps.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ class Budget:
         self.reserve = 0.0  # the steps of perturbed runs that calls were charged for
 
     def spend(self, cost: Cost, times: int = 1) -> None:
-        """Raises OutOfStepsError if there are not so many steps left."""
+        """Subtracts the cost of some blocks; raises OutOfStepsError if no steps are left."""
         self.steps -= times * self._steps_of(cost)
         if self.is_for_checks:
             self.reserve += times * cost.perturbed
@@ -65,7 +67,7 @@ class Budget:
 
 
 class Frame(dict[int, np.ndarray]):
-    """The values of a call by number, and its budget; inside a map there is one for each entry, with its index."""
+    """The values of a call by their numbers, and the budget; each entry of a map has a separate frame with its index."""
 
     __slots__ = ("budget", "position")
     budget: Budget | None
@@ -82,7 +84,7 @@ Body = Callable[[Frame, Arrays], Arrays]  # a function of outer values and the a
 
 @dataclass(frozen=True)
 class Collective:
-    """An operation that reads every entry of an axis of the map around it."""
+    """An operation that reads all entries along one axis of the surrounding map."""
 
     operands: list[int]
     result: int
@@ -90,7 +92,7 @@ class Collective:
     evaluate: Callable[[list[np.ndarray], int], Arrays]  # from the operands of all entries and their number
 
     def run(self, frames: Sequence[Frame]) -> None:
-        """Groups the frames by their indices on the other axes, and gives each entry of a group its result."""
+        """Groups the frames by their indices on the other axes, computes each group, and stores the results in its frames."""
         groups: dict[tuple[tuple[str, int], ...], list[Frame]] = {}
         for frame in frames:
             others = tuple((name, i) for name, i in frame.position.items() if name != self.axis)
@@ -122,7 +124,7 @@ class Block:
         return [frame[i] for i in self.results]
 
     def of_entries(self, frames: Sequence[Frame]) -> list[Arrays]:
-        """The results for each entry of a map, whose frames hold the arguments: all entries run a step before the next step."""
+        """The results of the block for each entry of a map: all entries run one step before they run the next one."""
         if frames and (budget := frames[0].budget) is not None:
             budget.spend(self.cost, len(frames))
         for step in self.steps:

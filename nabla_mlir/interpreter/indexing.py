@@ -14,10 +14,17 @@ from nabla_mlir.interpreter.reductions import UFUNCS, Body, combine
 Shape = tuple[int, ...]
 
 
-def _positions(
+def _slice_starts(
     indices: np.ndarray, vector_dim: int, index_map: Sequence[int], batches: Sequence[int], of_indices: Sequence[int], rank: int
 ) -> np.ndarray:
-    """The start of each slice in the operand, by index vector; axis 0 of the result counts the axes of the operand."""
+    """The start of each slice in the operand, shape (axes of the operand, index vectors...).
+
+    Args:
+      indices: the index vectors; `vector_dim` is their axis.
+      index_map: the axis of the operand for each component of an index vector.
+      batches, of_indices: the batch axes of the operand, and the matching axes of `indices`.
+      rank: the number of axes of the operand.
+    """
     if vector_dim == indices.ndim:
         indices = indices[..., None]
     parts = np.moveaxis(indices, vector_dim, 0)
@@ -39,10 +46,10 @@ def _elements(starts: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
 
 @evaluation("stablehlo.gather")
 def gather(x: np.ndarray, indices: np.ndarray, dimension_numbers: Mapping[str, Any], slice_sizes: Shape, **_: Any) -> np.ndarray:
-    """A slice for each index vector; a start index is clamped so that the slice is inside the operand."""
+    """The slices of x at the index vectors; a start index is clamped so that its slice is inside x."""
     dims = dimension_numbers
     batches = dims["operand_batching_dims"]
-    starts = _positions(
+    starts = _slice_starts(
         indices, dims["index_vector_dim"], dims["start_index_map"], batches, dims["start_indices_batching_dims"], x.ndim
     )
     limits = np.subtract(x.shape, slice_sizes).reshape(-1, *([1] * (starts.ndim - 1)))
@@ -58,12 +65,12 @@ def gather(x: np.ndarray, indices: np.ndarray, dimension_numbers: Mapping[str, A
 
 @evaluation("stablehlo.scatter")
 def scatter(*operands: np.ndarray, scatter_dimension_numbers: Mapping[str, Any], body: Body, **_: Any) -> list[np.ndarray]:
-    """The operands, combined with the updates at their indices; an update that is partly outside is dropped."""
+    """The operands, combined with the updates at their indices; an update that is partly outside is left out."""
     count = len(operands) // 2
     xs, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     dims = scatter_dimension_numbers
     batches, windows = dims["input_batching_dims"], list(dims["update_window_dims"])
-    starts = _positions(
+    starts = _slice_starts(
         indices,
         dims["index_vector_dim"],
         dims["scatter_dims_to_operand_dims"],
@@ -80,17 +87,17 @@ def scatter(*operands: np.ndarray, scatter_dimension_numbers: Mapping[str, Any],
     if not positions.size:
         return list(xs)
     flat = [_by_slice(u, windows, is_inside) for u in updates]
-    return _written([x.copy() for x in xs], positions.reshape(xs[0].ndim, -1), flat, body)
+    return _apply_updates([x.copy() for x in xs], positions.reshape(xs[0].ndim, -1), flat, body)
 
 
 def _by_slice(update: np.ndarray, windows: Sequence[int], is_inside: np.ndarray) -> np.ndarray:
-    """The elements of the updates that are inside, slice by slice."""
+    """The elements of those updates that are inside the operand, slice by slice, as a flat array."""
     others = [d for d in range(update.ndim) if d not in windows]
     return update.transpose([*others, *windows]).reshape(is_inside.size, -1)[is_inside].reshape(-1)
 
 
-def _written(outs: list[np.ndarray], positions: np.ndarray, updates: Sequence[np.ndarray], body: Body) -> list[np.ndarray]:
-    """The arrays after the updates at these indices, one after the other."""
+def _apply_updates(outs: list[np.ndarray], positions: np.ndarray, updates: Sequence[np.ndarray], body: Body) -> list[np.ndarray]:
+    """The arrays after all updates at these indices, one update after the other."""
     at = tuple(positions)
     if body == "set":
         outs[0][at] = updates[0]  # of several updates for one index NumPy stores the last

@@ -38,7 +38,9 @@ def counted() -> Iterator[Iterations]:
 
 @contextlib.contextmanager
 def outermost(total: int) -> Iterator[Iterations]:
-    """The counter of a loop that begins; an unused counter if nobody shows progress or an outer loop is counted."""
+    """A context with the counter of a loop that begins; the counter is unused if nobody shows progress or
+    an outer loop is counted.
+    """
     iterations, _current.iterations = _current.iterations or Iterations(), None
     iterations.done, iterations.total = 0, total
     try:

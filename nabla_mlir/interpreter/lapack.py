@@ -45,7 +45,10 @@ def trsm(a: np.ndarray, b: np.ndarray, **parameters: Any) -> list[np.ndarray]:
 
 @routine("getrf")
 def getrf(a: np.ndarray, **_: Any) -> list[np.ndarray]:
-    """L and U in one array, and the row, counted from 1, that each row was exchanged with."""
+    """The LU factorisation of matrices with row exchanges: L and U in one array, the exchanges, and zeros for success.
+
+    Exchange i is the row, counted from 1, with which row i was exchanged.
+    """
     stack = _stack_of(a)
     pivots = np.zeros((len(stack), min(a.shape[-2:])), np.int32)
     each = np.arange(len(stack))
@@ -62,7 +65,10 @@ def getrf(a: np.ndarray, **_: Any) -> list[np.ndarray]:
 
 @routine("geqrf")
 def geqrf(a: np.ndarray, **_: Any) -> list[np.ndarray]:
-    """R, with the reflections that lead to it below its diagonal, and their factors (Golub and Van Loan, 5.1)."""
+    """The QR factorisation of matrices: R with the reflections below its diagonal, and the factors of the reflections.
+
+    See Golub and Van Loan, 5.1.
+    """
     stack, factors = _stack_of(a), _factors_of(a)
     for j in range(factors.shape[-1]):
         _reflect(stack, factors, j)
@@ -71,7 +77,9 @@ def geqrf(a: np.ndarray, **_: Any) -> list[np.ndarray]:
 
 @routine("geqp3")
 def geqp3(a: np.ndarray, first: np.ndarray, **_: Any) -> list[np.ndarray]:
-    """`geqrf` with column pivoting: the next column is the longest of the remaining ones. The permutation counts from 1.
+    """The QR factorisation with column pivoting: R with the reflections, the permutation counted from 1, and the factors.
+
+    The next column is the longest of the remaining ones.
 
     Columns whose entry of `first` is not zero come before the others, in their order.
     """
@@ -101,7 +109,7 @@ def _factors_of(a: np.ndarray) -> np.ndarray:
 
 
 def _reflect(stack: np.ndarray, factors: np.ndarray, j: int) -> None:
-    """Step j of the factorisation: the reflection that clears column j below the diagonal, in place."""
+    """Step j of a QR factorisation, in place: a reflection makes column j zero below the diagonal."""
     column = stack[:, j:, j]
     first, norm = column[:, 0].copy(), _norms(column)
     is_done = (np.abs(column[:, 1:]).max(1, initial=0) == 0) & (first.imag == 0)
@@ -115,7 +123,7 @@ def _reflect(stack: np.ndarray, factors: np.ndarray, j: int) -> None:
 
 
 def _norms(rows: np.ndarray) -> np.ndarray:
-    """The length of each row, without overflow or underflow of the squares."""
+    """The length of each row, computed without overflow or underflow of the squares."""
     size = np.abs(rows).max(1, initial=0)
     scale = np.where((size > 0) & np.isfinite(size), size, 1)
     return scale * np.linalg.norm(rows / scale[:, None], axis=1)
@@ -124,7 +132,7 @@ def _norms(rows: np.ndarray) -> np.ndarray:
 @routine("orgqr")
 @routine("ungqr")
 def orgqr(a: np.ndarray, factors: np.ndarray, **_: Any) -> list[np.ndarray]:
-    """The first columns of the product of reflections."""
+    """The first columns of the product of the reflections that `geqrf` returns."""
     m, n = a.shape[-2:]
     q = np.broadcast_to(np.eye(m, n, dtype=a.dtype), a.shape).copy()
     for j in reversed(range(factors.shape[-1])):
@@ -137,7 +145,7 @@ def orgqr(a: np.ndarray, factors: np.ndarray, **_: Any) -> list[np.ndarray]:
 @routine("syevd")
 @routine("heevd")
 def syevd(a: np.ndarray, **parameters: Any) -> list[np.ndarray]:
-    """Eigenvectors and eigenvalues, in ascending order; NaN if they do not converge."""
+    """Eigenvectors, and eigenvalues in ascending order, of Hermitian matrices; NaN if they do not converge."""
     triangle: Any = letter_of(parameters, "uplo")
     values, vectors = _each(lambda x: np.linalg.eigh(x, triangle), a, [(a.shape[-1:], a.real.dtype), (a.shape[-2:], a.dtype)])
     return [vectors, values, _success(a)]
@@ -145,11 +153,12 @@ def syevd(a: np.ndarray, **parameters: Any) -> list[np.ndarray]:
 
 @routine("gesdd")
 def gesdd(a: np.ndarray, results: Sequence[Any], **parameters: Any) -> list[np.ndarray]:
-    """The operand, the singular values, and the vectors if they are requested; NaN if they do not converge."""
+    """The operand, the singular values, and the singular vectors if they are requested; NaN if they do not converge."""
     mode, rank = letter_of(parameters, "mode"), a.ndim - 2
     types = [(tuple(shape[rank:]), dtype) for shape, dtype in results[1:4]]
 
     def one(x: np.ndarray) -> Sequence[np.ndarray]:
+        """Decomposes one matrix; raises LinAlgError if it contains NaN or infinity."""
         if not np.isfinite(x).all():  # of which LAPACK says on the terminal that it is illegal
             raise np.linalg.LinAlgError
         if mode == "N":
@@ -162,7 +171,7 @@ def gesdd(a: np.ndarray, results: Sequence[Any], **parameters: Any) -> list[np.n
 
 @routine("geev")
 def geev(a: np.ndarray, **_: Any) -> list[np.ndarray]:
-    """Eigenvalues of general matrices (two arrays for real matrices), and vectors of both sides.
+    """The eigenvalues of general matrices (two arrays for real matrices), and the left and right eigenvectors.
 
     A vector has length one and a largest entry that is real, as in NumPy.
     """
@@ -170,6 +179,7 @@ def geev(a: np.ndarray, **_: Any) -> list[np.ndarray]:
     types = [(a.shape[-1:], wide.dtype), (a.shape[-2:], wide.dtype), (a.shape[-2:], wide.dtype)]
 
     def one(x: np.ndarray) -> Sequence[np.ndarray]:
+        """Decomposes one matrix. The left vectors are those of the adjoint, in the order of the eigenvalues."""
         values, right = np.linalg.eig(x)
         others, left = np.linalg.eig(x.conj().T)  # the conjugate values, in an order of their own
         order = []
@@ -189,7 +199,9 @@ def geev(a: np.ndarray, **_: Any) -> list[np.ndarray]:
 
 @routine("gtsv")
 def gtsv(lower: np.ndarray, diagonal: np.ndarray, upper: np.ndarray, b: np.ndarray, **_: Any) -> list[np.ndarray]:
-    """The solutions of tridiagonal systems by elimination with exchanges of neighbouring rows; the diagonals are scratch.
+    """The solutions of tridiagonal systems, between the diagonals, which are returned unchanged, and zeros for success.
+
+    The method is elimination with exchanges of neighbouring rows.
 
     The first entry of the lower diagonal and the last of the upper one are not read.
     """
@@ -213,12 +225,14 @@ def gtsv(lower: np.ndarray, diagonal: np.ndarray, upper: np.ndarray, b: np.ndarr
 
 
 def _size_of(x: np.ndarray) -> np.ndarray:
-    """The size by which LAPACK compares pivots."""
+    """The size |real part| + |imaginary part| by which LAPACK compares pivots."""
     return np.abs(x.real) + np.abs(x.imag)
 
 
 def _each(f: Callable[[np.ndarray], Sequence[np.ndarray]], a: np.ndarray, types: Sequence[Any]) -> list[np.ndarray]:
-    """The results of a function for each matrix of a stack; NaN for a matrix without a result."""
+    """The results of a function for each matrix of a stack, with these shapes and dtypes; NaN for a matrix on which it raises
+    LinAlgError.
+    """
     outs = [np.full((*a.shape[:-2], *shape), np.nan, dtype) for shape, dtype in types]
     for position in np.ndindex(a.shape[:-2]):
         try:

@@ -15,6 +15,7 @@ def cholesky(x: np.ndarray, lower: bool) -> np.ndarray:
     """L with L Lᴴ = x, or its adjoint, from the same triangle of x; NaN if x is not positive definite."""
 
     def one(a: np.ndarray) -> np.ndarray:
+        """Returns the Cholesky factor of one matrix, or NaN in its triangle if the matrix is not positive definite."""
         triangle = np.tril(a) if lower else np.triu(a).conj().T
         try:
             factor = np.linalg.cholesky(triangle)
@@ -29,7 +30,7 @@ def cholesky(x: np.ndarray, lower: bool) -> np.ndarray:
 def triangular_solve(
     a: np.ndarray, b: np.ndarray, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str
 ) -> np.ndarray:
-    """x with op(a) x = b, or x op(a) = b, by substitution; the other triangle of a is not read."""
+    """The solution of op(a) x = b, or of x op(a) = b, by substitution; the other triangle of a is not read."""
     if not left_side:
         a, b = np.swapaxes(a, -1, -2), np.swapaxes(b, -1, -2)
         lower = not lower
@@ -67,6 +68,7 @@ def fft(x: np.ndarray, fft_type: str, fft_length: Sequence[int]) -> np.ndarray:
 
 
 def _empty_transform(x: np.ndarray, fft_type: str, lengths: tuple[int, ...]) -> np.ndarray:
+    """The Fourier transform of an array without elements."""
     last = {"RFFT": lengths[-1] // 2 + 1 if lengths[-1] else 0, "IRFFT": lengths[-1]}.get(fft_type, x.shape[-1])
     kind = np.result_type(x, np.complex64) if fft_type != "IRFFT" else x.real.dtype
     return np.zeros((*x.shape[:-1], last), kind)

@@ -31,12 +31,13 @@ from nabla_mlir.interpreter.frames import Arrays, Body, Collective, Frame
 
 @control("batch.vmap")
 def vmap(op: ir.Operation, block_of: Read) -> Body:
-    """The results of all entries, stacked along the axes that each result carries; other results are those of the first entry."""
+    """A function for a map: it stacks the results of all entries; a result that carries no axes is that of the first entry."""
     body, view = block_of(0), VmapOp(op)
     axes, sizes, in_axes, out_axes = view.axes, view.sizes, view.in_axes, view.out_axes
     types = [shape_and_dtype(result.type) for result in op.results]
 
     def run(frame: Frame, xs: Arrays) -> Arrays:
+        """Runs the body for each entry in a frame of its own, and writes the results to arrays."""
         positions = list(itertools.product(*map(range, sizes)))
         frames = [Frame(frame.budget, frame, frame.position | dict(zip(axes, position, strict=True))) for position in positions]
         for entry, position in zip(frames, positions, strict=True):
@@ -57,7 +58,7 @@ def is_plain(op: ir.Operation) -> bool:
 
 
 def _entry(x: np.ndarray, positions: Sequence[int], index: Sequence[int]) -> np.ndarray:
-    """A view of one entry of an array that carries axes at the positions `positions`."""
+    """A view of one entry of an array; `positions` has the array's axis for each axis of the map."""
     at: list[int | slice] = [slice(None)] * x.ndim
     for position, i in zip(positions, index, strict=True):
         if position != NOT_CARRIED:
@@ -66,12 +67,13 @@ def _entry(x: np.ndarray, positions: Sequence[int], index: Sequence[int]) -> np.
 
 
 def collective(op: ir.Operation, number: Callable[[ir.Value], int]) -> Collective | None:
-    """A collective that has been read; None for another operation."""
+    """A collective operation that has been read; None for another operation."""
     if op.name not in COLLECTIVES:
         return None
     dimension = op.attributes["dimension"].value if "dimension" in op.attributes else 0
 
     def evaluate(entries: list[np.ndarray], count: int) -> Arrays:
+        """The result for each of `count` entries, from all entries."""
         if op_name == AXIS_INDEX:
             return [np.array(i, np.int32) for i in range(count)]
         if op_name == ALL_GATHER:

@@ -21,7 +21,7 @@ UFUNCS: dict[str, np.ufunc] = {**_UFUNCS, **_BITS}
 
 
 def combine(body: Body, *values: np.ndarray) -> list[np.ndarray]:
-    """The results of a body for pairs of elements, for all elements of arrays at once."""
+    """The results of a reduction's body for two values, or for all elements of arrays at once."""
     if callable(body):
         return [np.asarray(y) for y in body(*values)]
     a, b = values
@@ -43,14 +43,14 @@ def reduce(*operands: np.ndarray, dimensions: Sequence[int], body: Body) -> list
 
 
 def reduced(body: str, x: np.ndarray, init: np.ndarray, axes: Shape) -> np.ndarray:
-    """The elements along some axes and an initial value combined by a named operation; narrow floats are combined in float32."""
+    """The elements along some axes and an initial value, combined by a named operation; narrow floats are combined in float32."""
     wide = np.dtype(np.float32) if x.dtype.kind in "fV" and x.dtype.itemsize < 4 else x.dtype
     out = UFUNCS[body].reduce(x.astype(wide, copy=False), axis=axes, initial=init.astype(wide))
     return np.asarray(out).astype(x.dtype)
 
 
 def fold(body: Body, rows: Sequence[np.ndarray], inits: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The rows of arrays reduced one after the other, from initial values."""
+    """The rows of arrays combined one after the other, beginning with the initial values."""
     state = [np.broadcast_to(init, row.shape[1:]) for row, init in zip(rows, inits, strict=True)]
     for i in range(len(rows[0])):
         new = combine(body, *state, *(row[i] for row in rows))
@@ -80,7 +80,7 @@ def _descending(keys: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _by_comparison(xs: Sequence[np.ndarray], axis: int, comparator: Callable[..., Any]) -> np.ndarray:
-    """The indices that sort the operands along an axis, by a merge sort with the comparator."""
+    """The indices that sort the operands along an axis, by a merge sort that calls the comparator."""
     columns = [np.moveaxis(x, axis, -1) for x in xs]
     order = np.empty(columns[0].shape, np.intp)
     for position in np.ndindex(columns[0].shape[:-1]):

@@ -91,7 +91,7 @@ class Perturbation:
         return 0 if self._rng is None else int(self._rng.integers(1, 1 << 31))
 
     def __call__(self, op: ir.Operation, operands: Arrays, results: Arrays) -> None:
-        """Replaces the results in the list by perturbed ones."""
+        """Replaces the results of an operation in the list by perturbed results."""
         if self._rng is None:
             return
         kind = self._kinds.get(id(op))
@@ -99,10 +99,10 @@ class Perturbation:
             kind = self._kinds[id(op)] = kind_of(op), op
         match kind[0]:
             case "compare":
-                results[0] = self._decided(operands[0], operands[1], results[0])
+                results[0] = self._with_random_decisions(operands[0], operands[1], results[0])
             case "sum" | "product":
                 factors = operands[:2] if kind[0] == PRODUCT else operands[:1]
-                results[:] = [self._moved(y, *_error_of_sum(factors, y)) for y in results]
+                results[:] = [self._with_errors(y, *_error_of_sum(factors, y)) for y in results]
             case "factors":
                 results[:] = factored_anew(op, operands, AMPLITUDE * _unit(operands[0].dtype), self._rng)
             case "other":
@@ -110,12 +110,14 @@ class Perturbation:
 
     def perturbed(self, x: np.ndarray) -> np.ndarray:
         """An array whose elements are off by some units in the last place. Other dtypes than floating point do not change."""
-        return self._moved(x, 1.0, 0.0)
+        return self._with_errors(x, 1.0, 0.0)
 
-    def _moved(self, x: np.ndarray, relative: float, absolute: float) -> np.ndarray:
-        """An array whose elements are off by so many units, relative to themselves and absolute."""
+    def _with_errors(self, x: np.ndarray, relative: float, absolute: float) -> np.ndarray:
+        """The array with random errors: `relative` times the unit of each element, plus `absolute` times the unit of 1."""
         if is_complex(x.dtype):
-            return (self._moved(x.real, relative, absolute) + 1j * self._moved(x.imag, relative, absolute)).astype(x.dtype)
+            return (self._with_errors(x.real, relative, absolute) + 1j * self._with_errors(x.imag, relative, absolute)).astype(
+                x.dtype
+            )
         if not is_float(x.dtype) or not x.size:
             return x
         assert self._rng is not None
@@ -131,14 +133,14 @@ class Perturbation:
         return value.astype(x.dtype, copy=False)
 
     def _uniform(self, like: np.ndarray) -> np.ndarray:
-        """Numbers between -1 and 1."""
+        """Random numbers between -1 and 1, in the shape of an array."""
         assert self._rng is not None
         pool, start = _pool(like.dtype.name), int(self._rng.integers(_POOL))
         numbers = pool[start : start + like.size] if like.size <= _POOL else np.resize(pool[start : start + _POOL], like.size)
         return numbers.reshape(like.shape)
 
-    def _decided(self, a: np.ndarray, b: np.ndarray, result: np.ndarray) -> np.ndarray:
-        """The results of a comparison; random ones for numbers that rounding can exchange.
+    def _with_random_decisions(self, a: np.ndarray, b: np.ndarray, result: np.ndarray) -> np.ndarray:
+        """The results of a comparison of a and b, with random ones for numbers that rounding can exchange.
 
         Equal numbers stay equal: most are one value (the maximum and the element that it is), which rounds once.
         """
@@ -167,7 +169,7 @@ def kind_of(op: ir.Operation) -> str:
 
 @functools.cache
 def _pool(dtype: str) -> np.ndarray:
-    """Random numbers of a dtype, repeated once: a piece may begin at any position."""
+    """Random numbers of a dtype, twice in sequence, so that a part may begin at any position."""
     numbers = np.random.default_rng(0).uniform(-1, 1, _POOL).astype(dtype)
     return np.concatenate([numbers, numbers])
 
@@ -182,7 +184,10 @@ def _unit(dtype: np.dtype) -> float:
 
 
 def _error_of_sum(factors: Arrays, result: np.ndarray) -> tuple[float, float]:
-    """The relative and absolute error of a sum; if terms cancel, the error has the size of the terms."""
+    """The relative and the absolute error of a sum of products, in units of rounding.
+
+    If terms cancel, the absolute error has the size of the terms.
+    """
     terms = max(np.size(factors[0]) / max(result.size, 1), 1.0)
     if not all(is_float(x.dtype) or is_complex(x.dtype) for x in factors):
         return 1.0, 0.0

@@ -19,7 +19,10 @@ EXCEPTIONAL = 10  # steps without progress, after which a shift of another kind 
 
 @routine("gees")
 def gees(a: np.ndarray, **_: Any) -> list[np.ndarray]:
-    """T and Z with A = Z T Z^H, eigenvalues, in two parts if the matrix is real, and 1 where they are NaN: no end is in sight."""
+    """The Schur form T and the unitary Z with A = Z T Zᴴ, the eigenvalues, and 1 for matrices that do not converge.
+
+    Real matrices have two arrays of eigenvalues, the real and the imaginary parts. Without convergence the results are NaN.
+    """
     stack = a.reshape(math.prod(a.shape[:-2]), *a.shape[-2:])
     forms = [_schur(x) for x in stack]
     t, z = (np.array([form[k] for form in forms], a.dtype).reshape(a.shape) for k in (0, 1))
@@ -36,7 +39,7 @@ def gees(a: np.ndarray, **_: Any) -> list[np.ndarray]:
 
 @routine("gehrd")
 def gehrd(a: np.ndarray, **_: Any) -> list[np.ndarray]:
-    """Hessenberg's form, the reflections below it, and their factors."""
+    """The Hessenberg form of matrices with the reflections below it, the factors of the reflections, and zeros for success."""
     stack = a.reshape(math.prod(a.shape[:-2]), *a.shape[-2:]).copy()
     taus = [_hessenberg(x)[1] for x in stack]
     factors = np.array(taus, a.dtype).reshape(*a.shape[:-2], a.shape[-1] - 1)
@@ -46,7 +49,7 @@ def gehrd(a: np.ndarray, **_: Any) -> list[np.ndarray]:
 @routine("sytrd")
 @routine("hetrd")
 def sytrd(a: np.ndarray, **parameters: Any) -> list[np.ndarray]:
-    """Tridiagonal form of Hermitian matrices, of which one triangle is read: the reflections, diagonals and factors."""
+    """The tridiagonal form of Hermitian matrices: the reflections, the diagonal, the off-diagonal, the factors, and zeros."""
     is_lower = letter_of(parameters, "uplo") == "L"
     x = a if is_lower else a[..., ::-1, ::-1]
     half = np.tril(x, -1)
@@ -60,12 +63,12 @@ def sytrd(a: np.ndarray, **parameters: Any) -> list[np.ndarray]:
 
 
 def _schur(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The Schur form T and the matrix Z of one matrix by shifted QR steps; NaN if they do not converge."""
+    """The Schur form T and the unitary Z of one matrix, by shifted QR steps; NaN if they do not converge."""
     n, is_real = len(a), a.dtype.kind == "f"
     largest = np.abs(a).max(initial=0)
     scale = largest if 0 < largest < np.inf else 1  # squares neither vanish nor overflow
     t, z = a / scale, np.eye(n, dtype=a.dtype)
-    _reduce(t, z)
+    _reduce_to_hessenberg(t, z)
     age, before = 0, -1
     for _ in range(MOST_STEPS * n):
         sizes, eps = np.abs(np.diagonal(t)), np.finfo(a.dtype).eps
@@ -85,7 +88,7 @@ def _schur(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _shift(t: np.ndarray, z: np.ndarray, first: int, last: int, is_stuck: bool) -> None:
-    """One step on the rows from the first to the last, in place."""
+    """One shifted QR step on the rows `first` to `last` of T, in place. `is_stuck` selects an exceptional shift."""
     inner = t[first : last + 1, first : last + 1]
     (p, q), (r, s) = t[last - 1 : last + 1, last - 1 : last + 1]
     unit = np.eye(1, len(inner), dtype=t.dtype)[0]
@@ -100,21 +103,21 @@ def _shift(t: np.ndarray, z: np.ndarray, first: int, last: int, is_stuck: bool) 
         total, product = (2 * centre, centre**2 + 0.4375 * far**2) if is_stuck else (p + s, p * s - q * r)
         x = inner @ inner[:, 0] - total * inner[:, 0] + product * unit
     v, tau, _ = _reflection(x)
-    _rotate(t, z, v, tau, first)
-    _reduce(t, z)
+    _apply_reflection(t, z, v, tau, first)
+    _reduce_to_hessenberg(t, z)
 
 
-def _reduce(t: np.ndarray, z: np.ndarray) -> None:
-    """Reduces to Hessenberg's form, in place, and multiplies Z by the transformation."""
+def _reduce_to_hessenberg(t: np.ndarray, z: np.ndarray) -> None:
+    """Reduces T to Hessenberg form, in place, and multiplies Z by the transformation."""
     for j in range(len(t) - 2):
         if t[j + 2 :, j].any():
             v, tau, beta = _reflection(t[j + 1 :, j])
-            _rotate(t, z, v, tau, j + 1)
+            _apply_reflection(t, z, v, tau, j + 1)
             t[j + 1, j], t[j + 2 :, j] = beta, 0
 
 
 def _hessenberg(a: np.ndarray) -> tuple[np.ndarray, list[Any]]:
-    """`a` in place: its form, with the reflections below it; and their factors."""
+    """The matrix `a`, reduced in place to Hessenberg form with the reflections below it, and their factors."""
     taus = []
     for j in range(len(a) - 1):
         v, tau, beta = _reflection(a[j + 1 :, j])
@@ -125,8 +128,8 @@ def _hessenberg(a: np.ndarray) -> tuple[np.ndarray, list[Any]]:
     return a, taus
 
 
-def _rotate(t: np.ndarray, z: np.ndarray, v: np.ndarray, tau: Any, first: int) -> None:
-    """t to H^H t H and z to z H in place, H = 1 - tau v v^H on the rows from the first."""
+def _apply_reflection(t: np.ndarray, z: np.ndarray, v: np.ndarray, tau: Any, first: int) -> None:
+    """Replaces t by Hᴴ t H and z by z H, in place, where H = 1 - tau v vᴴ acts on the rows from `first` on."""
     at = slice(first, first + len(v))
     for x in (t, z):
         x[:, at] -= np.outer(x[:, at] @ v, tau * np.conj(v))
@@ -134,7 +137,7 @@ def _rotate(t: np.ndarray, z: np.ndarray, v: np.ndarray, tau: Any, first: int) -
 
 
 def _reflection(x: np.ndarray) -> tuple[np.ndarray, Any, Any]:
-    """(v, tau, beta): the adjoint of 1 - tau v v^H makes of x its first entry alone, beta; v_0 is 1."""
+    """The reflection 1 - tau v vᴴ whose adjoint maps x to beta times the first unit vector, as (v, tau, beta); v[0] is 1."""
     unit = np.eye(1, len(x), dtype=x.dtype)[0]
     if not x[1:].any() and np.imag(x[0]) == 0:
         return unit, x.dtype.type(0), x[0]
@@ -147,7 +150,10 @@ def _reflection(x: np.ndarray) -> tuple[np.ndarray, Any, Any]:
 
 
 def _standardised(t: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Blocks of 2 x 2 with real eigenvalues made triangular; those of the others have equal elements on the diagonal."""
+    """Returns the Schur factors T and Z in LAPACK's standard form.
+
+    Blocks of 2 x 2 with real eigenvalues become triangular; the others get two equal elements on the diagonal.
+    """
     for i in np.flatnonzero(np.diagonal(t, -1)):
         pair = slice(i, i + 2)
         (a, b), (c, d) = t[pair, pair]

@@ -25,7 +25,7 @@ def transpose(x: np.ndarray, permutation: Sequence[int]) -> np.ndarray:
 
 @evaluation("stablehlo.broadcast_in_dim")
 def broadcast_in_dim(x: np.ndarray, shape: Shape, broadcast_dimensions: Sequence[int]) -> np.ndarray:
-    """Axis i becomes axis broadcast_dimensions[i]; all others repeat."""
+    """The array with another shape: axis i becomes axis broadcast_dimensions[i], and the elements repeat along the other axes."""
     order = np.argsort(broadcast_dimensions).tolist()
     sizes = [1] * len(shape)
     for i in order:
@@ -66,20 +66,20 @@ def pad(
     edge_padding_high: Sequence[int],
     interior_padding: Sequence[int],
 ) -> np.ndarray:
-    """Elements put around, and in between; less than none takes some away."""
+    """The array with padding of `value` around it and between its elements; a negative padding removes elements."""
     spans = [max(n + (n - 1) * gap, 0) if n else 0 for n, gap in zip(x.shape, interior_padding, strict=True)]
     sizes = [low + n + high for low, n, high in zip(edge_padding_low, spans, edge_padding_high, strict=True)]
     out = np.full(sizes, value, x.dtype)
-    to, of = [], []
+    targets, sources = [], []
     for low, gap, n, size in zip(edge_padding_low, interior_padding, x.shape, sizes, strict=True):
         step = gap + 1
         first = max(-(low // step), 0)  # the first element that does not lie before the result
         last = min(n, -((low - size) // step))
-        of.append(slice(first, max(last, first)))
+        sources.append(slice(first, max(last, first)))
         start = low + first * step
-        to.append(slice(start, start + max(last - first, 0) * step, step))
-    if out.size and all(s.start < s.stop for s in of):
-        out[tuple(to)] = x[tuple(of)]
+        targets.append(slice(start, start + max(last - first, 0) * step, step))
+    if out.size and all(s.start < s.stop for s in sources):
+        out[tuple(targets)] = x[tuple(sources)]
     return out
 
 

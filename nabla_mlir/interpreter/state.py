@@ -51,7 +51,7 @@ _NOT_EQUAL = 1  # of arith.cmpi
 
 
 def _assertion(message: str) -> Callable[[Arrays], Arrays]:
-    """A function that raises this message if its argument is False."""
+    """A function that raises DeployError with this message if its argument is false."""
 
     def run(xs: Arrays) -> Arrays:
         if not xs[0]:

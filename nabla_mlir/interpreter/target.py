@@ -52,7 +52,7 @@ class Interpreter(Target):
         return {"name": self.name}
 
     def flags(self) -> list[str]:
-        """There is nothing to compile.
+        """Raises TargetError: the interpreter has no flags, because it does not compile.
 
         Raises:
           TargetError: always.

@@ -26,7 +26,7 @@ def reduce_window(
     padding: Sequence[Shape],
     body: Body,
 ) -> list[np.ndarray]:
-    """Combines the elements of each window, starting from an initial value, which also fills the padding."""
+    """The elements of each window combined with an initial value, which also fills the padding."""
     count = len(operands) // 2
     low, high = ([p[i] for p in padding] for i in (0, 1))
     gaps = [d - 1 for d in base_dilations]
@@ -54,7 +54,10 @@ def select_and_scatter(
     select: Body,
     scatter: Body,
 ) -> np.ndarray:
-    """Combines each element of the source into one element of its window: the first that `select` prefers to all others."""
+    """An array of initial values, into which each element of the source is combined at one position of its window.
+
+    The position is the first one whose element `select` prefers to all others.
+    """
     out = np.full(x.shape, init, x.dtype)
     for position in np.ndindex(source.shape):
         starts = [i * s - low for i, s, (low, _) in zip(position, window_strides, padding, strict=True)]
@@ -71,6 +74,7 @@ def select_and_scatter(
 
 
 def _stays(select: Body, value: np.ndarray, other: np.ndarray) -> bool:
+    """True if `select` prefers the value to the other value."""
     if callable(select):
         return bool(select(value, other)[0])
     return bool(compare(np.asarray(value), np.asarray(other), select, None))

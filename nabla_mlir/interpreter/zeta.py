@@ -12,7 +12,7 @@ from nabla_mlir.ops.gamma import ZETA_CORRECTIONS, ZETA_TERMS
 
 @evaluation("chlo.zeta")
 def zeta(s: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """The sum of (q + k)^-s over k = 0, 1, 2, ...; computed in f64.
+    """The Hurwitz zeta function: the sum of (q + k)^-s over k = 0, 1, 2, ..., computed in float64.
 
     For q < 0 and whole s the terms before zero are those of r = |q| - floor(|q|), r + 1, ..., |q|:
     zeta(s, q) = zeta(s, 1 - r) + (-1)^s (zeta(s, r) - zeta(s, |q| + 1)).
@@ -22,16 +22,16 @@ def zeta(s: np.ndarray, q: np.ndarray) -> np.ndarray:
         size = np.abs(x)
         rest = np.where(np.isfinite(size), size - np.floor(size), 0.0)
         low = x < 0
-        total = _of_positive(exponent, np.where(low, size + 1, x))
+        total = _zeta_of_positive(exponent, np.where(low, size + 1, x))
         sign = np.where(np.fmod(exponent, 2) == 0, 1.0, -1.0)
-        below = _of_positive(exponent, 1 - rest) + sign * (_of_positive(exponent, rest) - total)
+        below = _zeta_of_positive(exponent, 1 - rest) + sign * (_zeta_of_positive(exponent, rest) - total)
         total = np.where(low, np.where(exponent == np.floor(exponent), below, np.nan), total)
         total = np.where((x <= 0) & (rest == 0), np.inf, total)
         total = np.where(exponent > 1, total, np.where(exponent == 1, np.inf, np.nan))
         return np.where(np.isnan(x), np.nan, total).astype(q.dtype)
 
 
-def _of_positive(s: np.ndarray, q: np.ndarray) -> np.ndarray:
+def _zeta_of_positive(s: np.ndarray, q: np.ndarray) -> np.ndarray:
     """The Hurwitz zeta function for positive q, by the Euler-Maclaurin formula."""
     a = q + ZETA_TERMS
     terms = sum((np.power(q + k, -s) for k in range(ZETA_TERMS)), np.zeros_like(q))
@@ -46,7 +46,7 @@ def _of_positive(s: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 @evaluation("chlo.polygamma")
 def polygamma(n: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """(-1)^(n + 1) n! zeta(n + 1, x); digamma for n = 0; NaN where n is no whole number or negative."""
+    """The derivative of order n of digamma, (-1)^(n + 1) n! zeta(n + 1, x); NaN unless n is a whole number of at least 0."""
     from scipy import special
 
     n, x = np.broadcast_arrays(n, x)

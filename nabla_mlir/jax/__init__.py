@@ -24,6 +24,7 @@ __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    """Imports a name of `jax` when it is first used, and keeps it."""
     if name not in _HOMES:
         raise AttributeError(missing("module 'nabla_mlir.jax'", name), name=name, obj=sys.modules[__name__])
     value = imported(__name__, _HOMES[name], name)

@@ -33,6 +33,7 @@ def checkpoint(
     """
 
     def chosen(op: ir.Operation) -> Any:
+        """True if the policy stores the results of an operation; it gets the operation as an equation of `make_jaxpr`."""
         found = equation(op)
         return policy(found.primitive, *(v.aval for v in found.invars), **found.params)
 

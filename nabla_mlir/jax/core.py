@@ -38,7 +38,7 @@ class ShapedArray(ShapeDtypeStruct):
 
 
 class Trace:
-    """The base class of interpreters of JAX's primitives, of which there are none here.
+    """The base class of JAX's interpreters of primitives. There are none here, so making one is an error.
 
     Raises:
       TraceError: always.
@@ -49,7 +49,7 @@ class Trace:
 
 
 class TraceTag:
-    """The mark of the values of an interpreter of primitives. Raises TraceError."""
+    """Marks the values of one of JAX's interpreters. Making one raises TraceError, because there are none here."""
 
     def __init__(self) -> None:
         raise _refusal("TraceTag")
@@ -66,6 +66,7 @@ def set_current_trace(trace: Any) -> Any:
 
 
 def _refusal(who: str) -> TraceError:
+    """Returns the error for a class or function that needs JAX's interpreters of primitives."""
     return TraceError(
         f"{who} requires JAX's interpreters of primitives, got nabla_mlir, where passes transform the IR.",
         where=user_frame(),
@@ -75,7 +76,7 @@ def _refusal(who: str) -> TraceError:
 
 @dataclass(frozen=True)
 class OpaqueTraceState:
-    """The trace and the transforms in which code runs, to compare with those of other code."""
+    """The trace and the transforms around some code. Two states are equal if the code is in the same trace and transforms."""
 
     trace: Any
     scope: Any
@@ -88,7 +89,7 @@ class OpaqueTraceState:
 
 
 def get_opaque_trace_state(convention: str = "flax") -> OpaqueTraceState:
-    """The state of the traces around the call; equal states are in the same transform of the same trace.
+    """Returns the trace and the transforms around the call, to compare with those of other code.
 
     Args:
       convention: accepted for programs of JAX.
@@ -111,7 +112,7 @@ def valid_jaxtype(x: Any) -> bool:
 
 
 def trace_state_clean() -> bool:
-    """True outside of every trace.
+    """True if no function is being traced.
 
     Example:
       >>> trace_state_clean()

@@ -18,7 +18,7 @@ _print, _logger = print, logging.getLogger("nabla_mlir.jax.debug")
 
 
 class _Fields(string.Formatter):
-    """A formatter that looks up the fields of a format in the arguments and prints nothing."""
+    """A formatter that checks the fields of a format against the arguments, and prints nothing."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         return ""
@@ -84,6 +84,7 @@ def callback(callback: Callable[..., Any], *args: Any, ordered: bool = False, **
 
 
 def _check(fmt: str, args: Any, kwargs: Any, is_lax: bool) -> None:
+    """Raises TraceError unless the fields of the format match the values. With `is_lax`, nothing is checked."""
     if is_lax:
         return
     try:

@@ -19,11 +19,11 @@ from nabla_mlir.transforms.symbolic_zeros import FLOAT0
 
 
 class ExtendedDType:
-    """The base class of dtypes that packages define. Arrays of such dtypes are only those of keys."""
+    """The base class of dtypes that packages define. Here only the dtype of keys is one."""
 
 
 class TypePromotionError(DtypeError, ValueError):
-    """Dtypes have no common dtype."""
+    """Dtypes cannot be promoted to a common dtype."""
 
 
 # The dtype of the cotangents of integers, with elements of 0 bytes. A custom rule may return such an array instead of None.

@@ -49,6 +49,7 @@ def device_put(x: PyTree, device: Any = None, *, src: Any = None, donate: bool =
 
 
 def _placed(leaf: Any, device: Any) -> Any:
+    """A leaf as an array on a device; an array of keys stays one."""
     if isinstance(leaf, KeyArray):
         return KeyArray(*(_placed(word, device) for word in (leaf.high, leaf.low)))
     return asarray(leaf, device=None if device is None else device_of(device))
@@ -162,7 +163,7 @@ def default_matmul_precision(new_val: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def numpy_dtype_promotion(new_val: str) -> Iterator[None]:
-    """A context for JAX's setting `jax_numpy_dtype_promotion`, which must be "standard".
+    """Returns a context for JAX's setting `jax_numpy_dtype_promotion`; "standard" is the only value that exists here.
 
     Raises:
       TraceError: it is something else.
@@ -279,7 +280,7 @@ class Config:
         return self._finite is not None
 
     def read(self, name: str) -> Any:
-        """The value of a setting.
+        """Returns the value of a setting of JAX.
 
         Raises:
           TraceError: nabla_mlir has no such setting.
@@ -296,7 +297,7 @@ class Config:
         raise AttributeError(f"'Config' object has no attribute {name!r}")
 
     def update(self, name: str, val: Any) -> None:
-        """Changes a setting.
+        """Changes a setting of JAX.
 
         Raises:
           TraceError: nabla_mlir has no such setting.
@@ -313,7 +314,7 @@ class Config:
             )
 
     def _watch(self, is_on: bool) -> None:
-        """Enters or leaves `nm.debug_nans()`, so that `jax_debug_nans` has this value."""
+        """Enters or leaves `nm.debug_nans()`, so that `jax_debug_nans` is `is_on`."""
         if is_on == self.jax_debug_nans:
             return
         if is_on:

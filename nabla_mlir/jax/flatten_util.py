@@ -42,6 +42,9 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
     ends = np.cumsum(sizes)
 
     def unravel(flat: Any) -> Any:
+        """Converts a vector to a pytree with the shapes and dtypes of the leaves; raises ShapeError or DtypeError for a vector of
+        another length or dtype.
+        """
         if np.shape(flat) != (total,):
             raise ShapeError(f"unravel requires a vector of {total} elements, got shape {np.shape(flat)}.", where=user_frame())
         flat = asarray(flat)

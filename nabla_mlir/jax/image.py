@@ -38,11 +38,12 @@ _NAMES = {
 
 # Each kernel is a function of (module, distances from a sample); the module is NumPy if the distances are known numbers.
 def _linear(xp: Any, x: Any) -> Any:
+    """The kernel of linear interpolation: 1 at distance 0, and 0 from distance 1."""
     return xp.maximum(0, 1 - abs(x))
 
 
 def _cubic(xp: Any, x: Any) -> Any:
-    """R. G. Keys, Cubic convolution interpolation for digital image processing (1981), with a = -1/2."""
+    """The cubic convolution kernel of R. G. Keys (1981), with a = -1/2."""
     distance = abs(x)
     near = (1.5 * distance - 2.5) * (x * x) + 1  # x instead of its absolute value, so that the second derivative at 0 is -5
     far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
@@ -50,6 +51,7 @@ def _cubic(xp: Any, x: Any) -> Any:
 
 
 def _lanczos(radius: int) -> Kernel:
+    """Returns the Lanczos kernel that reaches as many samples as `radius` to each side."""
     return lambda xp, x: xp.where(abs(x) > radius, 0, xp.sinc(x) * xp.sinc(x / radius))
 
 
@@ -62,6 +64,9 @@ _KERNELS: dict[ResizeMethod, Kernel] = {
 
 
 def _method(name: str, method: Any) -> ResizeMethod:
+    """Returns the `ResizeMethod` for a method or its name; raises ShapeError if there is none. `name` is
+    the function in the error.
+    """
     found = _NAMES.get(method) if isinstance(method, str) else method
     if not isinstance(found, ResizeMethod):
         raise ShapeError(f"{name} requires a method among {', '.join(_NAMES)}, got {method!r}.", where=user_frame())
@@ -69,7 +74,7 @@ def _method(name: str, method: Any) -> ResizeMethod:
 
 
 def _weights(xp: Any, size: int, new_size: int, scale: Any, translation: Any, kernel: Kernel, antialias: bool) -> Any:
-    """The matrix that multiplies the old samples; a new sample whose position is outside the image is 0."""
+    """Returns the matrix that maps old samples to new ones. A new sample whose position is outside of the image is 0."""
     inverse = 1 / scale
     width = xp.maximum(inverse, 1) if antialias else 1.0
     positions = (xp.arange(new_size, dtype=scale.dtype) + 0.5) * inverse - translation * inverse - 0.5
@@ -81,12 +86,14 @@ def _weights(xp: Any, size: int, new_size: int, scale: Any, translation: Any, ke
 
 
 def _applied(x: Tensor, axes: Sequence[int], matrices: Sequence[Any]) -> Tensor:
+    """Returns the array with each of the axes multiplied by its matrix."""
     for axis, matrix in zip(axes, matrices, strict=True):
         x = nnp.moveaxis(nnp.tensordot(x, matrix.astype(x.dtype), (axis, 0)), -1, axis)
     return x
 
 
 def _checked(name: str, x: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
+    """Returns the shape as whole numbers; raises ShapeError if it does not have a length for each axis."""
     if len(shape) != x.ndim:
         raise ShapeError(f"{name} requires a length for each of {x.ndim} axes, got {tuple(shape)}.", where=user_frame())
     return tuple(int(n) for n in shape)

@@ -76,7 +76,7 @@ class JaxprEqn:
 
 @dataclass(frozen=True)
 class _View:
-    """The values and equations of a module."""
+    """The values and the equations of a module, as objects with JAX's names."""
 
     invars: list[Any] = field(default_factory=list)
     outvars: list[Any] = field(default_factory=list)
@@ -196,6 +196,7 @@ def make_jaxpr(
 
     @functools.wraps(fun)
     def make(*args: Any, **kwargs: Any) -> Any:
+        """Traces the function for the arguments, and returns its equations."""
         dynamic, rest = bind_static("make_jaxpr", fun, args, static_argnums)
         leaves, in_spec = pytree.flatten((rest, kwargs))
         structure: dict[str, Any] = {}
@@ -221,7 +222,7 @@ def make_jaxpr(
 
 
 def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
-    """The leaves of the result of a traced function, for captured values and arguments.
+    """The leaves of the result of a traced function, for values of its captures and arguments.
 
     Example:
       >>> closed = make_jaxpr(lambda x: 2 * x)(1.0)
@@ -237,7 +238,7 @@ def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr) -> Callable[..., list[Any]]:
 
 
 def mapped_aval(size: int, axis: int | None, aval: Spec) -> Spec:
-    """The shape and dtype of one entry of a map over an axis; None is no axis.
+    """The shape and dtype of one entry of a map over an axis; unchanged if the axis is None.
 
     Example:
       >>> import nabla_mlir as nm
@@ -253,7 +254,7 @@ def unmapped_aval(size: int, axis: int | None, aval: Spec) -> Spec:
 
 
 def equation(op: ir.Operation, known: dict[ir.Value, Any] | None = None) -> JaxprEqn:
-    """An operation of the IR as an equation.
+    """An operation of the IR as an equation with JAX's names.
 
     Args:
       op: the operation.

@@ -18,7 +18,7 @@ from nabla_mlir.runtime.device import device as device_of
 
 
 class AxisType(enum.Enum):
-    """The ways in which the axes of a mesh may be used in JAX. On one device they mean the same."""
+    """How the program may use an axis of a mesh in JAX. With one device, all members have the same effect."""
 
     Auto = 0
     Explicit = 1
@@ -26,7 +26,7 @@ class AxisType(enum.Enum):
 
 
 class PartitionSpec:
-    """The names of mesh axes along which each axis of an array is divided; None means that it is not.
+    """For each axis of an array, the names of the mesh axes along which it is divided; None means that it is not divided.
 
     Args:
       *partitions: for each axis of the array a name, a tuple of names, or None.
@@ -69,7 +69,7 @@ P = PartitionSpec
 
 
 class AbstractMesh:
-    """The lengths and names of the axes of a mesh, without devices. Each length is 1.
+    """A mesh without devices: the lengths and names of its axes. Each length is 1.
 
     Args:
       axis_sizes: the lengths.
@@ -127,11 +127,15 @@ class AbstractMesh:
 
 
 class _Active(threading.local):
+    """The mesh that `set_mesh` selected in this thread."""
+
     mesh: Mesh | None = None
 
 
 class Mesh(AbstractMesh):
-    """One device as an array with named axes of length 1; as a context it is the mesh of `get_mesh`.
+    """A mesh with one device: an array that holds the device and has named axes of length 1.
+
+    As a context, it is the mesh that `get_mesh` returns.
 
     Args:
       devices: the device, in nested lists or an array with as many axes as there are names.
@@ -182,7 +186,7 @@ _EMPTY = AbstractMesh()
 
 
 def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types: Any = None, *, devices: Any = None) -> Mesh:
-    """A mesh of the one device.
+    """Returns a mesh with one device.
 
     Args:
       axis_shapes: the lengths of the axes, each 1.

@@ -20,7 +20,7 @@ _OF_DTYPES = {"finfo", "iinfo", "dtype", "issubdtype", "isdtype", "can_cast"}  #
 
 
 def mirrored(f: Callable[..., Any], module: str | None = None, name: str | None = None) -> Any:
-    """The function with the rules of JAX for dtypes.
+    """Returns a function that calls `f` with JAX's rules for dtypes.
 
     Args:
       f: a function of nabla_mlir, or a function that calls them.
@@ -29,6 +29,7 @@ def mirrored(f: Callable[..., Any], module: str | None = None, name: str | None 
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
+        """Calls the function with 64-bit dtypes narrowed, unless 64 bits are enabled."""
         with narrowing():
             if not is_narrowing():
                 return _opened(f(*args, **kwargs))
@@ -46,7 +47,7 @@ def original(f: Any) -> Any:
 
 
 def _opened(out: Any) -> Any:
-    """A result, whose functions are mirrored if the result is a function, or a tuple with functions."""
+    """Returns a result in which functions, alone or in a tuple, are mirrored too."""
     if type(out) in _FUNCTIONS:
         return mirrored(out)
     if type(out) is tuple and any(type(x) in _FUNCTIONS for x in out):
@@ -55,14 +56,14 @@ def _opened(out: Any) -> Any:
 
 
 def _narrow_type(x: Any, is_dtype: bool = False) -> Any:
-    """A dtype of 64 bits, or a scalar type of NumPy for it, as the dtype of 32 bits; other values are returned unchanged."""
+    """Returns the 32-bit dtype for a 64-bit dtype or scalar type; other values unchanged."""
     if isinstance(x, np.dtype) or (isinstance(x, type) and issubclass(x, np.generic)) or (is_dtype and isinstance(x, str)):
         return narrow_dtype(as_dtype(x)) if x is not np.generic and is_wide(as_dtype(x)) else x
     return x
 
 
 def mirror(namespace: dict[str, Any], leave: Iterable[str] = ()) -> None:
-    """Replaces the functions of a module by mirrored ones.
+    """Replaces the public functions of a module by mirrored ones.
 
     Args:
       namespace: the names of the module.

@@ -16,7 +16,7 @@ _CONTROL = (
 
 @functools.cache
 def primitive(name: str) -> Primitive | None:
-    """The primitive `name`, such as "add", or None if there is no such operation."""
+    """Returns the primitive with a name, such as "add", or None if `jax.lax` has no such operation."""
     made = Primitive(name)
     function = getattr(lax, name, None)
     if function is not None and name not in _CONTROL:

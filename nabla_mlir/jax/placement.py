@@ -88,7 +88,7 @@ def pmap(
     axis_size: int | None = None,
     donate_argnums: int | Sequence[int] = (),
 ) -> Callable[..., Any]:
-    """The map of a function over the devices, of which there is one: the mapped axes have length 1.
+    """Maps a function over the devices. There is one device, so each mapped axis has length 1.
 
     Args:
       fun: a function of arrays; collectives find the axis by its name.
@@ -112,6 +112,7 @@ def pmap(
 
     @functools.wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
+        """Checks that the mapped axes have length 1, and maps the function over them."""
         split = functools.partial(bind_static, "pmap", argnums=static_broadcasted_argnums, word="static_broadcasted_argnums")
         call, rest = split(fun, args)
         axes = tuple(split(fun, in_axes)[1]) if isinstance(in_axes, (tuple, list)) else in_axes
@@ -122,6 +123,7 @@ def pmap(
 
 
 def _check_one_device(args: Sequence[Any], in_axes: Any, kwargs: dict[str, Any]) -> None:
+    """Raises ShapeError unless each mapped axis of the arguments has length 1."""
     leaves, spec = pytree.flatten(tuple(args))
     axes = pytree.broadcast_prefix(in_axes, spec, "in_axes") + [0] * len(pytree.flatten(kwargs)[0])
     for leaf, axis in zip([*leaves, *pytree.flatten(kwargs)[0]], axes, strict=True):
@@ -144,7 +146,8 @@ def shard_map(
     axis_names: Any = None,
     check_vma: bool = True,
 ) -> Any:
-    """The function itself, with the axes of a mesh of one device for its collectives: each shard is the whole array.
+    """Returns the function with the axes of a mesh as named axes for its collectives. A mesh has one device, so each shard is the
+    whole array.
 
     Args:
       f: a function of shards. Without it, the result is a decorator.
@@ -173,6 +176,7 @@ def shard_map(
 
     @functools.wraps(f)
     def mapped(*args: Any) -> Any:
+        """Calls `f` within all named axes."""
         call = f
         for name in around.axis_names if axis_names is None else axis_names:
             call = _with_axis(call, name)
@@ -182,7 +186,7 @@ def shard_map(
 
 
 def _with_axis(f: Callable[..., Any], name: Any) -> Callable[..., Any]:
-    """The function within a named axis of length 1."""
+    """Returns the function called within a named axis of length 1, so that its collectives find the name."""
 
     def call(*args: Any) -> Any:
         leaves, spec = pytree.flatten(vmap(f, None, 0, axis_name=name, axis_size=1)(*args))

@@ -33,7 +33,7 @@ lowerings: dict[Primitive, Callable[..., Any]] = {}
 
 @dataclass(frozen=True)
 class Zero:
-    """A tangent or a cotangent that is zero for all numbers, with the shape and dtype `aval`."""
+    """A tangent or cotangent that is zero everywhere; it has the shape and dtype of `aval`."""
 
     aval: Spec
 
@@ -49,7 +49,7 @@ class Zero:
 
 @dataclass(frozen=True)
 class UndefinedPrimal:
-    """A linear argument in a rule of transposition, with the shape and dtype `aval`."""
+    """Stands for a linear argument in a transposition rule, where its value is not known; `aval` has its shape and dtype."""
 
     aval: Spec
 
@@ -121,10 +121,11 @@ class Primitive:
         return call(*args) if is_tracing() else staged(call)(*args)
 
     def _with_jvp(self, call: Callable[..., Any], params: dict[str, Any]) -> Callable[..., Any]:
-        """A function that runs `call` and has the primitive's forward rule as its derivative."""
+        """Returns a function that runs `call` and whose derivative is the primitive's forward rule."""
         primal = _OfPrimitive(self, lambda *xs: call(*xs))
 
         def rule(primals: Any, tangents: Any) -> Any:
+            """Calls the primitive's forward rule; a zero tangent becomes `Zero` on the way in and None on the way out."""
             given = [Zero(typeof(x)) if isinstance(t, SymbolicZero) else t for x, t in zip(primals, tangents, strict=True)]
             out, tangent = primitive_jvps[self](primals, given, **params)
             leaves = tangent if self.multiple_results else [tangent]
@@ -137,11 +138,12 @@ class Primitive:
         return primal
 
     def _with_map(self, call: Callable[..., Any], params: dict[str, Any]) -> Callable[..., Any]:
-        """A function that runs `call` and has the primitive's batching rule for `vmap`."""
+        """Returns a function that runs `call` and that `vmap` maps by the primitive's batching rule."""
         mapped = custom_vmap(lambda *xs: call(*xs))
 
         @mapped.def_vmap
         def rule(axis_size: int, in_batched: Any, *args: Any) -> Any:
+            """Calls the primitive's batching rule, and moves the mapped axes of the results to the front."""
             dims = [0 if is_batched else None for is_batched in in_batched]
             if self in axis_primitive_batchers:
                 bound = innermost_axis()
@@ -160,18 +162,21 @@ not_mapped = None
 
 
 def _in_front(x: Any, axis: int | None) -> Any:
+    """Returns the array with the mapped axis as its first axis; unchanged if the axis is None."""
     return x if axis in (None, 0) else moveaxis(x, axis, 0)
 
 
 class _OfPrimitive(custom_jvp):
-    """A call of a primitive. All calls of one primitive count as one function where its rule calls it again."""
+    """A `custom_jvp` that calls a primitive. All calls of one primitive count as one function where its rule calls it again."""
 
     def __init__(self, primitive: Primitive, fun: Callable[..., Any]):
         super().__init__(fun)
         self.primitive = primitive
 
     def _name(self) -> str:
+        """Returns the name of the primitive, for errors."""
         return self.primitive.name
 
     def _is_same(self, other: Any) -> bool:
+        """True if the other function calls the same primitive."""
         return isinstance(other, _OfPrimitive) and other.primitive is self.primitive

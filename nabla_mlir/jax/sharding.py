@@ -26,7 +26,7 @@ from nabla_mlir.runtime.device import device as device_of
 
 
 class Sharding:
-    """The base class of shardings. Every array lies whole on the device of its sharding.
+    """The base class of shardings. A sharding names the one device on which a whole array is stored.
 
     Attributes:
       memory_kind: always None: the device has one memory.
@@ -36,6 +36,7 @@ class Sharding:
 
     @property
     def _device(self) -> Device:
+        """Returns the device of the sharding."""
         raise NotImplementedError
 
     @property
@@ -86,7 +87,7 @@ class Sharding:
 
 
 class SingleDeviceSharding(Sharding):
-    """An array on one device.
+    """The sharding of an array that is stored on one device.
 
     Args:
       device: the device.
@@ -104,6 +105,7 @@ class SingleDeviceSharding(Sharding):
 
     @property
     def _device(self) -> Device:
+        """Returns the device of the sharding."""
         return self._on
 
     def __eq__(self, other: object) -> bool:
@@ -117,7 +119,7 @@ class SingleDeviceSharding(Sharding):
 
 
 class NamedSharding(Sharding):
-    """An array on the device of a mesh, with the names of mesh axes for its axes.
+    """The sharding of an array on the device of a mesh; its axes are divided along named axes of the mesh.
 
     Args:
       mesh: the mesh.
@@ -143,6 +145,7 @@ class NamedSharding(Sharding):
 
     @property
     def _device(self) -> Device:
+        """Returns the device of the mesh, or the default device if the mesh has none."""
         devices = getattr(self.mesh, "devices", None)
         return device_of() if devices is None or devices.size == 0 else devices.flat[0]
 
@@ -169,7 +172,7 @@ def check_shardings(who: str, shardings: Any) -> None:
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """The pytree itself: with one device, every sharding is where it is already.
+    """Returns the pytree unchanged: there is only one device.
 
     Args:
       x: a pytree of arrays.

@@ -23,6 +23,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
+        """Returns the spec of a module ``jax.x`` if the mirror has the module or distribution, otherwise None."""
         if fullname != "jax" and not fullname.startswith("jax."):
             return None
         mirrored = importlib.util.find_spec(_mirrored(fullname))
@@ -33,6 +34,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self, is_package=mirrored.submodule_search_locations is not None)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        """Returns the mirror's own module or distribution, and keeps its spec for `exec_module`."""
         if (namespace := _namespace(spec.name)) is not None:
             return namespace
         module = module_named(_mirrored(spec.name))
@@ -40,6 +42,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module: types.ModuleType) -> None:
+        """Gives the module its own spec again; its code has run already."""
         # Python has just set the spec of the alias; relative imports and `importlib.reload` need that of the mirror.
         state = getattr(getattr(module, "__spec__", None), "loader_state", None)
         if isinstance(state, importlib.machinery.ModuleSpec):
@@ -47,12 +50,13 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _namespace(fullname: str) -> Any:
-    """A distribution of `jax.scipy.stats`, which is a module in JAX and an object here; None for other names."""
+    """Returns a distribution of `jax.scipy.stats`, which is a module in JAX and an object here; None for other names."""
     parent, _, name = fullname.rpartition(".")
     return getattr(sys.modules.get(_mirrored(parent)), name, None) if parent == "jax.scipy.stats" else None
 
 
 def _mirrored(fullname: str) -> str:
+    """Returns the name of the module of the mirror for a name that begins with "jax"."""
     return _MIRROR + fullname[len("jax") :]
 
 

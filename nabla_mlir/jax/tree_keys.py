@@ -40,7 +40,7 @@ class GetAttrKey:
 
 @dataclass(frozen=True)
 class FlattenedIndexKey:
-    """The index of a child of a node without names."""
+    """The index of a child of a node whose children have no names."""
 
     key: int
 
@@ -53,7 +53,7 @@ KeyPath = tuple[Any, ...]
 
 
 def key_of(entry: Any) -> Any:
-    """The key of an entry of a path of optree."""
+    """Returns the key of JAX for an entry of a path of optree."""
     if isinstance(entry, (optree.NamedTupleEntry, optree.GetAttrEntry, optree.DataclassEntry)):
         if type(entry.entry) not in (str, int):
             return entry.entry  # a key that the class defines
@@ -64,13 +64,13 @@ def key_of(entry: Any) -> Any:
 
 
 class OwnKey(str):
-    """A text that a class defines as the key of a child, which is no name of an attribute."""
+    """A key of a child that its class defines as a text, which is no name of an attribute."""
 
     __slots__ = ()
 
 
 def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
-    """A path as text, such as ``['w'][0]``, or ``w/0`` for ``simple=True, separator="/"``."""
+    """Returns a path as text, such as ``['w'][0]``, or ``w/0`` for ``simple=True, separator="/"``."""
     if not simple:
         return separator.join(map(str, keys))
     names = [next(iter(vars(k).values())) if hasattr(k, "__dataclass_fields__") else k for k in keys]

@@ -30,7 +30,7 @@ _UNSET = object()
 
 # ---------------------------------------------------------------- flattening
 def _flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], PyTreeDef]:
-    """The leaves as they are; an array of keys is one leaf, as in JAX."""
+    """The leaves of a pytree without conversion, and its structure; an array of keys is one leaf, as in JAX."""
     is_key = lambda x: isinstance(x, KeyArray) or (is_leaf is not None and is_leaf(x))  # noqa: E731
     return pytree.flatten_as_is(tree, is_key)
 
@@ -53,7 +53,7 @@ def tree_flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], PyTreeDef]
 
 
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
-    """The pytree of a structure with these leaves."""
+    """The pytree of a structure with these leaves; raises TreeError if their number is wrong."""
     try:
         return pytree.unflatten(treedef, list(leaves))
     except ValueError as error:
@@ -170,7 +170,10 @@ def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, py
 
 # ---------------------------------------------------------------- paths
 def _without_paths(tree: Any, is_leaf: Callable[[KeyPath, Any], bool]) -> Callable[[Any], bool]:
-    """A predicate for one flattening of the tree, whose nodes it gets in order, from a predicate of paths and nodes."""
+    """A predicate of nodes for one flattening of the tree, from a predicate `is_leaf` of paths and nodes.
+
+    It must be called with the nodes in the order of the flattening.
+    """
     answers: list[bool] = []
     nodes: list[tuple[KeyPath, Any]] = [((), tree)]
     while nodes:
@@ -241,7 +244,9 @@ def register_pytree_node(
     """
 
     def flatten(node: Any) -> tuple[Any, Any, Any]:
-        """The children of a node, its auxiliary data, and the keys of the children (None without `flatten_with_keys_func`)."""
+        """The children of a node, its auxiliary data, and the keys of the children (None without `flatten_with_keys_func`). Raises
+        TreeError if the flatten function returns something else.
+        """
         if flatten_with_keys_func is None:
             children, aux = flatten_func(node)
             if not isinstance(children, Iterable):
@@ -350,7 +355,7 @@ def is_tree_node(typ: type) -> bool:
 
 @dataclass(frozen=True)
 class _Whole:
-    """A `functools.partial` as a function, whose arguments do not become those of a `Partial` of it."""
+    """A `functools.partial` as a plain function, so that a `Partial` of it does not take over its arguments."""
 
     partial: functools.partial[Any]
 

@@ -60,7 +60,7 @@ class Batches:
         return isinstance(self.source, Sequence)
 
     def __iter__(self) -> Iterator[Callable[[], tuple[Any, ...]]]:
-        """For each batch, a function that returns it; for a sequence, the batch is read when the function is called."""
+        """Yields, for each batch, a function that returns it; a batch of a sequence is read when this function is called."""
         if isinstance(self.source, Sequence):
             for i in range(len(self.source)):
                 yield lambda i=i: as_arguments(self.source[i])  # type: ignore[misc]
@@ -69,7 +69,7 @@ class Batches:
             yield lambda batch=batch: as_arguments(batch)  # type: ignore[misc]
 
     def first(self) -> tuple[Any, ...]:
-        """The first batch that has rows, or else the last. Raises TreeError if there is none."""
+        """The first batch that has rows, or the last batch if none has; raises TreeError without batches."""
         batch = None
         for reading in self:
             batch = reading()
@@ -143,8 +143,9 @@ class LocalEngine(AtOnce):
     # ------------------------------------------------------------ the methods of an engine
 
     def update(self, x: np.ndarray, check: bool) -> Part:
-        """Moves all batches to a point; returns the sum of their parts. After an error, products are those at the previous
-        point.
+        """Moves all batches to a point; returns the sum of their values and gradients.
+
+        After an error, products are those at the previous point.
         """
         before, self._x = self._x, x
         try:
@@ -155,12 +156,15 @@ class LocalEngine(AtOnce):
             raise
 
     def _update(self, check: bool) -> Part:
-        """Runs `update` of each batch in parallel, checks that the data are those of the first pass, and sums the parts."""
+        """The sum of the values and gradients of all batches at the current point; raises if the data
+        changed since the first pass.
+        """
         is_first, total, count = not self._digests, PairwiseSum(), 0
 
         def moves() -> Iterator[Callable[[], Part]]:
+            """Yields, for each batch, a function that moves it."""
             for number, reading in enumerate(self._watched("update")):
-                yield lambda number=number, reading=reading: self._moved(number, reading, check)  # type: ignore[misc]
+                yield lambda number=number, reading=reading: self._move_batch(number, reading, check)  # type: ignore[misc]
 
         for part in self._in_order(moves(), self._x.nbytes):
             if not is_first and self.limits.check_data:
@@ -187,8 +191,10 @@ class LocalEngine(AtOnce):
 
     # ------------------------------------------------------------ one batch
 
-    def _moved(self, number: int, reading: Callable[[], tuple[Any, ...]], check: bool) -> Part:
-        """Moves one batch to the current point; its residuals are stored if they fit."""
+    def _move_batch(self, number: int, reading: Callable[[], tuple[Any, ...]], check: bool) -> Part:
+        """The share of one batch in value and gradient at the current point; its residuals are stored if
+        there is memory for them.
+        """
         with naming(number):
             data = reading()
             work = self._work_of(data)
@@ -201,7 +207,7 @@ class LocalEngine(AtOnce):
             return piece.move(number, self._x, data, check)
 
     def _multiplications(self, matrix: np.ndarray) -> Iterator[Callable[[], np.ndarray]]:
-        """For each batch, or group of stored batches, a function that returns its product with a matrix."""
+        """Yields, for each batch or group of stored batches, a function that returns the batch's product with a matrix."""
         if self._all:
             pieces = [piece for _, piece in sorted(self._pieces.items())]
             size = 1 << max(0, (len(pieces) // (_TASKS * self._threads)).bit_length() - 1)  # a power of two: groups are full trees
@@ -213,10 +219,10 @@ class LocalEngine(AtOnce):
             if piece is not None:
                 yield lambda piece=piece: piece.product(matrix)  # type: ignore[misc]
             else:
-                yield lambda number=number, reading=reading: self._recomputed(number, reading, matrix)  # type: ignore[misc]
+                yield lambda number=number, reading=reading: self._product_of_batch(number, reading, matrix)  # type: ignore[misc]
 
-    def _recomputed(self, number: int, reading: Callable[[], tuple[Any, ...]], matrix: np.ndarray) -> np.ndarray:
-        """The product of a batch whose residuals are not stored."""
+    def _product_of_batch(self, number: int, reading: Callable[[], tuple[Any, ...]], matrix: np.ndarray) -> np.ndarray:
+        """The product of a batch with a matrix, after its residuals are computed again."""
         with naming(number):
             data = reading()
             work = self._work_of(data)
@@ -227,6 +233,7 @@ class LocalEngine(AtOnce):
             return piece.product(matrix)
 
     def _compare(self, number: int, digest: str) -> None:
+        """Raises DataChangedError if a batch has other data than in the first pass."""
         if number >= len(self._digests) or digest != self._digests[number]:
             found = "other data" if number < len(self._digests) else f"more than {len(self._digests)} batches"
             raise DataChangedError(
@@ -246,7 +253,7 @@ class LocalEngine(AtOnce):
         return self.work if self._work_for is None else self._work_for(data)
 
     def _fits(self, work: Work) -> bool:
-        """True if the residuals of one more batch may stay in memory, and reserves that memory.
+        """True if the residuals of one more batch may stay in memory; this memory is then reserved.
 
         A batch that is padded may have twice as many residuals.
         """
@@ -259,7 +266,7 @@ class LocalEngine(AtOnce):
 
     @contextlib.contextmanager
     def _borrowed(self, work: Work) -> Iterator[Piece]:
-        """A piece from a pool of spare pieces; its residuals are not used afterwards."""
+        """A context with a spare piece, which is given back at the end; its residuals are then overwritten."""
         spare = self._spare.setdefault(work, LifoQueue())
         try:
             piece = spare.get_nowait()
@@ -273,7 +280,7 @@ class LocalEngine(AtOnce):
     # ------------------------------------------------------------ passes
 
     def _in_order(self, calls: Iterable[Callable[[], Any]], size: int) -> Iterator[Any]:
-        """The results of calls, in their order; several calls run at the same time. `size` is the bytes of a result.
+        """Yields the results of calls in the order of the calls; several calls run at the same time.
 
         Only a few calls run ahead of the reader; more do if neither their results nor their batches use much memory.
         """
@@ -298,7 +305,7 @@ class LocalEngine(AtOnce):
                     future.exception()  # waits, so that no call is running after the error
 
     def _watched(self, title: str) -> Iterator[Callable[[], tuple[Any, ...]]]:
-        """The batches, with a progress bar on a terminal if it is requested."""
+        """Yields the functions that read the batches, and shows a progress bar on a terminal if it is requested."""
         with bar(title, self.batches.count or len(self._digests) or None, self.limits.progress) as watch:
             for count, reading in enumerate(self.batches, 1):
                 yield reading
@@ -309,7 +316,7 @@ _CHANGED = "give batches that are the same in each pass: a DataLoader without sh
 
 
 def on_one_thread(module: Module) -> Module:
-    """The module with fresh state, running on the calling thread if it would have its own thread pool."""
+    """The module on the calling thread, with fresh state, if it would run on its own thread pool; otherwise the module itself."""
     if not isinstance(module.executable, Executable) or module.driver != POOL:
         return module
     return module.on("local-sync")

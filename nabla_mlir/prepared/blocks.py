@@ -40,11 +40,11 @@ def form_of_block(operations: Sequence[ir.Operation], state: int, size: int) -> 
     # If the function has a loop, all calls are written out: IREE does not compile nested loops to a single dispatch.
     if most >= size or any(op.name == "stablehlo.while" for op in operations):
         return in_a_row
-    return lambda function: _rows(function, max(k for k in range(1, most + 1) if size % k == 0))
+    return lambda function: _loop_over_groups(function, max(k for k in range(1, most + 1) if size % k == 0))
 
 
 def in_a_row(function: Function) -> Function:
-    """The function of each vector along a leading axis, written out; each call begins after the previous one has ended.
+    """A function of several vectors along a leading axis: the calls of `function` are written out one after the other.
 
     IREE runs independent operations at the same time. On a thread pool, a dense network took 1070 µs for each of 16
     vectors, because the results did not stay in the cache, and 520 µs one after another. This form also compiles
@@ -79,8 +79,11 @@ def columns(tree: Any) -> Any:
     return pytree.unflatten(spec, optimization_barrier(*leaves))
 
 
-def _rows(function: Function, length: int) -> Function:
-    """A loop whose iterations apply `in_a_row` to `length` vectors each; the number of vectors must be a multiple of that."""
+def _loop_over_groups(function: Function, length: int) -> Function:
+    """A function of several vectors, as a loop whose iterations apply `in_a_row` to `length` vectors each.
+
+    The number of vectors must be a multiple of `length`.
+    """
 
     def each(vectors: Any) -> Any:
         """The results for all vectors, by a loop over groups."""

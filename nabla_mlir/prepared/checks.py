@@ -110,6 +110,7 @@ def check_hvp(f: Callable[..., Any], x: PyTree, *data: PyTree) -> dict[str, Any]
 
 
 def _require_real(*likes: Any) -> None:
+    """Raises DtypeError unless all leaves are real floating-point arrays."""
     for like in pytree.flatten(likes)[0]:
         if not is_float(np.dtype(like.dtype)):
             raise DtypeError(
@@ -120,7 +121,10 @@ def _require_real(*likes: Any) -> None:
 
 
 def _numbers(like: Any, multiplier: int) -> Tensor:
-    """A vector for all elements of a tree: irregular numbers between -1 and 1, multiples of an odd number modulo 2^32."""
+    """A flat vector with an irregular number between -1 and 1 for each element of a tree.
+
+    The numbers are multiples of an odd `multiplier` modulo 2^32, scaled.
+    """
     leaves, _ = pytree.flatten(like)
     dtype = functools.reduce(np.promote_types, [leaf.dtype for leaf in leaves], leaves[0].dtype)
     # The barrier keeps IREE from compiling a separate program that computes the numbers at compile time.
@@ -136,7 +140,10 @@ def _flat(tree: Any) -> Tensor:
 
 
 def _images(function: Map, like: Any, vectors: Sequence[Tensor], form: Form, size: int | None = None) -> list[Tensor]:
-    """The images of vectors under a function, computed in blocks of `size` that are padded with zeros; all are flat vectors."""
+    """The images of flat vectors under a function of pytrees like `like`, as flat vectors.
+
+    They are computed in blocks of `size` vectors by `form`; the last block is padded with zeros.
+    """
     leaves, spec = pytree.flatten(like)
     ends = list(itertools.accumulate(map(_size, leaves), initial=0))
     if form is in_a_row:
@@ -171,7 +178,7 @@ def _size(leaf: Any) -> int:
 
 
 def _products(*pairs: tuple[Tensor, Tensor]) -> list[Tensor]:
-    """The inner product of each pair of vectors; pairs of equal size share one reduction."""
+    """The inner product of each pair of vectors; pairs of equal size are computed by one reduction."""
     products: dict[int, Tensor] = {}
     for size in dict.fromkeys(a.size for a, _ in pairs):
         positions = [i for i, (a, _) in enumerate(pairs) if a.size == size]

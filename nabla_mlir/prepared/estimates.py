@@ -50,7 +50,7 @@ class Estimate:
 
 
 class Running(Iterator[T]):
-    """Estimates that improve with each block of probes. Iterate over them, or call `last`.
+    """An iterator over estimates that improve with each block of probes; `last` returns the final one.
 
     Args:
       name: the name of the estimator.
@@ -77,10 +77,11 @@ class Running(Iterator[T]):
 
 
 def _running_estimates(method: Callable[P, Generator[T, None, None]]) -> Callable[P, Running[T]]:
-    """The method as a function that checks its operator and returns `Running` estimates."""
+    """A decorator for estimators: it checks that the argument is a linear operator, and returns `Running` estimates."""
 
     @functools.wraps(method)
     def run(*args: P.args, **kwargs: P.kwargs) -> Running[T]:
+        """Checks that the first argument is a linear operator, and starts the estimates; raises TraceError otherwise."""
         operator: Any = args[0] if args else kwargs.get("operator")
         if len(getattr(operator, "shape", ())) != 2 or not hasattr(operator, "matmat"):
             raise TraceError(
@@ -161,10 +162,10 @@ def hutch_plus_plus(
       (181.0, 0.0, 6)
     """
     count = min(probes // 3, operator.shape[0])
-    images = [products for _, products in _multiplied(operator, _blocks(operator, count, seed, block))]
+    images = [products for _, products in _with_products(operator, _blocks(operator, count, seed, block))]
     basis = np.linalg.qr(np.concatenate([np.empty((operator.shape[0], 0)), *images], axis=1))[0]
     columns = (basis[:, i : i + _width(operator, block)] for i in range(0, count, _width(operator, block)))
-    known = sum(float(np.einsum("ij,ij->", vectors, products)) for vectors, products in _multiplied(operator, columns))
+    known = sum(float(np.einsum("ij,ij->", vectors, products)) for vectors, products in _with_products(operator, columns))
     if count == operator.shape[0]:
         yield Estimate(known, 0.0, 2 * count)
         return
@@ -176,9 +177,9 @@ def hutch_plus_plus(
 def _running(
     operator: Operator, blocks: Iterator[np.ndarray], tolerance: float, as_completed: bool, known: float = 0.0
 ) -> Iterator[Estimate]:
-    """Running estimates of `known` plus the mean of ``vᵀ A v``, one for each block, until the error is small enough."""
+    """Yields estimates of `known` plus the mean of ``vᵀ A v``, one for each block of vectors, until the error is small enough."""
     samples: list[float] = []
-    for vectors, products in _multiplied(operator, blocks, as_completed):
+    for vectors, products in _with_products(operator, blocks, as_completed):
         samples += (known + np.einsum("ij,ij->j", vectors, products, dtype=float)).tolist()
         estimate = Estimate.of(samples)
         yield estimate
@@ -205,7 +206,9 @@ class Spectrum:
         return f"Spectrum({self.size} eigenvalues from {low:.4g} to {high:.4g}, {probes} probes of {steps} steps)"
 
     def density(self, at: np.ndarray, width: float) -> np.ndarray:
-        """The density of eigenvalues at some values, with Gaussians of a standard deviation; its integral is 1."""
+        """The density of eigenvalues at the values `at`, smoothed by Gaussians with the standard deviation `width`; its integral is
+        1.
+        """
         distances = (np.asarray(at)[..., None] - self.nodes.reshape(-1)) / width
         bells = np.exp(-0.5 * distances**2) / (width * math.sqrt(2 * math.pi))
         return bells @ self.weights.reshape(-1) / len(self.nodes)
@@ -281,7 +284,7 @@ def stochastic_lanczos(
     nodes, weights = [], []
     blocks = _blocks(operator, probes, seed, block)
     runs = (_lanczos(vectors / math.sqrt(size), min(steps, size), operator.dtype) for vectors in blocks)
-    for lines in _side_by_side(operator, runs, as_completed):
+    for lines in _run_together(operator, runs, as_completed):
         for diagonal, off in zip(*lines, strict=True):
             values, directions = np.linalg.eigh(np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1))
             nodes.append(values)
@@ -294,7 +297,10 @@ def stochastic_lanczos(
 
 
 def _lanczos(start: np.ndarray, steps: int, dtype: np.dtype) -> Run[tuple[np.ndarray, np.ndarray]]:
-    """For each column, the diagonal and the off-diagonal of Lanczos' tridiagonal matrix."""
+    """The diagonals and off-diagonals of Lanczos' tridiagonal matrices, one for each column of `start`.
+
+    It is a generator: it yields a matrix, and is sent the product of the operator with this matrix.
+    """
     basis = [start]
     diagonal: list[np.ndarray] = []
     off: list[np.ndarray] = []
@@ -314,12 +320,14 @@ def _lanczos(start: np.ndarray, steps: int, dtype: np.dtype) -> Run[tuple[np.nda
 
 
 def _width(operator: Any, block: int | None) -> int:
-    """The number of columns that are multiplied at once."""
+    """The number of columns of a block, which are multiplied at once."""
     return block or int(getattr(operator, "block", thresholds.BLOCK))
 
 
 def _blocks(operator: Any, end: int, seed: int, block: int | None, start: int = 0) -> Iterator[np.ndarray]:
-    """The vectors of random signs number `start` to `end` - 1, as columns, in blocks."""
+    """Yields the vectors of random signs number `start` to `end` - 1, as the columns of blocks; raises ShapeError if the operator
+    is not square.
+    """
     rows, columns = operator.shape
     if rows != columns:
         raise ShapeError(f"an estimate requires a square operator, got one of shape {operator.shape}.")
@@ -329,20 +337,20 @@ def _blocks(operator: Any, end: int, seed: int, block: int | None, start: int = 
         yield np.stack([2.0 * np.random.default_rng([seed, i]).integers(0, 2, rows) - 1.0 for i in numbers], axis=1)
 
 
-def _multiplied(
+def _with_products(
     operator: Operator, blocks: Iterator[np.ndarray], as_completed: bool = False
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Blocks of vectors with their products."""
+    """Yields pairs: a block of vectors, and the products of the operator with them."""
 
     def product(vectors: np.ndarray) -> Run[tuple[np.ndarray, np.ndarray]]:
         products = yield vectors
         return vectors, products
 
-    return _side_by_side(operator, (product(vectors.astype(operator.dtype)) for vectors in blocks), as_completed)
+    return _run_together(operator, (product(vectors.astype(operator.dtype)) for vectors in blocks), as_completed)
 
 
-def _side_by_side(operator: Any, runs: Iterator[Run[T]], as_completed: bool) -> Iterator[T]:
-    """The results of runs; a run yields matrices and is sent their products.
+def _run_together(operator: Any, runs: Iterator[Run[T]], as_completed: bool) -> Iterator[T]:
+    """Yields the results of runs. A run is a generator that yields matrices and is sent their products.
 
     On a cluster several runs are active at the same time, otherwise one. Results are in the order of the runs; with
     `as_completed`, the run whose product ends first continues.
@@ -353,6 +361,7 @@ def _side_by_side(operator: Any, runs: Iterator[Run[T]], as_completed: bool) -> 
         window, start, finish = operator.window, operator.start, operator.finish
 
     def advance(run: Run[T], image: np.ndarray | None) -> Iterator[T]:
+        """Sends a product to a run, and starts its next product; yields the result of a run that has ended."""
         try:
             running.append((run, start(run.send(image))))
         except StopIteration as end:

@@ -34,7 +34,10 @@ class Family:
 
 
 def of_x(f: Callable[..., Any], argnums: Argnums, data: int) -> tuple[Callable[..., Any], list[str]]:
-    """A function of (x, *data) with the values of `f`, and the names of these arguments."""
+    """The function f as a function of (x, *data), and the names of these arguments.
+
+    x is the argument at `argnums`, or a tuple of several; `data` is the number of the others.
+    """
     count = data + len(positions("a prepared product", argnums, None))
     numbers = positions("a prepared product", argnums, count)
     try:
@@ -45,6 +48,7 @@ def of_x(f: Callable[..., Any], argnums: Argnums, data: int) -> tuple[Callable[.
     rest = [i for i in range(count) if i not in numbers]
 
     def g(x: Any, *data: Any) -> Any:
+        """The value of f, whose arguments are x and the data in their original order."""
         values = with_arguments((None,) * count, rest, data)
         return f(*with_arguments(tuple(values), numbers, (x,) if is_one(argnums) else x))
 
@@ -63,6 +67,7 @@ def jacobian_family(g: Callable[..., Any], x_spec: Any, data_specs: Sequence[Any
     out = trace(g, x_spec, *data_specs).entries[0]
 
     def product(x: Any, vs: Any, *data: Any) -> Any:
+        """The value, and the products J v and Jᵀ u."""
         v, u = vs
         value, jv = pushed(lambda y: g(y, *data), (x,), (v,), False)
         _, pull = pullback(lambda y: g(y, *data), (x,), False)

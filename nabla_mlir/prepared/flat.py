@@ -32,7 +32,7 @@ class Flat:
     shapes: list[tuple[int, ...]]
 
     def __init__(self, spec: TreeSpec, leaves: Sequence[Leaf]):
-        """The flattening of pytrees with this structure; raises DtypeError if the leaves have several dtypes."""
+        """Stores the structure of the leaves; raises DtypeError if they have several dtypes."""
         self.spec, self.shapes = spec, [leaf.shape for leaf in leaves]
         self.names = tuple(name_of_path(leaf.name) for leaf in leaves)
         dtypes = {leaf.dtype for leaf in leaves}
@@ -61,7 +61,7 @@ class Flat:
         return [np.ascontiguousarray(p).reshape(batch + s) for p, s in zip(parts, self.shapes, strict=True)]
 
     def vector(self, leaves: Sequence[Any], batch: tuple[int, ...] = ()) -> np.ndarray:
-        """The leaves as one vector, in new memory."""
+        """The numbers of the leaves as one vector in new memory, or as several vectors along leading axes."""
         if len(leaves) == 1:
             return np.array(leaves[0], self.dtype).reshape(*batch, -1)
         return np.concatenate([np.asarray(leaf, self.dtype).reshape(*batch, -1) for leaf in leaves], axis=-1)

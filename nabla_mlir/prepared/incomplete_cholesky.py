@@ -46,7 +46,7 @@ class IncompleteCholeskyPreconditioner(LinearOperator):
     """
 
     def __init__(self, matrix: Any):
-        """The preconditioner of a matrix; the class describes the argument."""
+        """Factorises the matrix, with larger and larger shifts until it succeeds; the class describes the argument."""
         lower = _lower_triangle(matrix)
         n, columns = lower.shape[0], np.repeat(np.arange(lower.shape[0]), np.diff(lower.indptr))
         size = np.abs(lower.data).max(initial=0.0) or 1.0
@@ -75,13 +75,16 @@ class IncompleteCholeskyPreconditioner(LinearOperator):
 
 
 class _Steps:
-    """The order of the computation for a pattern. Columns of one level read columns of earlier levels alone.
+    """The order in which the entries of the factor are computed, for one pattern.
+
+    Columns are divided into levels; a column reads only columns of earlier levels, so a level is computed at once.
 
     Args:
       starts, rows: the pattern of the lower triangle with its whole diagonal, in the form CSC with sorted rows.
     """
 
     def __init__(self, starts: np.ndarray, rows: np.ndarray):
+        """Computes the levels of the columns, and the order of the terms."""
         n, starts, rows = len(starts) - 1, starts.astype(np.int64), rows.astype(np.int64)
         columns = np.repeat(np.arange(n), np.diff(starts))
         below = np.flatnonzero(rows != columns)
@@ -102,7 +105,7 @@ class _Steps:
         self._below_ends = np.searchsorted(level[columns[self._below]], bounds).tolist()
 
     def factor(self, entries: np.ndarray, shift: float) -> np.ndarray | None:
-        """The entries of the factor of a matrix with a shifted diagonal; None if a pivot is not positive."""
+        """The entries of the factor of the matrix with these entries and a shifted diagonal; None if a pivot is not positive."""
         values = entries.copy()
         values[self._diagonal] += shift
         for level in range(len(self._ends) - 1):
@@ -118,7 +121,7 @@ class _Steps:
 
 
 def _products(rows: np.ndarray, columns: np.ndarray, below: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The terms of ``l_ij = (a_ij - Σ_k l_ik l_jk) / l_jj`` within the pattern: the positions of (i, j), (i, k) and (j, k).
+    """The positions of the entries (i, j), (i, k) and (j, k) of each term of ``l_ij = (a_ij - Σ_k l_ik l_jk) / l_jj``.
 
     Args:
       rows, columns: the pattern, column by column.
@@ -136,7 +139,7 @@ def _products(rows: np.ndarray, columns: np.ndarray, below: np.ndarray, n: int) 
 
 
 def _lower_triangle(matrix: Any) -> Any:
-    """The entries of a matrix on and below the diagonal, the whole diagonal included, in the form CSC."""
+    """The lower triangle of a matrix in the form CSC, with its whole diagonal; raises for a matrix that is not sparse or square."""
     given = matrix
     if hasattr(matrix, "to_scipy"):
         matrix = matrix.to_scipy()

@@ -40,7 +40,7 @@ class InstantExecutable:
     """
 
     def __init__(self, stage: Lowered):
-        """The module of a stage, which is interpreted at first."""
+        """Starts with the interpreter, for a stage that is compiled when that pays off."""
         self._stage = stage
         operations = functions_of(stage.module.operation)
         self._budget, self._moving = allowance(operations.values()), new_lock()
@@ -59,7 +59,7 @@ class InstantExecutable:
         return self._executable.device
 
     def function(self, name: str) -> Callable[..., list[Array]]:
-        """The function with this name.
+        """Returns the function of the executable with a name.
 
         Raises:
           DeployError: it does not exist.
@@ -68,7 +68,7 @@ class InstantExecutable:
         return functools.partial(self._call, name)
 
     def _call(self, name: str, *call: Any) -> list[Array]:
-        """Calls a function in the interpreter; compiles if that exceeds its budget."""
+        """The results of a function, by the interpreter until its budget is used up, and then by compiled code."""
         with self._moving:  # otherwise the state could belong to another thread's point
             if isinstance(self._executable, InterpretedExecutable):
                 try:
@@ -86,7 +86,7 @@ class InstantExecutable:
     def _interpreted(
         self, interpreter: InterpretedExecutable, name: str, arguments: Sequence[Any], storage: int = 0, types: Any = None
     ) -> list[Array]:
-        """The results by the interpreter; notes the point, which the compiled module gets later."""
+        """The results of a function by the interpreter; stores the point of an update, to which compiled code is moved later."""
         results = interpreter.function(name)(arguments, storage, types)
         if name in (_MOVE, f"{_MOVE}_into"):
             self._point = [np.array(x) for x in arguments[: len(arguments) - storage]]
@@ -148,7 +148,9 @@ def load_compiled(source: Any, maker: str, point: tuple[Any, ...], target: str |
 
 
 def _stage_of(source: Any, maker: str, point: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """A prepared stage; for a compiled stage, a module with its own state."""
+    """A lowered stage of a source, or for a compiled stage its module with a separate state; raises
+    TraceError for other sources.
+    """
     if isinstance(source, Bundle):
         source = source.here
     if isinstance(source, Compiled):

@@ -41,6 +41,7 @@ def is_mean(f: Callable[..., Any], x: PyTree, data: Sequence[Any]) -> bool:
         return False
 
     def value(start: int, stop: int) -> float:
+        """The value of the function for the rows from `start` to `stop`."""
         rows = [a[start:stop] if a.ndim and a.shape[0] == length else a for a in arrays]
         return _value(f, (x, *pytree.unflatten(spec, rows)))
 

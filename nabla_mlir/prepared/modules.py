@@ -175,7 +175,7 @@ def _module(
     limit: int | None,
     entry_points: Sequence[str] | str,
 ) -> Prepared:
-    """The module of a family, with the requested entry points."""
+    """The stage with the requested entry points of a family of matrices."""
     methods = Methods(family, names, x, data, block, limit)
     available = methods.all()
     names_of_points = chosen_entry_points(available, entry_points, _DEFAULT)
@@ -184,7 +184,7 @@ def _module(
 
 
 class Methods:
-    """The entry points of a prepared product, from its two halves."""
+    """The entry points of a prepared product, made from its two halves."""
 
     family: Family
     block: int
@@ -194,7 +194,7 @@ class Methods:
     products_spec: pytree.TreeSpec
 
     def __init__(self, family: Family, names: list[str], x: Any, data: tuple[Any, ...], block: int, limit: int | None):
-        """Splits the product of a family into its two halves."""
+        """Traces the product of a family, and splits it into the half that computes residuals and the half that reads them."""
         self.family, self.block = family, block
         self.x, self.data = _specs(x), tuple(_specs(d) for d in data)
         self.args: dict[str, Any] = dict(zip(names, [self.x, *self.data], strict=True))
@@ -203,6 +203,7 @@ class Methods:
         v = tuple(self.likes) if two else self.x
 
         def whole(x: Any, v: Any, *data: Any) -> tuple[Any, tuple[Any, ...]]:
+            """The by-products and the products, always as a tuple."""
             byproducts, products = family.product(x, v, *data)
             return byproducts, products if two else (products,)
 
@@ -218,7 +219,7 @@ class Methods:
         self.state: dict[str, Spec] = self._state(entry.outputs)
 
     def _state(self, outputs: Sequence[Spec]) -> dict[str, Spec]:
-        """The state that `update` stores: residuals, products that do not depend on v, and the point."""
+        """The specs of the state that `update` stores: residuals, products that do not depend on v, and the point."""
         split, count = self.split, self.byproducts_spec.num_leaves
         if not set(range(count)) <= set(split.early):
             raise TraceError(
@@ -239,7 +240,7 @@ class Methods:
         return tuple(n for n in self.state if not n.startswith("point"))
 
     def products(self, state: dict[str, Tensor], vs: Sequence[Any]) -> tuple[Any, ...]:
-        """The products with the vectors, computed from the state."""
+        """The products with the vectors `vs`, computed from the residuals in the state."""
         split = self.split
         residuals = [x for n, x in state.items() if n.startswith("residual")]
         late = emit_call(split.rest, [*residuals, *pytree.flatten(tuple(vs))[0]])
@@ -255,7 +256,7 @@ class Methods:
         return self.products(state, vs)[which]
 
     def update(self, _: Any, x: Any, *data: Any) -> tuple[Any, dict[str, Tensor]]:
-        """The by-products, and the new state."""
+        """The by-products at a point (x, *data), and the new state."""
         split, count = self.split, self.byproducts_spec.num_leaves
         point = [as_tensor(leaf) for leaf in pytree.flatten((x, *data))[0]]
         results = emit_call(split.known, point)
@@ -265,7 +266,7 @@ class Methods:
         return byproducts, dict(zip(self.state, new, strict=True))
 
     def all(self) -> dict[str, Method]:
-        """All entry points by their names."""
+        """Returns all entry points of the module, by their names."""
         family, reads, form = self.family, self.read_names, self._form_of_blocks()
         x_name, *data_names = self.args
         v_name = "v" if "v" not in self.args else "vector"
@@ -301,6 +302,7 @@ class Methods:
         return {m.name: m for m in [*methods, *into]}
 
     def _form_of_blocks(self) -> Form:
+        """The fastest form of the products with several vectors."""
         operations = [op.operation for op in self.split.rest.regions[0].blocks[0].operations]
         return form_of_block(operations, self.split.nbytes, self.block)
 
@@ -325,7 +327,7 @@ class Methods:
         ]
 
     def _self_check(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The errors of the products at the point of the state."""
+        """The deviations of the products from linear maps and derivatives, at the point of the state (`check_linear_map`)."""
         points = [state[n] for n in state if n.startswith("point")]
         _, spec = pytree.flatten((self.x, *self.data))
         x, *data = pytree.unflatten(spec, points)

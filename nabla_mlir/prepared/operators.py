@@ -76,7 +76,7 @@ class PreparedOperator(PointOperator):
     block: int
 
     def __init__(self, module: Module, x: Any, data: tuple[Any, ...], damping: float):
-        """The operator of a module, moved to the first point."""
+        """Reads the vectors' structures from the module, and moves it to the first point."""
         if np.iscomplexobj(damping):
             raise DtypeError(f"damping requires a real number, got {damping!r}.")
         self._module, self._specs, self.data, self.damping = module, module.entry_points, data, float(damping)
@@ -99,7 +99,7 @@ class PreparedOperator(PointOperator):
     # ------------------------------------------------------------ the point
 
     def update(self, x: PyTree, *data: PyTree, check: bool = False) -> tuple[Any, np.ndarray | None]:
-        """Moves to another point, and returns the value and the gradient there.
+        """Moves the operator to another point, and returns the value and the gradient there.
 
         Args:
           x: a pytree or a flat vector.
@@ -167,7 +167,7 @@ class PreparedOperator(PointOperator):
         return out
 
     def _form(self) -> tuple[str, tuple[np.ndarray, ...]]:
-        """The format of the entries, and their index arrays in it."""
+        """The format of the entries of `matrix`, and the index arrays of the entries in this format."""
         sparsity = self._specs["matrix"].sparsity
         if sparsity is None or sparsity.format not in _FORMATS:
             raise PatternError(
@@ -194,7 +194,10 @@ class PreparedOperator(PointOperator):
         return self._columns("apply", self._inner, self._outer, vs)
 
     def _vector(self, name: str, inner: Flat, outer: Flat, v: np.ndarray) -> np.ndarray:
-        """The product of one vector, real or complex, with the entry point `name`."""
+        """The product with a vector, real or complex, by the entry point `name`.
+
+        `inner` and `outer` convert the vectors of the argument and of the result.
+        """
         v = np.asarray(v).reshape(-1)
         if v.dtype.kind == "c" and inner.dtype.kind != "c":
             return joined(*(self._vector(name, inner, outer, part) for part in (v.real, v.imag)))
@@ -203,8 +206,9 @@ class PreparedOperator(PointOperator):
         return result + self.damping * v if self.damping else result
 
     def _columns(self, name: str, inner: Flat, outer: Flat, vs: np.ndarray) -> np.ndarray:
-        """The products with blocks of columns. The last block is padded with zeros, or computed column by column if it is
-        nearly empty.
+        """The products with the columns of a matrix, in blocks, by the entry point `name`.
+
+        The last block is padded with zeros; if it is nearly empty, its columns are multiplied one by one.
         """
         if vs.dtype.kind == "c" and inner.dtype.kind != "c":
             both = self._columns(name, inner, outer, np.concatenate([vs.real, vs.imag], axis=1))
@@ -228,7 +232,7 @@ class PreparedOperator(PointOperator):
         return out.T + self.damping * vs if self.damping else out.T
 
     def _product(self, name: str, leaves: Sequence[Any], count: int) -> list[Array]:
-        """The results of an entry point, which must belong to the operator's point."""
+        """The results of an entry point; raises StalePointError if the module is at another point than the operator."""
         self._spec(name)
         results = self._timed(self._module[name].run, leaves)
         version = results[0].version
@@ -265,6 +269,7 @@ class PreparedOperator(PointOperator):
         return f"nabla_mlir.{type(self).__name__}", self._module.digest, str(self.damping), *digests
 
     def _leaves_of_data(self) -> list[Any]:
+        """The leaves of the arguments other than the point."""
         arguments = self._spec("update").arguments[1:]
         return [leaf for a, tree in zip(arguments, self.data, strict=True) for leaf in a.tree.flatten(tree, a.name)]
 
@@ -275,7 +280,7 @@ class PreparedOperator(PointOperator):
 
 
 def _at(kind: type[PreparedOperator], module: Module, x: Any, data: tuple[Any, ...], damping: float) -> Any:
-    """An operator of class `kind` at a point; it computes its state there."""
+    """A new operator of the class `kind`, moved to the point x."""
     new = kind.__new__(kind)
     PreparedOperator.__init__(new, module, x, data, damping)
     return new
@@ -315,7 +320,7 @@ class HessianOperator(PreparedOperator):
         damping: float = 0.0,
         target: str | Target | None = None,
     ):
-        """The operator at the point x; the class describes the arguments."""
+        """Prepares the operator at the point x; the class describes the arguments."""
         module = prepared_module(source, "hvp_module", (x, *data), target, block=block, entry_points=_USED)
         super().__init__(module, x, data, damping)
 
@@ -338,7 +343,7 @@ class JacobianOperator(PreparedOperator):
     """
 
     def __init__(self, source: Source, x: PyTree, *data: PyTree, block: int = thresholds.BLOCK, target: str | Target | None = None):
-        """The operator at the point x; the class describes the arguments."""
+        """Prepares the operator at the point x; the class describes the arguments."""
         points = (*_USED, "apply_transposed", "apply_transposed_block")
         module = prepared_module(source, "jacobian_module", (x, *data), target, block=block, entry_points=points)
         super().__init__(module, x, data, 0.0)

@@ -30,9 +30,7 @@ _SUMS: set[tuple[str, bool]] = set()  # modules whose functions have been checke
 
 @dataclass(frozen=True)
 class Part:
-    """The share of one batch, or of several, in a sum: value and gradient as a vector, the number of rows, and digests of
-    the data.
-    """
+    """The share of one or more batches in a sum: value and gradient as one vector, the number of rows, and digests of the data."""
 
     vector: np.ndarray
     rows: int
@@ -112,7 +110,7 @@ class Work:
         return self.has_value + self.has_gradient * self.x.size
 
     def leaves(self, data: Sequence[Any]) -> list[np.ndarray]:
-        """The arrays of a batch, as NumPy arrays."""
+        """The leaves of the arguments of a batch, as NumPy arrays; raises TreeError for another number of arguments."""
         if len(data) != len(self.arguments):
             names = ", ".join(argument.name for argument in self.arguments)
             raise TreeError(f"a batch requires its {len(self.arguments)} arguments ({names}), got {len(data)}.")
@@ -120,7 +118,9 @@ class Work:
         return [np.asarray(readable(leaf)) for a, tree in pairs for leaf in a.tree.flatten(tree, a.name)]
 
     def runs(self, leaves: Sequence[np.ndarray]) -> tuple[int, list[tuple[float, list[np.ndarray]]]]:
-        """The number of rows of a batch, and the runs of the module, each as (weight, arrays).
+        """The number of rows of a batch, and the weighted runs of the module whose sum is the share of the batch.
+
+        Each run is a pair of a weight and the arrays with which the module runs; there are two for a padded batch without a mask.
 
         Raises:
           ShapeError: an array has more rows than the module, or the arrays differ in their number of rows.
@@ -144,7 +144,7 @@ class Work:
         if not shorter:
             return rows, [(weight, self._masked(leaves, rows))]
         padding = self.length - rows
-        longer = [_continued(a, padding) if i in shorter else a for i, a in enumerate(leaves)]
+        longer = [_padded(a, padding) if i in shorter else a for i, a in enumerate(leaves)]
         if self.mask:
             return rows, [(float(rows) if self.mean else 1.0, self._masked(longer, rows))]
         copies = [np.repeat(a[-1:], self.length, axis=0) if i in shorter else a for i, a in enumerate(leaves)]
@@ -167,7 +167,7 @@ class Work:
 
 
 class Piece:
-    """The products of one batch at one point; it owns the residuals.
+    """One batch at one point: it owns the residuals, and computes products from them.
 
     Args:
       work: the computation for a batch.
@@ -187,7 +187,7 @@ class Piece:
         self._weights: list[float] = []
 
     def move(self, number: int, x: np.ndarray, data: Sequence[Any], check: bool = False) -> Part:
-        """Moves to a batch and a point; returns the share of the batch in value and gradient.
+        """Moves the piece to a batch and a point; returns the share of the batch in value and gradient.
 
         Args:
           number: the index of the batch, for error messages.
@@ -218,14 +218,14 @@ class Piece:
         device = getattr(self.work.module.executable, "device", None)  # the interpreter has no device
         if device is not None:
             device.hal.allocator.trim()  # pieces move to disk if memory is short, so the memory of earlier pieces is freed
-        return _moved, (self.work, self.number, self._point, self._data)
+        return _restored_piece, (self.work, self.number, self._point, self._data)
 
     def __sizeof__(self) -> int:
         data = 0 if self._data is None else sum(leaf.nbytes for leaf in self.work.leaves(self._data))
         return object.__sizeof__(self) + data + (self.work.state_bytes or 0) * len(self._operators)
 
     def _run(self, i: int, x: np.ndarray, data: tuple[Any, ...]) -> np.ndarray:
-        """Moves the i-th operator to the point and the data; returns its value and gradient as one vector."""
+        """The value and the gradient of operator number i as one vector, after it is moved to the point and the data."""
         if i == len(self._operators):
             self._operators.append(HessianOperator(self.work.module.clone(), x, *data))
         else:
@@ -237,9 +237,9 @@ class Piece:
         return np.concatenate([np.empty(0), *parts]).astype(self.work.x.dtype)
 
     def _check_sum(self, x: np.ndarray, leaves: list[np.ndarray], rows: int) -> None:
-        """Checks that the function is a sum over rows, or their mean.
+        """Raises ShapeError unless the function is a sum over rows, or their mean, which a padded batch requires.
 
-        With B rows a and b: f(a..a) + f(b..b) = f(ab..b) + f(ba..a).
+        The test: with B rows a and b, f(a..a) + f(b..b) = f(ab..b) + f(ba..a).
         """
         work, key = self.work, (self.work.module.digest, self.work.mean)
         if key in _SUMS:
@@ -251,6 +251,7 @@ class Piece:
         first, last = [[next(rest) if a.ndim else a for a in leaves] for rest in ends]
 
         def at(one: list[np.ndarray], many: list[np.ndarray]) -> np.ndarray:
+            """The value and the gradient for a batch with one row `one`, followed by rows `many`."""
             arrays = [
                 np.concatenate([p, np.repeat(q, work.length - 1, axis=0)]) if is_by_rows else a
                 for a, p, q, is_by_rows in zip(leaves, one, many, moves, strict=True)
@@ -293,7 +294,8 @@ class Piece:
         return total
 
 
-def _moved(work: Work, number: int, x: np.ndarray, data: Sequence[Any]) -> Piece:
+def _restored_piece(work: Work, number: int, x: np.ndarray, data: Sequence[Any]) -> Piece:
+    """The piece in the process that received it, with residuals that are computed again."""
     piece = Piece(work, travels=True)
     piece.move(number, x, data)
     return piece
@@ -330,5 +332,6 @@ def digest_of(leaves: Sequence[np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def _continued(array: np.ndarray, count: int) -> np.ndarray:
+def _padded(array: np.ndarray, count: int) -> np.ndarray:
+    """The array with `count` copies of its last row appended."""
     return np.concatenate([array, np.repeat(array[-1:], count, axis=0)])

@@ -38,8 +38,9 @@ class TreeOperator(LinearOperator):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name of each leaf of the argument, in the order of flat vectors. A dict is ordered by its keys; an OrderedDict
-        stays in its own order.
+        """The name of each leaf of the argument, in the order of flat vectors.
+
+        A dict is ordered by its keys; an OrderedDict stays in its own order.
         """
         return self._inner.names
 
@@ -134,7 +135,7 @@ class TreeOperator(LinearOperator):
         return super().rmatmat(self._factor(x, self._outer, (2,)))
 
     def _factor(self, x: Any, flat: Flat, ranks: tuple[int, ...], axis: int = 0) -> np.ndarray:
-        """A factor as an array.
+        """A factor of a product as an array; raises an error that says what is expected if its shape does not fit.
 
         Args:
           x: the factor, as the user gave it.
@@ -234,11 +235,12 @@ class CompositeOperator(TreeOperator):
 
 
 def _composed(of: Any, inner: Flat | None, outer: Flat) -> Any:
-    """An operator of SciPy with our checks of its vectors. It is returned as it is if a foreign operator takes its vectors."""
+    """SciPy's operator `of` with our checks of its vectors; unchanged if an operator of another package takes its vectors."""
     return of if inner is None or not isinstance(of, LinearOperator) else CompositeOperator(of, inner, outer)
 
 
 def _check_shapes(what: str, first: LinearOperator, second: LinearOperator, do_fit: bool) -> None:
+    """Raises ShapeError, with the shapes of both operators, unless they fit."""
     if not do_fit:
         raise ShapeError(
             f"{what} of operators requires shapes that fit, got {type(first).__name__} {first.shape} and {type(second).__name__} "
@@ -248,7 +250,7 @@ def _check_shapes(what: str, first: LinearOperator, second: LinearOperator, do_f
 
 
 class PointOperator(TreeOperator):
-    """A matrix A(x), given by its products, at a point that `update` moves; see `PreparedOperator`."""
+    """A matrix A(x), given by its products, at a point x that `update` moves; see `PreparedOperator`."""
 
     damping: float
     block: int
@@ -287,7 +289,7 @@ class PointOperator(TreeOperator):
         return self.value, self.jac(x)
 
     def jac(self, x: np.ndarray) -> np.ndarray:
-        """The gradient at x. The caller may change it."""
+        """The gradient at x. The caller may change it. Raises TraceError if the module computes no gradient."""
         self._move(x)
         if self.gradient is None:
             raise TraceError("jac requires a module whose update gives the gradient, got one without.")
@@ -322,11 +324,12 @@ class PointOperator(TreeOperator):
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def _prepare(self, x: np.ndarray) -> PointOperator:
+        """The operator itself, moved to the point x."""
         self._move(x)
         return self
 
     def _move(self, x: np.ndarray) -> None:
-        """Moves to a flat vector, if it is another point."""
+        """Moves the operator to a flat vector, if this is another point; raises ShapeError if the vector has another length."""
         point = rounded(x, self._x.dtype, "x")
         if point.shape != self.x.shape:
             raise ShapeError(
@@ -342,7 +345,7 @@ class PointOperator(TreeOperator):
         return self.matmat(np.eye(self.shape[1], dtype=self.dtype))
 
     def _timed(self, function: Any, *args: Any) -> Any:
-        """The result of a function, whose time is added to `seconds`."""
+        """The result of a function; the time of the call is added to `seconds`."""
         start = time.perf_counter()
         result = function(*args)
         with self._lock:
@@ -351,7 +354,7 @@ class PointOperator(TreeOperator):
 
 
 class OperatorAt(TreeOperator):
-    """A matrix at a point. Products use the operator that is prepared there.
+    """A matrix at a fixed point; each product first moves a shared operator to this point.
 
     Args:
       prepare: a function that returns an operator at a given point.
@@ -361,6 +364,7 @@ class OperatorAt(TreeOperator):
     x: np.ndarray
 
     def __init__(self, prepare: Callable[[np.ndarray], PointOperator], x: np.ndarray):
+        """Prepares the operator at the point, and copies its structure."""
         self.x, self._prepare = np.array(x), prepare
         operator = prepare(self.x)
         self._inner, self._outer = operator._inner, operator._outer

@@ -86,7 +86,7 @@ class DiagonalPreconditioner(LinearOperator):
     def __init__(
         self, operator: Operator, probes: int | None = None, *, seed: int = 0, block: int | None = None, floor: float = _FLOOR
     ):
-        """The preconditioner of the operator at its present point; the class describes the arguments."""
+        """Computes the diagonal of the operator at its present point; the class describes the arguments."""
         self.diagonal: np.ndarray = operator_diagonal(operator, probes, seed=seed, block=block)
         self._inverse = 1.0 / _floored(self.diagonal, floor)
         super().__init__(np.dtype(float), operator.shape)
@@ -134,7 +134,9 @@ class BlockPreconditioner(LinearOperator):
         block: int | None = None,
         floor: float = _FLOOR,
     ):
-        """The preconditioner of the operator at its present point; the class describes the arguments."""
+        """Computes and inverts the diagonal blocks of the operator at its present point; the class describes the arguments. Raises
+        ShapeError if the sizes of the blocks do not add up.
+        """
         n, width = _size(operator), _width(operator, block)
         sizes = list(sizes) if sizes is not None else _leaves_in_blocks(operator, n, largest)
         if sum(sizes) != n or min(sizes, default=1) < 1:
@@ -202,7 +204,7 @@ class LBFGSPreconditioner(LinearOperator):
         return True
 
     def _matvec(self, v: np.ndarray) -> np.ndarray:
-        """The two-loop recursion."""
+        """The product with a vector, by the two-loop recursion over the stored pairs."""
         q, factors = np.array(v, float).reshape(-1), []
         for s, y, curvature in reversed(self._pairs):
             factors.append(s @ q / curvature)
@@ -237,7 +239,7 @@ def _width(operator: Operator, block: int | None) -> int:
 
 
 def _columns(operator: Operator, first: int, last: int, width: int) -> Iterator[tuple[int, np.ndarray]]:
-    """The columns from `first` to `last`, in parts of `width`, each with its first index."""
+    """Yields the columns `first` to `last` of an operator, in parts of `width` columns, each with the index of its first column."""
     for start in range(first, last, width):
         unit = np.zeros((operator.shape[1], min(width, last - start)), operator.dtype)
         unit[start + np.arange(unit.shape[1]), np.arange(unit.shape[1])] = 1
@@ -245,6 +247,9 @@ def _columns(operator: Operator, first: int, last: int, width: int) -> Iterator[
 
 
 def _leaves_in_blocks(operator: Operator, n: int, largest: int) -> list[int]:
+    """The sizes of the diagonal blocks: one block for each leaf of the operator's vectors, divided if it
+    is larger than `largest`.
+    """
     sizes = operator.leaf_sizes if isinstance(operator, TreeOperator) else (n,)
     return [min(largest, size - start) for size in sizes for start in range(0, size, largest)]
 

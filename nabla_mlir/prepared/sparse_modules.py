@@ -127,13 +127,24 @@ def sparse_hessian_module(
     where = hessian_pattern(g, *specs) if pattern is None else Pattern.of(pattern)
     coloring = color(where, kind, order)
     methods = _Methods(names, specs, coloring, form_of(where, format), format)
-    more = {} if constraints is None else _constrained(g, of_x(constraints, argnums, len(data_specs))[0], methods, kind, order)
+    more = (
+        {} if constraints is None else _constraint_methods(g, of_x(constraints, argnums, len(data_specs))[0], methods, kind, order)
+    )
     asked = entry_points or ("value", "gradient", "hessian", "structure", *more)
     return methods.module(hessian_family(g), "hessian", hessian(g, coloring=coloring), asked, more)
 
 
-def _constrained(f: Callable[..., Any], constraints: Callable[..., Any], own: _Methods, kind: str, order: Any) -> dict[str, Method]:
-    """The entry points of constraints and of the Lagrangian, for functions of (x, *data)."""
+def _constraint_methods(
+    f: Callable[..., Any], constraints: Callable[..., Any], own: _Methods, kind: str, order: Any
+) -> dict[str, Method]:
+    """The entry points of the constraints and of the Lagrangian, by name.
+
+    Args:
+      f: the objective, a function of (x, *data).
+      constraints: a function of (x, *data).
+      own: the entry points of the objective.
+      kind, order: the kind of coloring, and the order of its greedy algorithm.
+    """
     args = dict(zip(own.names, own.specs, strict=True))
     entry = trace(constraints, *own.specs).entries[0]
     weights = pytree.unflatten(entry.out_spec, list(entry.outputs))
@@ -223,7 +234,7 @@ class _Methods:
         entry_points: Sequence[str],
         more: Mapping[str, Method] = MappingProxyType({}),
     ) -> Prepared:
-        """The artifact; it has a state if an entry point needs one."""
+        """The stage with the requested entry points; it has a state if one of them needs it."""
         args = dict(zip(self.names, self.specs, strict=True))
         available = {n: Method(n, lambda _, *a, f=f: f(*a), args, doc=f"The {n}.") for n, f in family.direct.items()}
         available |= {**self.entries(name, derivative, "structure"), **more}
@@ -243,6 +254,7 @@ class _Methods:
         return Prepared(*assemble(state, [available[n] for n in entry_points]))
 
     def _ordered(self, data: Any) -> Any:
+        """Entries in the order of the pattern, reordered for the format."""
         is_in_order = np.array_equal(self.form.order, np.arange(self.coloring.pattern.nnz))
         return data if is_in_order else read(data, self.form.order)
 
@@ -250,9 +262,10 @@ class _Methods:
         return tuple(constant(positions.astype(np.int32)) for positions in self.form.positions)
 
     def _entries(self, point: Methods, state: dict[str, Tensor]) -> Any:
-        """The entries from products of the half that reads the state."""
+        """The entries of the matrix at the point of the state, decompressed from its products."""
 
         def product(v: Tensor, which: int) -> Tensor:
+            """The product of the matrix (0) or of its transpose (1, `which`) with a flat vector."""
             leaves, spec = pytree.flatten(point.likes[which])
             return flat("matrix", point.apply(state, pytree.unflatten(spec, parts(v, leaves)), which))
 

@@ -84,7 +84,7 @@ def assemble(state: State, methods: Sequence[Method]) -> tuple[ir.Module, tuple[
 
 
 def traced_method(method: Method, state: State) -> tuple[ir.Module, Entry]:
-    """The lowered function of a method.
+    """The module with the lowered function of a method, and the description of its arguments and results.
 
     Its first arguments are the state that it reads, and its last results the state that it writes.
     """
@@ -112,7 +112,7 @@ def traced_method(method: Method, state: State) -> tuple[ir.Module, Entry]:
 
 
 def _connect(func: ir.Operation, method: Method, state: State) -> None:
-    """Replaces the arguments that are state by loads, and the results that are state by stores."""
+    """Replaces the arguments that are state by loads of globals, and the results that are state by stores to globals."""
     block = func.regions[0].blocks[0]
     with ir.InsertionPoint.at_block_begin(block):
         versions = _checked_version(method) if method.reads else []
@@ -136,7 +136,7 @@ def _connect(func: ir.Operation, method: Method, state: State) -> None:
 
 
 def _with_storage(entry: Entry) -> Entry:
-    """The entry point with an additional last argument in the form of its result."""
+    """The description of an entry point with an additional last argument `out`, whose structure is that of the result."""
     leaves = pytree.unflatten(entry.in_spec, entry.inputs), pytree.unflatten(entry.out_spec, entry.outputs)
     inputs, in_spec = pytree.flatten((*leaves[0], leaves[1]))
     arguments = (*entry.arguments, "out")
@@ -144,7 +144,7 @@ def _with_storage(entry: Entry) -> Entry:
 
 
 def _add_storage(func: ir.Operation, entry: Entry) -> None:
-    """Adds an argument for each result, to which IREE writes the result."""
+    """Adds an argument to the function for each result, to whose memory IREE writes this result."""
     type = ir.FunctionType(ir.TypeAttr(func.attributes["function_type"]).value)
     types = type.results[: len(entry.outputs)]
     for t in types:
@@ -172,7 +172,7 @@ def _integer(value: int) -> ir.Value:
 
 
 def _checked_version(method: Method) -> list[ir.Value]:
-    """The version of the state; in IREE, an assertion that it is not zero."""
+    """The version of the state, in a list; emits an assertion that it is not zero, which it is before the first update."""
     version = _load(VERSION, ir.IntegerType.get_signless(64))
     attributes: dict[str, ir.Attribute] = {"predicate": ir.IntegerAttr.get(version.type, 1)}  # ne
     is_set = ir.Operation.create(
@@ -184,6 +184,7 @@ def _checked_version(method: Method) -> list[ir.Value]:
 
 
 def _next_version() -> ir.Value:
+    """The version of the state after a write; emits its increment."""
     version = _load(VERSION, ir.IntegerType.get_signless(64))
     new = ir.Operation.create("arith.addi", operands=[version, _integer(1)], results=[version.type]).results[0]
     _store(VERSION, new)

@@ -87,7 +87,7 @@ class SumOperator(SummedOperator):
         check_data: bool = True,
         progress: bool = False,
     ):
-        """The operator at the point x; the class describes the arguments."""
+        """Compiles the products for one batch, and moves the operator to the point x; the class describes the arguments."""
         if short not in ("pad", "compile"):
             raise TraceError(f"short requires 'pad' or 'compile', got {short!r}.")
         readings = Batches(batches)
@@ -113,7 +113,7 @@ class SumOperator(SummedOperator):
 
 
 class _Works:
-    """The computation for each shape of batches, compiled when the first batch of that shape arrives."""
+    """A function that returns the computation for a batch, which is compiled at the first batch of its shapes."""
 
     def __init__(self, make: Callable[[tuple[Any, ...]], Work]):
         self._make = make
@@ -163,7 +163,9 @@ def is_function(source: Any) -> bool:
 
 
 def _with_mask(f: Callable[..., Any], x: Any, data: tuple[Any, ...], mask: str) -> tuple[Any, ...]:
-    """The data with weights of rows added at the mask argument, in the dtype of the point."""
+    """The arguments of a batch with weights of one for all rows, inserted at the argument `mask`. Raises TraceError if there is no
+    such argument.
+    """
     names = list(inspect.signature(f).parameters)[1:]
     if mask not in names:
         raise TraceError(f"mask requires the name of an argument with data, {', '.join(names)}, got {mask!r}.")

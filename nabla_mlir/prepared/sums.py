@@ -89,7 +89,7 @@ class Engine(Protocol):
 
 
 class AtOnce(ABC):
-    """An engine that computes a product when it is finished, so that at most one runs."""
+    """A base class of engines that compute a product only in `finish`, so that at most one product runs at a time."""
 
     window = 1
 
@@ -134,7 +134,7 @@ class SummedOperator(PointOperator):
     block: int
 
     def __init__(self, work: Work, engine: Engine, x: Any, damping: float):
-        """The operator of an engine, moved to the first point."""
+        """Stores the engine, and moves it to the first point."""
         self.engine, self.damping, self._work = engine, float(damping), work
         self._x = self._inner = self._outer = work.x
         self.block, self.rows = work.block, 0
@@ -147,7 +147,7 @@ class SummedOperator(PointOperator):
         return self.engine.stored_batches
 
     def update(self, x: Any, *data: Any, check: bool = False) -> tuple[Any, np.ndarray | None]:
-        """Moves to another point, and returns the value and the gradient there.
+        """Moves the operator to another point, and returns the value and the gradient there.
 
         Args:
           x: a pytree or a flat vector.
@@ -192,6 +192,7 @@ class SummedOperator(PointOperator):
         return self._scaled(product[0], self._timed(self.engine.finish, product[1]))
 
     def _scaled(self, matrix: np.ndarray, total: np.ndarray) -> np.ndarray:
+        """The product with a matrix from the sum over all batches: divided by the number of rows for a mean, with damping."""
         self.products += matrix.shape[1]
         result = total / self.rows if self._work.mean else total
         result = result + self.damping * matrix if self.damping else result
@@ -207,6 +208,7 @@ class SummedOperator(PointOperator):
         return self._matmat(np.asarray(v).reshape(-1, 1))[:, 0]
 
     def _matmat(self, vs: np.ndarray) -> np.ndarray:
+        """Returns the products of the operator with the columns of a matrix; complex columns are two real ones each."""
         if vs.dtype.kind == "c":
             return joined(self._matmat(vs.real), self._matmat(vs.imag))
         matrix = rounded(vs, self._x.dtype, "the matrix")

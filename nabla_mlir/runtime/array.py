@@ -116,7 +116,9 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: Any, device: str | Device = "local-sync") -> Array:
-        """An array without values: memory for the results of a call, which is passed as ``out``."""
+        """An array without values: memory for the results of a call, which is passed as ``out``; raises OutOfMemoryError if the
+        device has too little memory.
+        """
         where, dtype = _device(device), np.dtype(dtype)
         size = max(math.prod(shape) * dtype.itemsize, 1)
         try:
@@ -132,10 +134,10 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         return None if view is None else cls(view, device, lent=True)
 
     def donated(self, device: Device) -> Array:
-        """Its values for one receiver on a device of the host, in memory that IREE may write to.
+        """The values in memory that IREE may write to, for one receiver; this array cannot be read afterwards.
 
-        It is the memory of the array if nothing else can refer to it, and otherwise a copy. The array cannot be read afterwards.
-        If two threads donate it, one is refused.
+        It is the memory of the array if nothing else can refer to this memory, and otherwise a copy. If two threads donate the
+        array, one gets an error.
         """
         self.block_until_ready()
         memory, is_native = self.memory(), self._target is not None
@@ -183,7 +185,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         return self._view
 
     def to_write(self) -> HalBufferView | VmRef:
-        """Its memory, into which a call writes its result. The array must live during the call."""
+        """The memory of the array, into which a call writes its result. The array must live during the call."""
         if self._target is None:  # IREE cannot clear or copy to a buffer from DLPack
             raw = (ctypes.c_ubyte * self.nbytes).from_address(self.numpy().ctypes.data)
             memory, usage = MemoryType.DEVICE_LOCAL | MemoryType.HOST_VISIBLE, BufferUsage.DEFAULT | BufferUsage.MAPPING
@@ -375,6 +377,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         return Array.from_numpy, (np.array(self.numpy()), self.device.driver)
 
     def _read(self) -> np.ndarray:
+        """A read-only NumPy array that shares the memory if the host can read it, and is a copy otherwise."""
         memory = self.memory()
         if not self.size:
             return np.empty(self.shape, self.dtype)

@@ -37,6 +37,7 @@ class Device:
     usage: int
 
     def __init__(self, driver: str, hal: HalDevice, pool: HalDriver, threads: int = 1, enter: Callable[[], object] | None = None):
+        """Stores the objects of IREE; `enter` is called in each thread before it uses the device."""
         self.driver, self.hal, self.pool, self.threads, self.enter = driver, hal, pool, threads, enter
         self.owners = (pool, hal)
         self.is_host = driver.startswith("local")
@@ -109,7 +110,7 @@ def usable(device: Device) -> Device:
 
 @functools.cache
 def _open(driver: str, threads: int, generation: tuple[int, int]) -> Device:
-    """Opens a device. A forked process has its own devices.
+    """Opens a device. A forked process has its own devices. Raises DeployError if there is no such driver or device.
 
     Devices of the parent process stay referenced, because IREE would wait for their threads to end.
     """

@@ -15,7 +15,7 @@ from nabla_mlir.runtime.memory import Mapped
 
 
 def check_given_once(arguments: Sequence[Any], donation: Sequence[int]) -> None:
-    """Refuses a donated array that is also another argument.
+    """Raises CopyError if a donated array is also another argument.
 
     Raises:
       CopyError: an array is passed twice; the message has both indices.

@@ -76,7 +76,7 @@ def _uniform(
 
 
 def _range_of(dtype: np.dtype, draw: str) -> tuple[int, int]:
-    """The smallest of the integers that are drawn, and the one after the largest. Narrow types hold -2 to 1, or 0 to 3."""
+    """The smallest integer that is drawn, and the one after the largest; narrow dtypes hold only -2 to 1, or 0 to 3."""
     if draw in DRAWS[:2] or dtype.kind == "b":
         return 0, 2
     largest = 9 if draw == DRAWS[2] else 100
@@ -85,7 +85,7 @@ def _range_of(dtype: np.dtype, draw: str) -> tuple[int, int]:
 
 
 def _definite(x: np.ndarray) -> np.ndarray:
-    """Hermitian matrices with a dominant diagonal and distinct eigenvalues."""
+    """Positive definite Hermitian matrices with distinct eigenvalues, made from random square matrices x."""
     n = x.shape[-1]
     diagonal = np.diagonal(x, axis1=-2, axis2=-1).real + 1.0 + np.arange(n) / n
     whole = (x + np.conj(np.swapaxes(x, -1, -2))) / (4.0 * n)

@@ -32,6 +32,7 @@ class Gate:
         self._threads = threads
 
     def __enter__(self) -> None:
+        """Blocks forever in one of the threads; other threads pass."""
         if threading.get_ident() in self._threads:
             lock = threading.Lock()
             lock.acquire()
@@ -69,7 +70,7 @@ def _packages(frame: FrameType | None) -> set[str]:
 
 
 def _end(threads: set[int]) -> None:
-    """Raises SystemExit, which prints nothing, in threads that run nabla_mlir, until none does.
+    """Raises SystemExit in the threads that run nabla_mlir, repeatedly, until no thread does.
 
     It is raised repeatedly, because Python ignores exceptions during garbage collection. A thread in an import is
     spared, because the import would keep its lock.
@@ -89,7 +90,7 @@ def _end(threads: set[int]) -> None:
 
 @atexit.register
 def _stop() -> None:
-    """Ends or blocks the daemon threads that run nabla_mlir, before Python ends."""
+    """Ends or blocks the daemon threads that run nabla_mlir; Python calls it before it ends."""
     threads = {t.ident for t in threading.enumerate() if t is not threading.current_thread() and t.name != WORKER and t.ident}
     if not threads:
         return

@@ -94,7 +94,7 @@ class Function:
         return [Array(outputs.get_as_ref(i), where, None, False, type_) for i, type_ in enumerate(types)]
 
     def outputs(self, inputs: VmVariantList) -> VmVariantList:
-        """Calls a function without a timeline, on arguments in device memory."""
+        """The results of a call without a timeline, on arguments in device memory."""
         outputs = VmVariantList(1)
         try:
             with self._lock:
@@ -109,7 +109,7 @@ class Function:
         return self._timeline is not None
 
     def _call_in_order(self, arguments: Sequence[Array | np.ndarray], storage: int, types: Types | None) -> list[Array]:
-        """A call that writes to memory of the caller, or that is on a timeline: it runs after its arguments are written."""
+        """The results of a call that writes to memory of the caller, or that waits for the calls before it on a timeline."""
         where, timeline = self.device, self._timeline
         pending: Timepoint | None = None
         inputs, outputs = VmVariantList(len(arguments)), VmVariantList(4)
@@ -148,7 +148,7 @@ class Function:
         return [Array(get(i, HalBufferView), where, version, False, kind, pending) for i, kind in enumerate(kinds)]
 
     def _in_device_memory(self, argument: Array | np.ndarray) -> Array:
-        """The argument in memory that the function can read."""
+        """The argument as an array in memory that the function can read."""
         if type(argument) is not Array:
             if self._timeline is None:
                 return Array.from_numpy(argument, self.device)
@@ -166,11 +166,12 @@ class Function:
                 function.lose_threads(_HELD, _RELOAD)
 
     def lose_threads(self, what: str, help: str) -> None:
-        """Makes later calls fail, or reload the code if it has no state: the threads are lost, so a call would never end."""
+        """Makes later calls fail, or load the code again if it has no state: the threads are lost, so a call would never end."""
         error = DeployError(f"{self.name} requires {what}.", help=help)
         _remains.append((self.device, self._invoke))
 
         def refuse(*call: Any) -> None:
+            """Loads the executable anew for the call, or raises the error if that is impossible."""
             if self.anew is None:
                 raise error
             new = self.anew()
@@ -185,6 +186,7 @@ class Function:
         return self._lock.locked()
 
     def _refusal(self, error: Exception) -> NablaError:
+        """The error of nabla_mlir for an error of IREE during a call."""
         if isinstance(error, NablaError):
             return error
         if "RESOURCE_EXHAUSTED" in str(error):
@@ -322,7 +324,7 @@ class Executable:
         return tuple(name for name in self._module.function_names if not name.startswith("__"))
 
     def function(self, name: str) -> Function:
-        """The function with this name.
+        """Returns the function of the executable with a name.
 
         Raises:
           DeployError: there is no such function; the message lists those that exist.
@@ -383,6 +385,7 @@ def _loaded(content: bytes, driver: str, threads: int, generation: tuple[int, in
 
 
 def _not_loaded(driver: str, what: str) -> DeployError:
+    """The error for a module that IREE cannot load on a driver; `what` is IREE's message."""
     if "binding count" in what:  # IREE fuses without regard to the limits of its runtime
         return DeployError(
             f"loading requires kernels that read and write few buffers, got: {what}.",

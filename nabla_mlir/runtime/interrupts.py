@@ -68,7 +68,7 @@ class _Worker:
             pass
 
     def _answer(self) -> bool:
-        """Runs the next call of the queue; returns False at the end."""
+        """Runs the next call of the queue; returns False if the worker must end."""
         # A separate function, so that no variable keeps the arguments of the last call while the thread waits for the
         # next.
         call = self._calls.get()
@@ -82,7 +82,7 @@ class _Worker:
         self._calls.put(None)
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Returns or raises the outcome of the function; the wait can be interrupted, and raises Empty at the time limit."""
+        """The result of a function in the worker's thread; raises the error of the function, or Empty at the time limit."""
         self._calls.put((function, arguments))
         is_right, outcome = self._outcomes.get(timeout=_limit.get())
         if not is_right:
@@ -92,7 +92,7 @@ class _Worker:
 
 
 def _outcome(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[bool, Any]:
-    """(True, result) of a call, or (False, error) if it raised."""
+    """The outcome of a call: (True, result), or (False, error) if it raised."""
     try:
         return True, function(*arguments)
     except BaseException as error:
@@ -138,7 +138,7 @@ class Interrupts:
             worker.end()
 
     def _call(self, worker: _Worker, name: str, function: Callable[..., T], *arguments: Any) -> T:
-        """Runs the function in a worker thread until it ends, is interrupted, or exceeds the time limit."""
+        """The result of a function that runs in a worker thread; raises if it is interrupted or exceeds the time limit."""
         try:
             return worker.call(function, *arguments)
         except (KeyboardInterrupt, Empty) as error:

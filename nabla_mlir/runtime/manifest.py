@@ -50,7 +50,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of an entry point: its name, its structure and its arrays in the order of the structure's leaves.
+    """An argument of an entry point: its name, its structure and its arrays, in the order of the leaves.
 
     An output is memory of the caller into which the results are written.
     """
@@ -178,7 +178,7 @@ class EntryPoint:
 
 
 def _in_words(tree: TreeSpec, leaves: Sequence[Leaf]) -> str:
-    """A tree as text; a short text for a large tree."""
+    """The structure as text, or for a large one only its kind and its number of arrays."""
     text = str(tree)
     return text if len(text) <= 100 else f"{tree.kind} of {len(leaves)} arrays"
 
@@ -258,7 +258,8 @@ class Manifest:
     schema: int = field(default=SCHEMA)
 
     def best_driver(self, code: Code) -> str:
-        """The driver to run it with: the stated one, or for a CPU the thread pool if the longest entry point gains.
+        """The driver with which the runtime runs some code: the stated one; for a CPU, the thread pool if the longest entry point
+        gains.
 
         Asynchronous calls need the pool.
         """
@@ -277,7 +278,7 @@ class Manifest:
         return self.best_driver(code) if shared else _driver_for(entry.estimate, code.threads)
 
     def to_json(self) -> str:
-        """The text of the file."""
+        """The manifest as the text of its JSON file."""
         entries = [
             {
                 "name": e.name,
@@ -298,7 +299,7 @@ class Manifest:
 
     @staticmethod
     def from_json(text: str, where: str = "the manifest") -> Manifest:
-        """The manifest of a file's text.
+        """The manifest in the text of a JSON file.
 
         Raises:
           DeployError: it is not a manifest, or a newer release wrote it.
@@ -360,6 +361,7 @@ def _leaf(data: dict[str, Any]) -> Leaf:
 
 
 def _range(versions: Sequence[str]) -> tuple[str, str]:
+    """The first version of the runtime that fits, and the first that does not; raises ValueError unless both are versions."""
     first, last = versions
     if not all(re.match(r"\d+\.\d+", version) for version in (first, last)):
         raise ValueError(f"'iree_range' as two versions, not {first!r} and {last!r}")
@@ -367,6 +369,7 @@ def _range(versions: Sequence[str]) -> tuple[str, str]:
 
 
 def _code(data: dict[str, Any]) -> Code:
+    """The code of one target from its description in JSON."""
     if not isinstance(data["file"], str) or not isinstance(data["target"], dict):
         raise TypeError("'code' as the name of a file and a target")
     memory = {name: Memory(**sizes) for name, sizes in data.get("memory", {}).items()}

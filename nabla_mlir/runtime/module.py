@@ -52,7 +52,10 @@ class Module:
         stablehlo: Callable[[], bytes],
         others: Mapping[str, Runnable] | None = None,
     ):
-        """`others` maps entry points that run on other drivers to their executables."""
+        """Makes an entry for each entry point of the manifest.
+
+        `others` has the executables of the entry points that run on other drivers, by their names.
+        """
         self.executable, self.manifest, self.code, self._stablehlo = executable, manifest, code, stablehlo
         self._others = dict(others or {})
         is_bounded = all(e.estimate.is_bounded for e in manifest.entry_points)
@@ -67,7 +70,7 @@ class Module:
         return {e.name: e for e in self.manifest.entry_points}
 
     def _entry(self, entry: EntryPoint) -> _Entry:
-        """A callable for an entry point; calls without a bound on their time can be interrupted."""
+        """A callable for an entry point; Ctrl-C and time limits can end its calls if they have no bound on their time."""
         function = self._others.get(entry.name, self.executable).function(entry.function or entry.name)
         if self._interrupts is None:
             return _Entry(entry, function)
@@ -76,7 +79,7 @@ class Module:
         return _Entry(entry, functools.partial(self._interrupts.call, entry.name, function))
 
     def _free(self, name: str, function: Callable[..., list[Array]], *call: Any) -> list[Array]:
-        """Calls a function that ends by itself; refuses if an abandoned call may still hold the code."""
+        """The results of a function that ends by itself; raises if an abandoned call may still use the code."""
         assert self._interrupts is not None
         self._interrupts.check(name)
         return function(*call)
@@ -143,12 +146,14 @@ class Module:
         return plugin("stages").Lowered.restore(self._stablehlo(), self.manifest)
 
     def __getitem__(self, name: str) -> _Entry:
+        """Returns the entry point with this name; raises DeployError if there is none."""
         try:
             return self._entries[name]
         except KeyError:
             raise DeployError(f"an entry point requires one of {', '.join(self._entries)}, got {name!r}.") from None
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Returns the entry point with this name; raises AttributeError if there is none."""
         entries = self.__dict__.get("_entries", {})
         if name in entries:
             return entries[name]
@@ -173,13 +178,14 @@ class Module:
 
 @dataclass(frozen=True)
 class _Source:
-    """The StableHLO of a module that is sent to another process, or the reason why it has none."""
+    """The StableHLO of a module that is sent to another process, or the reason why the module has none."""
 
     data: bytes
     absence: str = ""
 
     @staticmethod
     def of(reading: Callable[[], bytes]) -> _Source:
+        """Returns the source that a function reads, or the message of the error if it cannot be read."""
         try:
             return _Source(reading())
         except DeployError as error:
@@ -194,7 +200,7 @@ class _Source:
 def _restored(
     manifest: Manifest, code: Code, source: _Source, recipe: Recipe, recipes: dict[str, Recipe], names: dict[str, str]
 ) -> Module:
-    """The module in another process, if its code fits the runtime and the machine."""
+    """The module in the process that received it; raises DeployError if its code does not fit the runtime or the machine."""
     _check_version(manifest)
     if code.kind in TARGETS:  # the interpreter fits every machine
         check_fit(code.target)
@@ -242,11 +248,11 @@ class _Entry:
 
     def leaves(self, *args: Any, **kwargs: Any) -> Sequence[Any]:
         """The arrays of a call, after checks; raises the errors of a call."""
-        leaves = None if kwargs else self._right(args)
-        return self._checked(args, kwargs) if leaves is None else leaves
+        leaves = None if kwargs else self._leaves_of_right_types(args)
+        return self._checked_leaves(args, kwargs) if leaves is None else leaves
 
-    def _right(self, args: tuple[Any, ...]) -> Sequence[Any] | None:
-        """The leaves, if all are arrays of a device or of NumPy with the right types; None otherwise.
+    def _leaves_of_right_types(self, args: tuple[Any, ...]) -> Sequence[Any] | None:
+        """The leaves of the arguments if all are arrays with the right types; None if they must be checked one by one.
 
         This is the fast path of a call.
         """
@@ -262,8 +268,8 @@ class _Entry:
                 return None
         return leaves
 
-    def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The leaves, converted if that loses nothing; an error lists all problems."""
+    def _checked_leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The leaves of the arguments as arrays, converted if nothing is lost; raises one error that lists all problems."""
         leaves: list[Array | np.ndarray] = []
         problems: list[tuple[type[Exception], str]] = []
         for value, argument, checks in zip(self._bind(args, kwargs), self.spec.arguments, self._checks, strict=True):
@@ -298,6 +304,7 @@ class _Entry:
         return [by_name[name] for name in names]
 
     def _refuse(self, problems: list[tuple[type[Exception], str]]) -> None:
+        """Raises the error for arrays of other shapes or dtypes, with at most eight problems."""
         kind = problems[0][0]
         lines = [text for _, text in problems]
         if len(lines) > 8:
@@ -361,13 +368,14 @@ def load(
 
 
 def split_by_driver(manifest: Manifest, code: Code, executable: Executable) -> dict[str, Executable]:
-    """Executables on another driver, for the entry points that run faster on it."""
+    """The executable for each entry point that runs faster on another driver, by the name of the entry point."""
     drivers = {e.name: manifest.driver_of(code, e) for e in manifest.entry_points}
     executables = {driver: executable.on(pooled(driver, code.threads)) for driver in {*drivers.values()} - {executable.driver}}
     return {name: executables[driver] for name, driver in drivers.items() if driver in executables}
 
 
 def _check_version(manifest: Manifest) -> None:
+    """Raises DeployError if this version of IREE's runtime cannot run the artifact."""
     first, last = (_numbers(version) for version in manifest.iree_range)
     if not first <= _numbers(VERSION) < last:
         low, high = manifest.iree_range

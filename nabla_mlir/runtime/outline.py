@@ -34,21 +34,21 @@ def outline(names: Sequence[str], types: Sequence[Any], indent: str = "") -> lis
         for step in steps:
             node = node.setdefault(step, {})
         node[last] = str(kind)
-    lines = [f"{indent}{line}" for line in _written(tree, "")]
+    lines = [f"{indent}{line}" for line in _lines_of(tree, "")]
     if len(lines) > MOST:
         lines = [*lines[: MOST - 1], f"{indent}... and {len(lines) - MOST + 1} lines more ({len(names)} arrays)"]
     return lines
 
 
-def _written(node: dict[str, Any], path: str) -> list[str]:
-    """The lines of a tree; three and more equal neighbours become one line."""
+def _lines_of(node: dict[str, Any], path: str) -> list[str]:
+    """The lines for a tree of types below `path`; three or more equal neighbours become one line."""
     lines = []
     for _, group in groupby(node.items(), key=lambda item: repr(item[1])):
         (first, child), *others = group
-        rest = child if isinstance(child, str) else ", ".join(_written(child, ""))
+        rest = child if isinstance(child, str) else ", ".join(_lines_of(child, ""))
         if len(others) > 1 and len(rest) < 100:
             lines.append(f"{path}{first} ... {path}{others[-1][0]}: {len(others) + 1} of {rest}")
             continue
         for key, each in [(first, child), *others]:
-            lines += [f"{path}{key}: {each}"] if isinstance(each, str) else _written(each, path + key)
+            lines += [f"{path}{key}: {each}"] if isinstance(each, str) else _lines_of(each, path + key)
     return lines

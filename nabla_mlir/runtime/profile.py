@@ -118,6 +118,7 @@ def _input(leaf: Leaf) -> str:
 
 
 def _tool(name: str) -> str:
+    """The path of a command-line tool of IREE; raises DeployError if the runtime does not have it."""
     spec = importlib.util.find_spec("iree._runtime_libs")
     for folder in spec.submodule_search_locations or () if spec else ():
         if (path := Path(folder, name)).exists():

@@ -175,7 +175,7 @@ def compare(entry: EntryPoint, reference: Reference, results: Sequence[np.ndarra
 
 
 def _numbers(result: np.ndarray, reference: ResultReference) -> Iterator[tuple[str, complex, str, float]]:
-    """For each stored number of a result: its index as text, the computed value, the reference value and the bound."""
+    """Yields, for each stored number of a result, its index as text, the computed value, the reference value and the bound."""
     flat = result.reshape(-1)
     for i, wanted, bound in zip(reference.indices, reference.values, reference.bounds, strict=True):
         index = tuple(int(k) for k in np.unravel_index(i, result.shape))
@@ -185,6 +185,9 @@ def _numbers(result: np.ndarray, reference: ResultReference) -> Iterator[tuple[s
 
 
 def _ratio(got: complex, wanted: complex, bound: float) -> float:
+    """The distance of two numbers divided by its bound; 0 if they are equal, infinite if they must be
+    equal or one is not finite.
+    """
     if got == wanted or (np.isnan(got) and np.isnan(wanted)):
         return 0.0
     distance = abs(got - wanted)
@@ -192,6 +195,7 @@ def _ratio(got: complex, wanted: complex, bound: float) -> float:
 
 
 def _wrong(entry: EntryPoint, k: int, where: str, got: str, wanted: str, bound: float) -> WrongNumbersError:
+    """The error for a wrong number; `where` is the index of the element as text."""
     return WrongNumbersError(
         f"{entry.name} requires {wanted} as result {k}{where}, to within {bound:.1e}, on drawn arguments, got {got}.",
         help="the code is damaged, or wrong on this machine: copy it again, or compile it for this machine, and report it.",

@@ -32,7 +32,7 @@ class _Scratch:
 
 
 def keeping(invoke: Callable[..., object], device: Device, bytes: int, *, overlaps: bool = False) -> Callable[..., object]:
-    """Wraps the calls of a function that uses `bytes` of scratch memory of the device's allocator.
+    """The function `invoke` with a record of its scratch memory, so that memory of functions that ran long ago is freed.
 
     After a call, a pool thread may release the buffer late. The next call then allocates another buffer, and the first
     one is freed when it is released. Overlapping calls, also from several threads, have separate buffers.
@@ -40,6 +40,7 @@ def keeping(invoke: Callable[..., object], device: Device, bytes: int, *, overla
     scratch = _Scratch(device, bytes)
 
     def call(*args: Any) -> None:
+        """Calls the function, and frees unused memory if the call had to allocate a second scratch buffer."""
         _note(scratch)
         with _lock:
             scratch.calls += 1
@@ -54,7 +55,7 @@ def keeping(invoke: Callable[..., object], device: Device, bytes: int, *, overla
                 scratch.is_allocated = True
                 is_alone &= scratch.calls == number
         growth = _allocated(device) - before
-        if was_allocated and is_alone and not overlaps and growth >= bytes and growth - _of_results(args[-1]) >= bytes:
+        if was_allocated and is_alone and not overlaps and growth >= bytes and growth - _bytes_of_results(args[-1]) >= bytes:
             with _lock:
                 _trim(device, [scratch])
 
@@ -66,14 +67,14 @@ def _allocated(device: Device) -> int:
     return int(device.hal.allocator.statistics["device_bytes_allocated"])
 
 
-def _of_results(outputs: VmVariantList) -> int:
-    """The bytes of the arrays among the results of a call; a number among the results is the version of its state."""
+def _bytes_of_results(outputs: VmVariantList) -> int:
+    """The number of bytes of the arrays among the results of a call; an integer among the results is the version of its state."""
     positions = [i for i in range(len(outputs)) if type(outputs.get_variant(i)) is not int]
     return sum(outputs.get_as_object(i, HalBufferView).byte_length for i in positions)
 
 
 def _note(scratch: _Scratch) -> None:
-    """Records that a function runs; frees the memory of others until at most `POOLED_TRANSIENTS` bytes of it are left."""
+    """Records that a function runs now; frees scratch memory of the functions that ran longest ago, if there is too much of it."""
     with _lock:
         if _recent and _recent[-1]() is scratch:
             return
@@ -87,7 +88,7 @@ def _note(scratch: _Scratch) -> None:
 
 
 def _trim(device: Device, those: Sequence[_Scratch]) -> None:
-    """Frees all unused memory of a device, including the scratch buffers of these functions."""
+    """Frees all unused memory of a device, and records that these functions have no scratch buffer on the device."""
     device.hal.allocator.trim()
     for other in those:
         other.is_allocated &= other.device is not device

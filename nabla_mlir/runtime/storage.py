@@ -140,16 +140,18 @@ class Artifact:
 
     def vmfb(self, code: Code) -> bytes:
         """The code for one target. Raises DeployError if it is missing or damaged."""
-        return self._checked(code.file, code.sha256, "load")
+        return self._checked_bytes(code.file, code.sha256, "load")
 
     def stablehlo(self) -> bytes:
         """The StableHLO as bytecode. Raises DeployError if it was not saved, is missing or damaged."""
         if not self.manifest.stablehlo:
             raise DeployError(f"lower requires the StableHLO of an artifact, got {self._stem}, which was saved without.")
-        return self._checked(f"{self._stem}.mlirbc", self.manifest.stablehlo, "lower")
+        return self._checked_bytes(f"{self._stem}.mlirbc", self.manifest.stablehlo, "lower")
 
     def _check_file(self) -> None:
-        """Raises DeployError if a .vmfb was named of which the manifest next to it does not speak: it would load another file."""
+        """Raises DeployError if the user named a .vmfb that the manifest next to it does not have, because another file would be
+        loaded.
+        """
         name = Path(self._named).name
         files = [code.file for code in self.manifest.code]
         if name.endswith(".vmfb") and name not in files:
@@ -160,6 +162,7 @@ class Artifact:
             )
 
     def _check_content(self, sha256: str) -> None:
+        """Raises DeployError if the archive or the manifest has another SHA-256."""
         is_archive = self._path.suffix == ".zip"
         if not is_archive:
             data = self._read(f"{self._stem}.json")
@@ -195,9 +198,9 @@ class Artifact:
             raise DeployError(f"{where} requires the JSON of a manifest, got binary data.", help=SAVE_ANEW) from None
 
     def _only_stem(self) -> str:
-        """The stem of the only manifest in a folder or an archive."""
+        """Returns the stem of the only manifest in a folder or an archive; raises DeployError if there is not exactly one."""
         try:
-            stems = [name[:-5] for name in self._listed() if name.endswith(".json")]
+            stems = [name[:-5] for name in self._list_names() if name.endswith(".json")]
         except FileNotFoundError:
             raise DeployError(
                 f"load requires an artifact, got {self._path}, which does not exist.", where=user_frame(), help="check the path."
@@ -212,14 +215,15 @@ class Artifact:
     def _archive(self) -> Path | IO[bytes]:
         return self._path if self._content is None else io.BytesIO(self._content)
 
-    def _listed(self) -> list[str]:
+    def _list_names(self) -> list[str]:
+        """Returns the names of the files in the folder or the archive."""
         if self._path.suffix != ".zip":
             return os.listdir(self._path)
         with zipfile.ZipFile(self._archive()) as archive:
             return archive.namelist()
 
     def _read(self, name: str) -> bytes | None:
-        """The bytes of a file of the artifact; None if it does not exist."""
+        """The bytes of a file of the artifact; None if it does not exist. Raises DeployError if the archive is damaged."""
         try:
             if self._path.suffix != ".zip":
                 return self._read_file(self._path / name)
@@ -242,11 +246,12 @@ class Artifact:
         return path.read_bytes()
 
     def _check_bytes(self, name: object, size: int) -> None:
+        """Raises DeployError for a file with more bytes than `max_bytes`."""
         if self._max_bytes is not None and size > self._max_bytes:
             raise DeployError(f"load requires files of at most {self._max_bytes} bytes, as max_bytes says, got {size} in {name}.")
 
     def _check_size(self, entry: zipfile.ZipInfo) -> None:
-        """Refuses an entry of an archive that is too large when it is unpacked."""
+        """Raises DeployError for an entry of an archive that is too large when it is unpacked."""
         self._check_bytes(entry.filename, entry.file_size)
         if entry.file_size > max(_LARGE, _MOST_COMPRESSED * entry.compress_size):
             raise DeployError(
@@ -255,8 +260,8 @@ class Artifact:
                 help="unpack it, if you trust it, and load the folder.",
             )
 
-    def _checked(self, name: str, sha256: str, who: str) -> bytes:
-        """The bytes of a file that the manifest names; raises if it is missing or has another SHA-256."""
+    def _checked_bytes(self, name: str, sha256: str, who: str) -> bytes:
+        """The bytes of a file that the manifest names; raises DeployError if it is missing or has another SHA-256."""
         if Path(name).name != name:
             raise DeployError(f"{who} requires files next to the manifest, got {name!r}.", help=SAVE_ANEW)
         data = self._read(name)
@@ -271,7 +276,7 @@ class Artifact:
 
 
 def _path(path: str | os.PathLike[str], folder: bool = False) -> tuple[Path, str]:
-    """The folder or archive that holds the files, and their stem."""
+    """The folder or the archive that holds the files of an artifact, and their common stem."""
     path = Path(path)
     if path.suffix == ".zip":
         return path, path.stem
@@ -281,7 +286,7 @@ def _path(path: str | os.PathLike[str], folder: bool = False) -> tuple[Path, str
 
 
 def _files(stem: str, vmfbs: Sequence[bytes], manifest: Manifest, stablehlo: bytes) -> dict[str, bytes]:
-    """The files of an artifact, by name; the manifest has the names and checksums of the others."""
+    """The content of each file of an artifact by its name; the manifest states the names and checksums of the other files."""
     codes = tuple(
         replace(code, file=name, sha256=_sha256(vmfb))
         for code, name, vmfb in zip(manifest.code, _names(stem, manifest.code), vmfbs, strict=True)
@@ -292,7 +297,7 @@ def _files(stem: str, vmfbs: Sequence[bytes], manifest: Manifest, stablehlo: byt
 
 
 def _names(stem: str, codes: Sequence[Code]) -> list[str]:
-    """The names of the code files: by label if there are several, and numbered if labels are equal."""
+    """The name of each code file: with its target's label if there are several, and with a number if labels are equal."""
     if len(codes) == 1:
         return [f"{stem}.vmfb"]
     labels = [code.label for code in codes]

@@ -53,7 +53,7 @@ def granted(root: Path = Path("/sys/fs/cgroup"), group: Path = Path("/proc/self/
 
 
 def _quotas(root: Path, group: Path) -> Iterator[float]:
-    """The limits, in cores, of the control groups of the process and of all groups around them."""
+    """Yields the limits, in cores, of the control groups of the process and of all groups around them."""
     for line in _text(group).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
@@ -71,6 +71,7 @@ def _quotas(root: Path, group: Path) -> Iterator[float]:
 
 
 def _text(file: Path) -> str:
+    """Returns the text of a file, or an empty text if it cannot be read."""
     try:
         return file.read_text()
     except OSError:
@@ -114,6 +115,7 @@ def is_abandoned(pool: HalDriver) -> bool:
 
 @functools.cache
 def _driver(name: str, threads: int, generation: tuple[int, int]) -> HalDriver:
+    """Returns a driver whose pool has a number of threads."""
     # A pool of IREE's default size has one thread on each core; the system places the threads of other pools.
     if name != POOL or (threads == _affinity() <= granted() and generation == (_FIRST_PROCESS, 0)):
         return get_driver(name)

@@ -61,7 +61,9 @@ class Timeline:
             self.wait()
 
     def push_fences(self, inputs: VmVariantList) -> Timepoint:
-        """Appends two fences to the arguments of a call: the end of the call before it, and its own end, which is returned."""
+        """Appends two fences to the arguments of a call, for the end of the call before it and for its own end; returns its own
+        end.
+        """
         before = HalFence(1)
         if self._open and not self._open[-1].is_reached():
             before.insert(self._open[-1].semaphore, 1)
@@ -71,7 +73,7 @@ class Timeline:
         return end
 
     def began(self, call: Timepoint) -> None:
-        """Records that the call was accepted."""
+        """Adds a call that the device has accepted to the open calls."""
         if len(self._open) >= thresholds.OPEN_CALLS:
             self._open = self.unfinished()
         self._open.append(call)

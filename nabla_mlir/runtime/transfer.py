@@ -48,7 +48,7 @@ class DeployDtypeError(DeployError, DtypeError):
 
 
 class Kind(NamedTuple):
-    """The kind of an argument, as an array: an array with a shape and a dtype, or a Python scalar.
+    """The kind of an argument: an array with a shape and a dtype, or a Python scalar.
 
     Attributes:
       shape: the shape; None for a scalar.
@@ -66,6 +66,7 @@ class Kind(NamedTuple):
         is_small, element = 0 < size < thresholds.DIRECT_COPY and dtype.kind != "V" and dtype.isnative, element_type(dtype)
 
         def enter(array: Any, device: Device) -> HalBufferView | None:
+            """Returns the array on the device, or None if it does not have the expected type, shape and dtype."""
             if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
                 return None
             if is_small and array.flags.c_contiguous:
@@ -76,11 +77,12 @@ class Kind(NamedTuple):
 
     @staticmethod
     def of_scalar(scalar: type, dtype: np.dtype) -> Kind:
-        """The kind of Python scalars of a type."""
+        """Returns the kind of arguments that are Python scalars of a type."""
         element = element_type(dtype)
         known = range_of(scalar, dtype)
 
         def enter(number: Any, device: Device) -> HalBufferView | None:
+            """Returns the number on the device, or None if it does not have the expected type or range."""
             if type(number) is not scalar:
                 return None
             if (known is None or not known[0] <= number <= known[1]) and scalar_misfit(number, dtype) is not None:
@@ -91,14 +93,18 @@ class Kind(NamedTuple):
 
 
 def handed(array: np.ndarray, device: Device) -> HalBufferView:
-    """A buffer of a device with the values of a NumPy array."""
+    """A buffer of a device with the values of a NumPy array, copied or shared."""
     if array.nbytes < thresholds.DIRECT_COPY and array.flags.c_contiguous and array.dtype.isnative:
         return copied(array, device, element_type(array.dtype))  # as below, without an array object
     return Array.from_numpy(array, device).memory()
 
 
 def as_array(value: Any, spec: Leaf, dtype: np.dtype, problems: list[tuple[type[Exception], str]]) -> Any:
-    """The leaf as a NumPy array. A Python scalar gets the declared dtype if its kind and range fit."""
+    """An argument as a NumPy array; a Python scalar gets the declared dtype if its kind and its range fit. Raises
+    ConcretizationError if the argument is traced.
+
+    If the value does not fit, a problem is added to `problems`, and the result is zeros.
+    """
     if type(value) not in (bool, int, float, complex):
         try:
             array = np.asarray(readable(value))
@@ -131,7 +137,11 @@ def mismatch(leaf: Any, spec: Leaf) -> tuple[type[Exception], str]:
 
 
 def memory_of(target: Any, where: Device) -> Array:
-    """The array to which a call writes for `target`: itself; its own memory if it is large and aligned; else a new buffer."""
+    """The array to which a call writes the result for `target`.
+
+    It is `target` itself if that is a device array; an array that shares its memory if it is large and aligned; otherwise a new
+    array.
+    """
     if type(target) is Array:
         return target
     view = Array.lent(target, where) if target.nbytes >= thresholds.LENT_RESULT else None
@@ -139,7 +149,7 @@ def memory_of(target: Any, where: Device) -> Array:
 
 
 def fill(target: Any, memory: Array, version: int | None, pending: Timepoint | None = None) -> Array:
-    """The result of a call for `target`, after `memory` was written; a NumPy array is filled after the call has ended."""
+    """The result of a call that has written to `memory`; its values are copied to `target` if that is another NumPy array."""
     memory.written(version, pending)
     if isinstance(target, np.ndarray) and not np.may_share_memory(target, memory.numpy()):
         np.copyto(target, memory.numpy())
@@ -147,7 +157,7 @@ def fill(target: Any, memory: Array, version: int | None, pending: Timepoint | N
 
 
 def check_storage(name: str, targets: Sequence[Any], inputs: Sequence[Any], where: Device) -> None:
-    """Refuses targets that cannot be written, and memory that is also an argument or another result.
+    """Raises DeployError for targets that cannot be written, and for memory that is also an argument or another result.
 
     Raises:
       DeployError: a target is refused; the message has the reason.

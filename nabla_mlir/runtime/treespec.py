@@ -135,7 +135,7 @@ class TreeSpec:
 
     @staticmethod
     def from_json(data: Any) -> TreeSpec:
-        """The structure that `to_json` wrote.
+        """The structure from the JSON values that `to_json` returned.
 
         Raises:
           TreeError: the JSON is none of the forms above.
@@ -184,6 +184,7 @@ class TreeSpec:
         return f".{key}" if self.kind in ("namedtuple", "custom", "vectorized") and isinstance(key, str) else f"[{key!r}]"
 
     def _flatten(self, tree: Any, path: str, leaves: list[Any], problems: list[str]) -> None:
+        """Appends the leaves of a tree to `leaves`, and the differences from this structure to `problems`."""
         if self.kind == "leaf":
             if tree is None or isinstance(tree, (tuple, list, dict, VectorizedArray)):
                 problems.append(f"{path} requires an array, got {describe(tree)}")
@@ -197,7 +198,9 @@ class TreeSpec:
                 child._flatten(value, path + self._step(key), leaves, problems)
 
     def _children_of(self, tree: Any, path: str, problems: list[str]) -> list[Any] | None:
-        """The values below the node in the order of the children; None after a problem was recorded."""
+        """The values below the node in the order of the children; None if the tree has another structure, which is added to
+        `problems`.
+        """
         if self.kind == "none":
             if tree is not None:
                 problems.append(f"{path} requires None, got {describe(tree)}")
@@ -227,7 +230,7 @@ class TreeSpec:
         return [values.get(key, _MISSING) for key in self.keys]
 
     def _unflatten(self, leaves: Iterator[Any]) -> Any:
-        """The tree with this structure, which takes its leaves from an iterator."""
+        """The tree of this structure; its leaves come from an iterator."""
         if self.kind == "leaf":
             return next(leaves)
         if self.kind == "none":

@@ -104,7 +104,9 @@ class Target:
     checking: str | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuses at once the fields that no compiler is needed to judge; `resolve` refuses the others."""
+        """Raises TargetError for fields that are not valid, as far as this is known without the compiler; `resolve` checks the
+        others.
+        """
         if isinstance(self.options, str) or not all(isinstance(flag, str) for flag in self.options):
             raise TargetError(
                 f"target {self.name} requires a tuple of flags as options, got {self.options!r}.",
@@ -122,7 +124,7 @@ class Target:
 
     @classmethod
     def found(cls) -> Sequence[str]:
-        """The devices of this machine that run it.
+        """The names of the devices of this machine that run code for this kind of target.
 
         Raises:
           OSError: there is no device; the message says what is missing.
@@ -131,7 +133,7 @@ class Target:
 
     @classmethod
     def check_fit(cls, data: Mapping[str, Any]) -> None:
-        """Returns if this machine runs code for a target that `to_json` wrote.
+        """Raises DeployError unless this machine runs code for a target, which `data` describes as `to_json` does.
 
         It checks conditions whose violation would not be an error, but a crash or wrong numbers.
 
@@ -207,7 +209,7 @@ class Target:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Target:
-        """The target that `to_json` wrote.
+        """The target from the JSON values that `to_json` returned.
 
         Raises:
           TargetError: the name or a field is unknown.
@@ -271,6 +273,7 @@ def available() -> list[Availability]:
 
 
 def _available(cls: type[Target]) -> Availability:
+    """The availability of a kind of target on this machine."""
     try:
         return Availability(cls.name, True, ", ".join(cls.found()))
     except OSError as error:
@@ -278,7 +281,7 @@ def _available(cls: type[Target]) -> Availability:
 
 
 def merge_flags(flags: list[str], more: tuple[str, ...] | list[str]) -> list[str]:
-    """The flags of `flags` and `more`; a flag of `more` replaces the same flag of `flags`.
+    """The flags in `flags` and `more`; a flag of `more` replaces the same flag of `flags`.
 
     Example:
       >>> merge_flags(["--a=1", "--b"], ["--a=2"])
@@ -289,7 +292,7 @@ def merge_flags(flags: list[str], more: tuple[str, ...] | list[str]) -> list[str
 
 
 def nearest(name: Any, known: Iterable[str]) -> str:
-    """Help for an unknown name: the names that are spelt alike, and all unless they fill lines.
+    """The help for an unknown name: the known names that are similar, and all known names if they are few.
 
     Example:
       >>> nearest("nvdia", ["host", "nvidia"])

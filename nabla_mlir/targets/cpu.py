@@ -88,6 +88,7 @@ class CPU(Target):
     for_wide_convolutions: ClassVar[tuple[str, ...]] = ("--iree-llvmcpu-distribution-size=256",)
 
     def __post_init__(self) -> None:
+        """Raises TargetError for fields that are not valid."""
         if not isinstance(self.cpu, str) or not self.cpu:
             raise TargetError(
                 f"target cpu requires the name of a CPU, got {self.cpu!r}.",
@@ -123,6 +124,7 @@ class CPU(Target):
 
     @classmethod
     def found(cls) -> Sequence[str]:
+        """Returns the name of this CPU in LLVM, or a sentence if it is not known, as a list of one text."""
         try:
             return (_named_cpu("host", "")[0],)
         except CompileError:
@@ -130,6 +132,7 @@ class CPU(Target):
 
     @classmethod
     def check_fit(cls, data: Mapping[str, Any]) -> None:
+        """Raises DeployError if this CPU has another architecture, or lacks an instruction set that the code needs."""
         architecture = _architecture(str(data.get("triple", "")).partition("-")[0])
         here = _architecture(platform.machine())
         if architecture and here and architecture != here:
@@ -205,7 +208,7 @@ def _architecture(name: str) -> str:
 
 @functools.cache
 def cpu_features() -> dict[str, bool]:
-    """For each instruction set that IREE distinguishes, by LLVM's name, True if this CPU has it; empty if not known."""
+    """For each instruction set by LLVM's name, True if this CPU has it; an empty dict if this is not known."""
     spec = importlib.util.find_spec("iree._runtime_libs")
     if spec is None or not spec.submodule_search_locations:
         return {}
@@ -229,7 +232,7 @@ _DESCRIBE = ("--compile-to=preprocessing", "-", "-o", "-")  # prints the descrip
 
 @functools.cache
 def _named_cpu(name: str, triple: str) -> tuple[str, str]:
-    """LLVM's name of a CPU, and those of its features that the runtime can check."""
+    """LLVM's name of a CPU, and those of its features that the runtime can check; raises TargetError for unknown CPUs."""
     cpu, features, known = _described(name, triple)
     if cpu is None:
         raise TargetError(
@@ -240,7 +243,7 @@ def _named_cpu(name: str, triple: str) -> tuple[str, str]:
 
 
 def _advice(name: str, triple: str, known: Sequence[str]) -> str:
-    """Help for a CPU that an architecture does not have: the triple of one that has it, or names that are spelt alike."""
+    """The help for a CPU that an architecture does not have: the triple of one that has it, or similar names."""
     here = _architecture((triple or _host_triple()).partition("-")[0])
     for other in _OTHERS:
         if not other.startswith(here) and _described(name, other)[0] is not None:
@@ -273,7 +276,7 @@ def _check_known(features: str, triple: str) -> None:
 
 
 def _merged(*features: str) -> str:
-    """The features, sorted by name; each with its last sign."""
+    """The features sorted by name, with the last sign of each."""
     signs = {feature[1:]: feature[0] for feature in ",".join(features).split(",") if feature}
     return ",".join(f"{signs[name]}{name}" for name in sorted(signs))
 
@@ -289,8 +292,8 @@ def _host_triple() -> str:
 
 @functools.cache
 def _described(cpu: str, triple: str) -> tuple[str | None, str, list[str]]:
-    """The compiler's description of a CPU: its name (None if unknown) and its features; and the names of the CPUs that it
-    knows, if it does not know this one.
+    """The compiler's description of a CPU: its name (None if unknown), its features, and for an unknown CPU the known names. Raises
+    TargetError if the compiler fails.
     """
     iree_compile()
     flags = [*LOCAL, f"--iree-llvmcpu-target-cpu={cpu}", *([f"--iree-llvmcpu-target-triple={triple}"] if triple else [])]

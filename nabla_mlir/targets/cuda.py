@@ -73,6 +73,7 @@ class CUDA(Target):
     )
 
     def __post_init__(self) -> None:
+        """Raises TargetError for an unknown architecture."""
         known = self.arch in ("host", *_DESCRIBED) or re.sub("[af]$", "", str(self.arch)) in _PTX_OF_ARCH
         if not known:
             names = ("host", *sorted((*_DESCRIBED, *_PTX_OF_ARCH, "sm_90a"), key=_number))
@@ -93,6 +94,7 @@ class CUDA(Target):
 
     @classmethod
     def check_fit(cls, data: Mapping[str, Any]) -> None:
+        """Raises DeployError if there is no GPU here, or if the GPU is older than the architecture of the code."""
         arch = str(data.get("arch"))
         try:
             device = cuda_devices()[0]
@@ -109,8 +111,9 @@ class CUDA(Target):
 
     @classmethod
     def entrance(cls) -> Callable[[], None]:
-        """Makes the current CUDA context current in other threads; IREE 3.13 does that when it computes, but not when it
-        allocates.
+        """A function that makes the current CUDA context current in another thread, which calls it.
+
+        IREE 3.13 does this when it computes, but not when it allocates.
         """
         cuda, context = _library(), ctypes.c_void_p()
         cuda.cuCtxGetCurrent(ctypes.byref(context))
@@ -138,6 +141,7 @@ class CUDA(Target):
         return "Triton" if self.triton and not triton_version() else ""
 
     def triton_capability(self) -> int:
+        """The compute capability for which Triton makes kernels, such as 90; 0 without Triton."""
         if not self.triton or not triton_version():
             return 0
         arch = self.resolve().arch
@@ -146,6 +150,7 @@ class CUDA(Target):
         return min(_number(arch), 89)  # PTX for it runs on all newer GPUs
 
     def device_targets(self) -> str | None:
+        """The description of the GPU in the form that IREE's compiler reads; None if nabla_mlir has none."""
         arch = self.resolve().arch
         if arch.rstrip("af") not in _PTX_OF_ARCH:
             return None
@@ -160,7 +165,7 @@ class CUDA(Target):
 
 
 def _exact(device: str) -> str:
-    """The architecture for code that runs on this device alone, where such code is faster."""
+    """The architecture for code that runs only on this kind of device, if such code is faster; otherwise the device's own."""
     return "sm_90a" if device == "sm_90" else device
 
 

@@ -90,7 +90,7 @@ def device_target(device: str, backend: str, format: str, info: str) -> str:
 
 
 def library(name: str, fallback: str) -> ctypes.CDLL:
-    """A driver's library, by its file name on Linux (`fallback`) or by its name elsewhere.
+    """The library of a driver: by its file name on Linux (`fallback`), and by its name elsewhere.
 
     Raises:
       OSError: it is not installed.

@@ -86,7 +86,7 @@ def compiler_version() -> str:
 
 
 def disassembled(artifact: bytes) -> str:
-    """The program of an artifact's host part as text, from `iree-dump-module`.
+    """The host program of an artifact as text, from `iree-dump-module`.
 
     Raises:
       SaveError: the folder for temporary files has no room for the artifact.
@@ -134,8 +134,7 @@ def run_process(command: list[str], stdin: bytes, *, timeout: float | None = Non
 
 @functools.cache
 def _bound_to_parent() -> tuple[str, ...]:
-    """The prefix of a command line (of util-linux) that makes the kernel end the process when this process ends; empty if
-    unavailable.
+    """The start of a command line that makes the kernel end the process when this process ends; empty if not available.
 
     A compiler for which nobody waits may run for hours, and use many gigabytes.
     """
@@ -171,8 +170,9 @@ def bytecode_fault(content: bytes) -> str:
 
 
 def _is_text(module: bytes) -> bool:
-    """True if the names of operations are valid text; MLIR prints unknown names in quotes, with other bytes in hexadecimal
-    digits.
+    """True if the names of operations in a printed module are valid text.
+
+    MLIR prints unknown names in quotes, with other bytes in hexadecimal digits.
     """
     names = {name for name in re.findall(rb'"((?:[^"\\\n]|\\.)*)"\(', module) if b"\\" in name}
     try:
@@ -184,6 +184,7 @@ def _is_text(module: bytes) -> bool:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Ends a process, with the processes that it has started, and waits for it."""
     if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -66,7 +66,7 @@ class Vulkan(Target):
 
     @classmethod
     def check_fit(cls, data: Mapping[str, Any]) -> None:
-        """Refuses code for a device that differs in a property on which the code depends."""
+        """Raises DeployError if the device of this machine differs in a property on which the code depends."""
         try:
             profile = VulkanDevice.from_json(data["device"])
         except (KeyError, TypeError, AttributeError) as error:
@@ -116,6 +116,7 @@ class Vulkan(Target):
             ) from None
 
     def device_targets(self) -> str:
+        """The description of the device in the form that IREE's compiler reads."""
         device = self.resolve().device
         assert isinstance(device, VulkanDevice)
         info = target_info("", f"spirv:v{device.spirv},cap:Shader", device)
@@ -126,6 +127,7 @@ class Vulkan(Target):
         return merge_flags(["--iree-hal-indirect-command-buffers=false"], super().flags())
 
     def __post_init__(self) -> None:
+        """Raises TargetError for an unknown device."""
         if isinstance(self.device, dict):  # from JSON
             object.__setattr__(self, "device", VulkanDevice.from_json(self.device))
         names = ("host", *VULKAN_PROFILES)
@@ -247,7 +249,7 @@ _SPIRV_OF_VULKAN = {(1, 0): "1.0", (1, 1): "1.3", (1, 2): "1.5", (1, 3): "1.6"}
 
 
 def _describe(vk: ctypes.CDLL, device: ctypes.c_void_p) -> VulkanDevice:
-    """The description of one device, from the Vulkan loader."""
+    """The description of one device, from the functions of the Vulkan loader."""
     subgroup = _SubgroupProperties(sType=1000094000)
     properties = _Properties2(sType=1000059001, pNext=ctypes.addressof(subgroup))
     vk.vkGetPhysicalDeviceProperties2(device, ctypes.byref(properties))

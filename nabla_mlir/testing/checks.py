@@ -87,14 +87,14 @@ def check_record(record: OpDef) -> list[Costs]:
 
 
 def interpret(function: Callable[..., Any], inputs: Sequence[np.ndarray]) -> Any:
-    """Lowers a function of tensors, and returns the results that the interpreter computes with NumPy."""
+    """The results of a function of tensors, which is lowered and interpreted with NumPy."""
     stage = trace(function, *inputs, name="main").lower()
     leaves = interpreted(stage.module.operation, "main")([np.asarray(x) for x in inputs])
     return optree.tree_unflatten(stage.entries[0].out_spec, [np.asarray(y) for y in leaves])
 
 
 def check_laws(law: LawCase, run: Run = interpret) -> None:
-    """Checks one sample of a record; `run` computes the results of a function of tensors. Raises LawError."""
+    """Checks one sample of a record; raises LawError. `run` computes the results of a function of tensors."""
     laws = Laws(law)
     got = run(laws.trace, laws.inputs())
     reference = law.reference(laws.xs)
@@ -129,6 +129,7 @@ def check_prepared(law: LawCase) -> None:
     active, data = [laws.xs[i] for i in laws.active], [laws.xs[i] for i in others]
 
     def loss(chosen: Sequence[Any], *rest: Any) -> Any:
+        """Returns a real number from the results of the law, as a function of its active arguments and its data."""
         full = dict(zip([*laws.active, *others], [*chosen, *rest], strict=True))
         results = [y for y in law.apply([full[i] for i in range(len(full))]) if is_differentiable(y.dtype)]
         return sum((nnp.sum(nnp.sin(nnp.real(y) + 0.5 * nnp.imag(y))) for y in results), nnp.zeros(()))
@@ -143,7 +144,10 @@ def check_prepared(law: LawCase) -> None:
 
 
 def _check_same(law: LawCase, what: str, got: Any, expected: Any, tolerance: float, least: float = 1.0) -> None:
-    """Compares numbers; the tolerance is relative to the largest element or to `least`, whichever is larger."""
+    """Raises LawError, which names the law, unless the numbers in two trees agree.
+
+    The tolerance is relative to the largest element or to `least`, whichever is larger.
+    """
     a, b = _flat(got), _flat(expected)
     if a.shape != b.shape:
         raise LawError(f"{law.name} requires {what}, got {a.size} numbers instead of {b.size}.")
@@ -160,7 +164,7 @@ def _flat(tree: Any) -> np.ndarray:
 
 
 def _difference(values: Any) -> Any:
-    """The central difference of order 4 from values at -2, -1, 1 and 2 steps."""
+    """The central difference of order 4, from the values at -2, -1, 1 and 2 steps."""
     return optree.tree_map(lambda a, b, c, d: (a - 8 * b + 8 * c - d) / (12 * STEP), *values)
 
 
@@ -169,16 +173,20 @@ def _pairing(a: Any, b: Any) -> float:
 
 
 def costs_of(law: LawCase) -> Costs:
-    """Counts the floating-point operations of a sample and of its derivatives."""
+    """The numbers of floating-point operations of a sample and of its derivatives."""
     laws = Laws(law)
     operands, count = laws.inputs(), len(laws.xs)
 
     def flops(function: Callable[..., Any]) -> int:
+        """The number of floating-point operations of a function of the operands."""
         stage = trace(function, *operands, name="main").lower()
         return cost_of_function(functions_of(stage.module.operation)["main"]).flops
 
     def own(xs: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]]:
+        """The differentiable results as a function of the active operands, and these operands."""
+
         def f(*active: Any) -> Any:
+            """Returns the floating-point results of the law as a function of its active arguments."""
             full = list(xs)
             for i, x in zip(laws.active, active, strict=True):
                 full[i] = x
@@ -203,7 +211,7 @@ def costs_of(law: LawCase) -> Costs:
 
 
 def check_pass(item: Pass | str, modules: Iterable[ir.Module] = (), programs: int = 20) -> int:
-    """Checks, on modules and random programs, that a pass leaves valid IR and does not change the results of functions.
+    """Checks that a pass leaves valid IR and does not change the results; returns the number of modules that the pass changes.
 
     Each module is checked before lowering, and also after lowering if it has transforms. The pass runs twice, and both runs
     must leave valid IR.
@@ -236,9 +244,7 @@ def check_pass(item: Pass | str, modules: Iterable[ir.Module] = (), programs: in
 
 
 def _check_on(pipeline: Pipeline, module: ir.Module) -> bool:
-    """Runs a pass on a module; returns True if it changes the module. Raises LawError if the results differ or the IR is
-    not valid.
-    """
+    """True if a pass changes a module; raises LawError if the results differ or the IR is not valid."""
     text, after = str(module), clone_module(module)
     try:
         for _ in range(2):

@@ -27,6 +27,8 @@ def _jvp(f: Function) -> Function:
 
 
 def _vjp(f: Function) -> Function:
+    """Returns the function that applies the pullback of `f` to the value of `f`."""
+
     def pulled(*xs: Any) -> Any:
         ys, pullback = vjp(f, *xs)
         return pullback(ys)
@@ -42,12 +44,15 @@ TRANSFORMS = {"jvp": _jvp, "vjp": _vjp, "vmap": _vmap}
 
 
 def emitted(law: LawCase, names: Sequence[str]) -> set[str]:
-    """The operations that transforms of a sample emit; the first transform is applied first."""
+    """The names of the operations that a sample has after transforms; the first transform is applied first."""
     xs = law.draw()
     active = active_operands(law, xs)
 
     def function(*inputs: Any) -> Any:
+        """Returns the leaves of the law after all transforms, as a function of its active inputs."""
+
         def f(*own: Any) -> Any:
+            """Applies the law with the active inputs replaced."""
             full = list(inputs)
             for i, x in zip(active, own, strict=True):
                 full[i] = x
@@ -63,7 +68,7 @@ def emitted(law: LawCase, names: Sequence[str]) -> set[str]:
 
 
 def unruled(law: LawCase) -> dict[str, str]:
-    """The operations that two transforms of a sample emit and that a third transform cannot handle, by missing rule."""
+    """The operations that two transforms of a sample emit and that a third transform cannot handle, each with what it lacks."""
     if not active_operands(law, law.draw()):
         return {}
     pairs = itertools.product(TRANSFORMS, repeat=2)
@@ -72,7 +77,7 @@ def unruled(law: LawCase) -> dict[str, str]:
 
 
 def missing(name: str) -> str:
-    """The rule that an operation lacks for derivatives and maps; "" if it has all."""
+    """What an operation lacks for derivatives and maps, as text; "" if it has all rules."""
     record = REGISTRY.get(name)
     if record is None:
         return "no record"

@@ -48,7 +48,7 @@ Numbers = np.random.Generator
 
 
 def damaged(content: bytes, rng: Numbers) -> bytes:
-    """Returns the content with some bytes changed, removed or doubled, or with its end removed.
+    """The content with some bytes changed, removed or doubled, or with its end removed.
 
     Example:
       >>> damaged(b"abcd", np.random.default_rng(0)) != b"abcd"
@@ -76,7 +76,7 @@ def damaged(content: bytes, rng: Numbers) -> bytes:
 
 
 def altered(text: str, rng: Numbers) -> str:
-    """Returns the text with some words and lines moved, removed or doubled, and with other numbers."""
+    """The text with some words and lines moved, removed or doubled, and with other numbers."""
     for _ in range(int(rng.integers(1, 4))):
         lines = text.splitlines()
         i, j = (int(k) for k in rng.integers(len(lines), size=2))
@@ -103,18 +103,20 @@ def altered(text: str, rng: Numbers) -> str:
 
 
 def _text(rng: Numbers) -> str:
+    """The text of a random module, usually altered."""
     text = str(random_module(int(rng.integers(400)), int(rng.integers(1, 7))))
     return text if rng.integers(8) == 0 else altered(text, rng)
 
 
 def _run_passes(module: ir.Module, rng: Numbers) -> None:
-    """Runs random passes; the results of the functions must not change."""
+    """Runs random passes on a module; raises LawError if the results of its functions change."""
     operation = module.operation
     Pipeline.parse("nabla-verify").run(module)
     names = [n for n, f in functions_of(operation).items() if not is_private(f)]
     arguments = {name: inputs_of(module, name, ()) for name in names}
 
     def results() -> dict[str, list[np.ndarray]]:
+        """The results of all functions; raises LawError if they run too many operations."""
         count = iter(range(100_000))
 
         def watch(*_: object) -> None:
@@ -170,6 +172,7 @@ def _read_bytecode(rng: Numbers, _folder: Path) -> None:
 
 @functools.cache
 def _artifact() -> tuple[bytes, np.ndarray]:
+    """The content of a small artifact, and arguments of its function."""
     traced = nm.trace(lambda x: {"y": nnp.sin(x) * 2, "z": (x.sum(), x > 0)}, nm.spec(3, np.float32), name="main")
     compiled = traced.lower().compile()
     x = np.array([0.1, -0.2, 0.3], np.float32)
@@ -177,6 +180,7 @@ def _artifact() -> tuple[bytes, np.ndarray]:
 
 
 def _read_zip(rng: Numbers, _folder: Path) -> None:
+    """Loads and calls a damaged archive; the result must be right if no error is raised."""
     content, x = _artifact()
     module = nm.load(damaged(content, rng))
     got = module["main"](x)
@@ -184,7 +188,7 @@ def _read_zip(rng: Numbers, _folder: Path) -> None:
 
 
 def _read_files(rng: Numbers, folder: Path, kind: str) -> None:
-    """Reads an artifact with one damaged file, or its manifest as damaged text."""
+    """Reads an artifact in which files that end in `kind` are damaged."""
     content, x = _artifact()
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for name in archive.namelist():
@@ -200,6 +204,7 @@ def _read_files(rng: Numbers, folder: Path, kind: str) -> None:
 
 
 def _read_npy(rng: Numbers, folder: Path) -> None:
+    """Reads a damaged file of NumPy as an argument."""
     path = folder / "x.npy"
     np.save(path, rng.uniform(size=(2, 3)).astype(rng.choice(["f4", "f8", "i4", "c8", "?"])))
     path.write_bytes(damaged(path.read_bytes()[:140], rng) if rng.integers(2) else damaged(path.read_bytes(), rng))
@@ -218,7 +223,7 @@ KINDS: dict[str, Callable[[Numbers, Path], None]] = {
 
 
 def read(kind: str, seed: int) -> str:
-    """Reads one damaged file; returns "read", "refused (NAME)", or another error."""
+    """The outcome of reading one damaged file: "read", "refused (NAME)", or "FAULT" with the error."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             KINDS[kind](np.random.default_rng([seed, *kind.encode()]), Path(folder))
@@ -241,7 +246,7 @@ def _child(kind: str, first: int) -> None:
 
 
 def survey(kind: str, seed: int, minutes: float) -> collections.Counter[str]:
-    """Reads damaged files for some minutes and counts the outcomes; faults are printed at once."""
+    """The number of files for each outcome, after damaged files are read for some minutes; faults are printed at once."""
     end, counts = time.monotonic() + 60 * minutes, collections.Counter[str]()
     while time.monotonic() < end:
         command = [sys.executable, "-m", "nabla_mlir.testing.damage", kind, str(seed)]

@@ -44,11 +44,12 @@ def _applied(matrix: Any, x: Any) -> Any:
 
 
 def _size(f: Map) -> Map:
-    """A function whose real result depends on every element of the result of `f`."""
+    """A function whose real result depends on every element of f(x)."""
     return lambda x: nnp.sum(real(bounded(f(x))))
 
 
 def _hvp(f: Map) -> Map:
+    """The Hessian-vector product of the size of f(x)."""
     return lambda x: nm.hvp(_size(f))(x, _direction(x))
 
 
@@ -77,7 +78,7 @@ def _mapped_with_argument(f: Map) -> Map:
 
 
 def _ruled(f: Map) -> Map:
-    """A function with a custom tangent that differs from the true one."""
+    """The function f with a custom tangent that differs from the true one."""
 
     def apply(x: Any) -> Any:
         own = nm.custom_jvp(f)
@@ -88,7 +89,7 @@ def _ruled(f: Map) -> Map:
 
 
 def _transposed(f: Map) -> Map:
-    """The linearisation at a point, applied twice, and its transpose by reverse mode."""
+    """The transpose of the linearisation of f at a point, applied twice, by reverse mode."""
 
     def apply(x: Any) -> Any:
         linear = nm.linearize(f, x)[1]
@@ -98,7 +99,7 @@ def _transposed(f: Map) -> Map:
 
 
 def _pulled_by_rule(f: Map) -> Map:
-    """A function with a custom cotangent that differs from the true one; its residuals are its argument and its value."""
+    """The function f with a custom cotangent that differs from the true one; its residuals are its argument and its value."""
 
     def apply(x: Any) -> Any:
         own = nm.custom_vjp(f)
@@ -109,7 +110,7 @@ def _pulled_by_rule(f: Map) -> Map:
 
 
 def _rematerialised(f: Map) -> Map:
-    """The gradient of a checkpointed function whose policy stores matrix products."""
+    """The gradient of a checkpointed f whose policy stores matrix products."""
     policy = nm.checkpoint_policies.dots_saveable
     return lambda x: nm.grad(_size(nm.checkpoint(lambda a: f(a) * x, policy=policy)))(x)
 
@@ -213,7 +214,7 @@ class Deep:
 
     @staticmethod
     def of(seed: int) -> Deep:
-        """The program with this seed."""
+        """The program with this seed, whose transforms multiply its operations by a bounded factor."""
         rng, family = np.random.default_rng([seed, 3]), Deep(seed, 1, ()).family
         names = [str(name) for name in rng.choice(family.transforms, int(rng.integers(3, 6)))]
         most = float(rng.choice(_GROWTHS)) / (2 if family.kind == "c" else 1)  # a complex number counts as two real numbers
@@ -240,9 +241,12 @@ class Deep:
         return [(x + 1j * rng.normal(size=shape) if dtype.kind == "c" else x).astype(dtype), k]
 
     def _body(self, k: Any) -> Map:
-        """A chain of steps, each of which reads two earlier values; the last few are summed."""
+        """A function that runs a chain of steps, each of which reads two earlier values, and returns the sum of the last two
+        values.
+        """
 
         def apply(x: Any) -> Any:
+            """Applies random steps of the family to recent values; the same for each call."""
             rng = np.random.default_rng([self.seed, 5])
             values = [x, bounded(x) + 1]
             for _ in range(self.steps):
@@ -254,7 +258,9 @@ class Deep:
         return apply
 
     def _run(self, x: Any, k: Any) -> tuple[Any, ...]:
-        """The results of the program: the body, the transformed body, a selection between both, and boolean values."""
+        """The results of the program: the body, the transformed body, a selection between both, and the
+        condition of the selection.
+        """
         body = result = self._body(k)
         for name in self.transforms:
             result = TRANSFORMS[name].apply(result)
@@ -277,7 +283,7 @@ class Deep:
         return f"f{self.seed}"
 
     def shorter(self) -> Iterator[Deep]:
-        """Yields the program with fewer steps or transforms, the shortest first."""
+        """Yields this program with fewer steps or transforms, the shortest first."""
         for k in range(len(self.transforms) + 1):
             for steps in range(1, self.steps + 1):
                 if (k, steps) != (len(self.transforms), self.steps):

@@ -91,7 +91,7 @@ def family_of(number: int) -> tuple[list[Deep], bool]:
 
 
 def faults_of(programs: Sequence[Deep], target: str = "cpu", is_separate: bool = False, count: Count | None = None) -> list[Fault]:
-    """Compiles programs as one module, and returns those that fail or whose numbers differ.
+    """The faults of programs that are compiled as one module: programs that fail, or whose numbers differ.
 
     Args:
       programs: programs of one family.
@@ -111,11 +111,11 @@ def faults_of(programs: Sequence[Deep], target: str = "cpu", is_separate: bool =
                 count.left_out += 1
             else:
                 stages[program] = stage
-    return [*faults, *_compiled(stages, target, is_separate, count)] if stages else faults
+    return [*faults, *_faults_of_module(stages, target, is_separate, count)] if stages else faults
 
 
-def _compiled(stages: dict[Deep, Lowered], target: str, is_separate: bool, count: Count) -> list[Fault]:
-    """The faults of some programs, compiled as one module; a module that is refused or fails is divided."""
+def _faults_of_module(stages: dict[Deep, Lowered], target: str, is_separate: bool, count: Count) -> list[Fault]:
+    """The faults of programs that are compiled as one module; if this module fails, both halves are tried."""
     machine = as_target(target)
     try:
         with _timed(count, "compiling"):
@@ -135,7 +135,9 @@ def _compiled(stages: dict[Deep, Lowered], target: str, is_separate: bool, count
             what = error.what if isinstance(error, EndedError) else "fails"
             return [Fault((parts[0][0],), f"{what}: {error.message[:300]}", is_separate)]
         half = len(parts) // 2
-        return [fault for part in (parts[:half], parts[half:]) for fault in _compiled(dict(part), target, is_separate, count)]
+        return [
+            fault for part in (parts[:half], parts[half:]) for fault in _faults_of_module(dict(part), target, is_separate, count)
+        ]
     count.compiled["separate functions" if is_separate else "one function"] += len(stages)
     with _timed(count, "comparing"):
         return [
@@ -147,7 +149,7 @@ def _compiled(stages: dict[Deep, Lowered], target: str, is_separate: bool, count
 
 @contextlib.contextmanager
 def _timed(count: Count, stage: str) -> Iterator[None]:
-    """Adds the time of a block to a count."""
+    """A context that adds its time to a count."""
     start = time.monotonic()
     try:
         yield
@@ -156,7 +158,7 @@ def _timed(count: Count, stage: str) -> Iterator[None]:
 
 
 def join(whole: ir.Module) -> None:
-    """Adds a function with the arguments and results of all others, and inlines their bodies into it."""
+    """Adds to a module a function with the arguments and results of all its functions, and inlines their bodies into it."""
     functions = functions_of(whole.operation)
     types = [ir.FunctionType(ir.TypeAttr(op.attributes["function_type"]).value) for op in functions.values()]
     inputs, results = [t for f in types for t in f.inputs], [t for f in types for t in f.results]
@@ -192,7 +194,7 @@ def _calls(stages: dict[Deep, Lowered], is_separate: bool) -> list[Call]:
 
 
 def _by_program(stages: dict[Deep, Lowered], calls: list[Call], results: list[Result]) -> dict[Deep, Result]:
-    """The results of each program."""
+    """The results of each program, from the results of the calls."""
     if calls[0].name != _ALL:
         return dict(zip(stages, results, strict=True))
     (whole,) = results
@@ -204,12 +206,13 @@ def _by_program(stages: dict[Deep, Lowered], calls: list[Call], results: list[Re
 
 
 def _returned(program: Deep, stage: Lowered) -> Sequence[ir.Type]:
+    """The types of the results of a program."""
     kind = functions_of(stage.module.operation)[program.name].attributes["function_type"]
     return ir.FunctionType(ir.TypeAttr(kind).value).results
 
 
 def _difference(program: Deep, stage: Lowered, calls: Sequence[Result], count: Count) -> str:
-    """The first fault of two calls, in words; "" if there is none."""
+    """The first fault in the results of two calls of a program, as text; "" if there is none."""
     runs = ReferenceRuns(stage.module, {program.name: program.arguments})
     wanted = runs.call(program.name)
     first, second = (compare(got.values, wanted, lambda k: runs.perturbed(program.name, k)) for got in calls)
@@ -225,7 +228,7 @@ def _difference(program: Deep, stage: Lowered, calls: Sequence[Result], count: C
 
 
 def shrunk(fault: Fault, target: str = "cpu") -> Fault:
-    """Returns a smaller example of a fault: few programs with few steps and transforms."""
+    """A smaller example of a fault: few programs with few steps and transforms."""
     kind = fault.what.partition(" ")[0]
 
     def fault_of_part(programs: Sequence[Deep]) -> Fault | None:
@@ -243,7 +246,7 @@ def shrunk(fault: Fault, target: str = "cpu") -> Fault:
 
 
 def _fewest(fault: Fault, fault_of_part: Callable[[Sequence[Deep]], Fault | None]) -> Fault:
-    """Returns the same fault with fewer programs: tries single programs, then halves, then all programs except one."""
+    """Returns the fault with the fewest programs that still show it: tries single programs, then halves, then all except one."""
     programs = list(fault.programs)
     for some in _smaller(programs):
         if (smaller := fault_of_part(some)) is not None:
@@ -252,7 +255,7 @@ def _fewest(fault: Fault, fault_of_part: Callable[[Sequence[Deep]], Fault | None
 
 
 def _smaller(programs: list[Deep]) -> Iterator[list[Deep]]:
-    """Shorter lists of programs, to find the smallest one that fails."""
+    """Yields shorter lists of programs, in which a fault may remain."""
     if len(programs) < 2:
         return
     half = len(programs) // 2

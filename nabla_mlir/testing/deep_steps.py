@@ -39,6 +39,8 @@ STEPS: dict[str, Step] = {}
 
 
 def _step(kinds: str = "fci", is_costly: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator that adds a step for dtypes of these kinds to the table, under the function's name."""
+
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         STEPS[function.__name__.strip("_")] = Step(kinds, function, is_costly)
         return function
@@ -53,7 +55,7 @@ def kind_of(x: Any) -> str:
 
 
 def bounded(x: Any) -> Any:
-    """A bounded value of the same dtype: integers modulo 16, and x / (1 + |x|²) for other dtypes."""
+    """The array with bounded values of the same dtype: integers modulo 16, and x / (1 + |x|²) for other dtypes."""
     if kind_of(x) == "i":
         return x & 15
     return x / (1 + (x * nnp.conj(x) if kind_of(x) == "c" else x * x))
@@ -94,6 +96,7 @@ def _root(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step("f", is_costly=True)
 def _function(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
+    """A random elementwise function of x, or of x and y."""
     functions = (
         lambda: nnp.sin(x),
         lambda: nnp.tanh(x) + y,
@@ -113,6 +116,7 @@ def _power(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step("c")
 def _parts(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
+    """A random operation on the real and imaginary parts of x and y."""
     parts = (
         lambda: nnp.conj(x) * y,
         lambda: nnp.real(x) + 1j * nnp.imag(y),
@@ -130,6 +134,7 @@ def _bits(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step("f")
 def _rounded(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
+    """A random operation that rounds x, or whose derivative is zero."""
     kinds = (
         lambda: x - 0.5 * nnp.floor(x),
         lambda: nnp.sign(x) * y,
@@ -145,6 +150,7 @@ def _rounded(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step("fi")
 def _compared(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
+    """A random selection between x and y by a comparison."""
     kinds = (
         lambda: nnp.where(x > 0, x, y),
         lambda: nnp.maximum(x, y),
@@ -160,6 +166,7 @@ def _compared(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step()
 def _masked(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
+    """A selection between x, y and another value by random masks."""
     mask = mask_of(rng, x)
     other = (y, 0, 1, x * y)[int(rng.integers(4))]
     return nnp.where(mask & mask_of(rng, x), nnp.where(mask, x, y), other).astype(x.dtype)
@@ -182,6 +189,7 @@ def _reversed(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step()
 def _joined(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
+    """Parts of x and y, joined, stacked, padded or repeated at random."""
     cut = int(rng.integers(x.shape[0] + 1))
     kinds = (
         lambda: nnp.concatenate([x[cut:], y[:cut]]),
@@ -202,6 +210,7 @@ def _rearranged(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step("fc")
 def _outer(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
+    """A random sum of products of x and y."""
     kinds = (
         lambda: (x.reshape(-1)[:, None] * y.reshape(-1)[None]).sum(1).reshape(x.shape),
         lambda: nnp.sum(x * y) * x,
@@ -215,6 +224,7 @@ def _outer(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step()
 def _running(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
+    """A random running sum, maximum or window of x."""
     kinds = [lambda: nnp.cumsum(x, 0), lambda: nnp.flip(nnp.cumsum(y, x.ndim - 1)), lambda: nnp.sum(x, 0) + y]
     if kind_of(x) == "f" and x.size:
         others = (1,) * (x.ndim - 1)
@@ -270,6 +280,7 @@ def _gathered(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step("fi")
 def _sorted(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
+    """The rows of x in a random sorted order."""
     if not x.size:
         return x - y
     kinds = (
@@ -304,6 +315,7 @@ def _looped(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step()
 def _branched(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
+    """The result of a random branch or selection."""
     index = k[0] if k.size else 1
     kinds = (
         lambda: nm.cond(real(x).sum() > 0, lambda: x * y, lambda: y - x),

@@ -25,7 +25,7 @@ PLAIN, DONATED = "plain_", "donated_"
 
 
 def check_donation(cases: Iterable[LawCase], derivatives: bool = True, driver: str = "local-sync") -> int:
-    """Checks samples of records, compiled: if the first argument is donated, the results and the other arguments are the same.
+    """Checks samples of records, compiled: a donation of the first argument changes no result and no other argument.
 
     Each sample gives a function of its operands. It returns the value, the vjp, and the first operand with a new first element,
     which the compiled code writes to the donated memory. A read that comes after this write would give another number. One
@@ -70,7 +70,7 @@ def check_donation(cases: Iterable[LawCase], derivatives: bool = True, driver: s
 
 
 def _function(laws: Laws, derivatives: bool) -> Callable[..., Any]:
-    """The value of a sample, its vjp for constant cotangents, and its first operand with another first element.
+    """A function with the value of a sample, its vjp for constant cotangents, and its first operand with another first element.
 
     The new element depends on the other results, so that the write comes last and needs no copy.
     """
@@ -96,7 +96,7 @@ def _function(laws: Laws, derivatives: bool) -> Callable[..., Any]:
 
 
 def _check_equal(name: str, what: str, got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
-    """Compares arrays bit by bit, except for NaN."""
+    """Raises LawError unless the arrays are equal bit by bit, except for NaN."""
     for i, (a, b) in enumerate(zip(got, expected, strict=True)):
         if not np.array_equal(a, b, equal_nan=b.dtype.kind in "fc"):
             raise LawError(f"{name} requires {what} if its first argument is donated, got {a} instead of {b} for array {i}.")

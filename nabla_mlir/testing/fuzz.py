@@ -43,6 +43,7 @@ Function = Callable[..., Any]
 
 
 def _gradient(f: Function) -> Function:
+    """The gradient of the sum of all results of f, with respect to its three arguments."""
     return grad(lambda *xs: sum(nnp.sum(y) for y in f(*xs)), (0, 1, 2))
 
 
@@ -60,7 +61,7 @@ TRANSFORMS: dict[str, Callable[[Function], Function]] = {
 
 @dataclass(frozen=True)
 class Sample:
-    """One program: the seed determines all choices except the length."""
+    """One random program: the seed determines all choices except the number of steps."""
 
     seed: int
     steps: int = STEPS
@@ -87,7 +88,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Fault:
-    """The error of a program."""
+    """The error of a program: the stage at which it appears, and its text."""
 
     sample: Sample
     where: str
@@ -99,7 +100,7 @@ class Fault:
 
 
 def difference(got: Sequence[Any], wanted: Sequence[Any], dtype: str) -> str:
-    """The first number that differs, in words; "" if all agree."""
+    """The first number that differs, as text; "" if all numbers agree."""
     for i, (a, b) in enumerate(zip(got, wanted, strict=True)):
         a, b = np.asarray(a), np.asarray(b)
         if (a.shape, a.dtype) != (b.shape, b.dtype):
@@ -113,7 +114,7 @@ def difference(got: Sequence[Any], wanted: Sequence[Any], dtype: str) -> str:
 
 
 def interpret(sample: Sample) -> tuple[Lowered | None, list[np.ndarray], list[np.ndarray], Fault | None]:
-    """Returns the lowered program, its arguments, its results, and the fault that appears before compilation, if any."""
+    """The lowered program, its arguments, its results, and the fault that appears before compilation (None if there is none)."""
     try:
         traced, inputs = sample.traced()
         lowered = traced.lower()
@@ -128,7 +129,7 @@ def interpret(sample: Sample) -> tuple[Lowered | None, list[np.ndarray], list[np
 
 
 def run(samples: Sequence[Sample], target: str = "cpu") -> list[Fault]:
-    """Compiles programs together, and returns their faults."""
+    """The faults of programs that are compiled together for a target."""
     faults, stages = [], {}
     for sample in samples:
         lowered, inputs, wanted, fault = interpret(sample)
@@ -148,13 +149,13 @@ def run(samples: Sequence[Sample], target: str = "cpu") -> list[Fault]:
             return [*faults, *run(parts[:half], target), *run(parts[half:], target)]
         return [*faults, Fault(next(iter(stages)), "compiling", f"{type(error).__name__}: {error.message[:300]}")]
     for sample, (_, inputs, wanted) in stages.items():
-        if what := _called(compiled[f"f{sample.seed}"], inputs, wanted, sample.dtype):
+        if what := _error_of_calls(compiled[f"f{sample.seed}"], inputs, wanted, sample.dtype):
             faults.append(Fault(sample, f"compiled for {target}", what))
     return faults
 
 
-def _called(function: Function, inputs: Sequence[np.ndarray], wanted: Sequence[np.ndarray], dtype: str) -> str:
-    """Calls a function twice, and returns the error in words; "" if both calls are correct."""
+def _error_of_calls(function: Function, inputs: Sequence[np.ndarray], wanted: Sequence[np.ndarray], dtype: str) -> str:
+    """The error of two calls of a function, as text; "" if both calls are correct."""
     before = [x.copy() for x in inputs]
     for call in ("first", "second"):
         try:
@@ -173,7 +174,7 @@ def _leaves(tree: Any) -> list[Any]:
 
 
 def shrunk(fault: Fault, target: str) -> Fault:
-    """Returns the fault of the shortest program with the same seed that still has one."""
+    """The fault of the shortest program with the same seed that still has a fault at the same stage."""
     for sample in fault.sample.shorter():
         for shorter in run([sample], target):
             if shorter.where == fault.where:
@@ -221,7 +222,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _one_by_one(shortest: Function, only: Sequence[int] | None, seed: int, minutes: float) -> int:
-    """Checks one program after the other, from `seed` on or only some, and prints each fault. Returns the number of faults."""
+    """The number of faults of programs that are checked one after the other; each fault is printed.
+
+    The seeds are those in `only`, or all from `seed` on until the time is over.
+    """
     end, counts = time.monotonic() + 60 * minutes, collections.Counter[str]()
     for number in only or itertools.count(seed):
         program, fault = shortest(number)
@@ -234,7 +238,7 @@ def _one_by_one(shortest: Function, only: Sequence[int] | None, seed: int, minut
 
 
 def _deep(only: Sequence[int] | None, seed: int, minutes: float, target: str) -> int:
-    """Runs families of programs until the time is over, or the families of single programs; a seed selects its family."""
+    """Checks families of programs until the time is over, or the families of some seeds; returns 1 if there was a fault."""
     end, count, faults = time.monotonic() + 60 * minutes, deep_batches.Count(), 0
     with contextlib.suppress(KeyboardInterrupt):  # a long run can be interrupted, and still prints its numbers
         for number in itertools.count(seed // deep.FAMILY):
@@ -259,6 +263,7 @@ def _print_counts(counts: collections.Counter[str], faults: int) -> int:
 
 
 def _save(fault: Fault, folder: Path) -> None:
+    """Writes the program of a fault as MLIR, with the fault as a comment."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         text = str(fault.sample.traced()[0])

@@ -44,7 +44,7 @@ class Injection:
 
 
 def inject(module: ir.Module, fault: str, rng: Numbers) -> Injection | None:
-    """Puts a fault into a random operation of a module; returns None if the fault applies to no operation."""
+    """Puts a fault into a random operation of a module; returns None if the fault does not apply to any operation."""
     ops = [op for op in nested(module.operation) if is_step(op)]
     for k in rng.permutation(len(ops)):
         with context(), ir.Location.unknown():
@@ -58,20 +58,21 @@ def inject(module: ir.Module, fault: str, rng: Numbers) -> Injection | None:
 
 
 def _exchange_two_operands(op: ir.Operation, rng: Numbers) -> bool:
-    """Exchanges the two operands of an operation that is not commutative."""
+    """Exchanges the two operands of an operation that is not commutative; returns True if the operation changed."""
     if len(op.operands) != 2 or op.name in _COMMUTATIVE or runs_regions(op):
         return False
     return _exchange(op, 0, 1)
 
 
 def _exchange_values(op: ir.Operation, rng: Numbers) -> bool:
-    """Exchanges two operands of one type; the operation has more than two, such as a selection, a loop or a return."""
+    """Exchanges two operands of one type in an operation with more operands, such as a selection, a loop or a return."""
     count = len(op.operands)
     pairs = [(i, j) for i in range(count) for j in range(i) if count > 2 or runs_regions(op)]
     return any(_exchange(op, *pairs[k]) for k in rng.permutation(len(pairs)))
 
 
 def _exchange(op: ir.Operation, i: int, j: int) -> bool:
+    """Exchanges the operands i and j; returns False if they are equal or have different types."""
     a, b = op.operands[i], op.operands[j]
     if a == b or a.type != b.type:
         return False
@@ -80,7 +81,7 @@ def _exchange(op: ir.Operation, i: int, j: int) -> bool:
 
 
 def _take_another_value(op: ir.Operation, rng: Numbers) -> bool:
-    """Replaces an operand with an earlier value of the same type."""
+    """Replaces an operand by an earlier value of the same type; returns True if there is one."""
     block = op.block
     before = [*block.arguments]
     for other in block.operations:
@@ -96,7 +97,7 @@ def _take_another_value(op: ir.Operation, rng: Numbers) -> bool:
 
 
 def _shift_index(op: ir.Operation, rng: Numbers) -> bool:
-    """Changes the index of a gather, a scatter or a slice by one."""
+    """Adds one to an index of a gather, a scatter or a slice; returns True if the operation has one."""
     if op.name not in _INDEXED:
         return False
     indices = [i for i, v in enumerate(op.operands) if not is_float(dtype := shape_and_dtype(v.type)[1]) and not is_complex(dtype)]
@@ -160,7 +161,7 @@ def _skip(op: ir.Operation, rng: Numbers) -> bool:
 
 
 def _change_constant(op: ir.Operation, rng: Numbers) -> bool:
-    """Changes one element of a constant: by 0.01 per cent, or by one for integers and truth values."""
+    """Changes one element of a constant: by 1 per cent, by one for integers, or to the other truth value."""
     if op.name != CONSTANT or not is_static_tensor(op.results[0].type):
         return False
     x = np.array(constant_array(op))
@@ -195,6 +196,7 @@ def _is_truth(value: ir.Value) -> bool:
 
 
 def _replace(op: ir.Operation, by: Callable[[ir.Value], ir.Operation]) -> bool:
+    """Replaces the uses of a result by a new value, which `by` computes from the result; returns False if there are none."""
     (result,) = op.results
     if not list(result.uses):
         return False

@@ -24,6 +24,7 @@ class Laws:
     """The quantities of one case, computed in one trace from its operands."""
 
     def __init__(self, law: LawCase):
+        """Draws the operands and the directions of derivatives for one case."""
         self.law = law
         self.xs: list[np.ndarray] = law.draw()
         self.active: list[int] = active_operands(law, self.xs)
@@ -37,7 +38,7 @@ class Laws:
         return [*self.xs, *self.t, *self.u]
 
     def trace(self, *tensors: Tensor) -> dict[str, Any]:
-        """All quantities, by the names that `checks` compares."""
+        """All quantities by the names that `checks` compares, computed in one trace."""
         n, k = len(self.xs), len(self.active)
         xs, t, u = tensors[:n], tensors[n : n + k], tensors[n + k :]
         out: dict[str, Any] = {"value": self.law.apply(xs)}
@@ -48,9 +49,10 @@ class Laws:
         return out
 
     def _function(self, xs: Sequence[Tensor], floats: Sequence[int]) -> Any:
-        """The function of the active operands that returns the results which are floats."""
+        """The results with the indices `floats` as a function of the active operands."""
 
         def f(*active: Tensor) -> list[Tensor]:
+            """Returns the floating-point results of the law as a function of its active arguments."""
             full = list(xs)
             for i, x in zip(self.active, active, strict=True):
                 full[i] = x
@@ -60,7 +62,7 @@ class Laws:
         return f
 
     def cotangents(self, outs: Sequence[Tensor]) -> list[np.ndarray]:
-        """Cotangents for results of these types; every call gives the same numbers."""
+        """Cotangents for results of these types; every call returns the same numbers."""
         rng = np.random.default_rng([11, *self.law.name.encode()])
         return [
             (rng.uniform(-1, 1, y.shape) + (1j * rng.uniform(-1, 1, y.shape) if y.dtype.kind == "c" else 0)).astype(y.dtype)
@@ -114,7 +116,7 @@ class Laws:
         }
 
     def _batches(self, xs: Any, t: Any, floats: Sequence[int]) -> dict[str, Any]:
-        """Computes the value and derivatives by vmap and by a stacked loop, for every choice of mapped operands."""
+        """The value and the derivatives by vmap and by a loop, for every choice of mapped operands."""
         out: dict[str, Any] = {}
         subsets = [s for r in range(1, len(xs) + 1) for s in itertools.combinations(range(len(xs)), r)]
         for subset in subsets[:7]:
@@ -127,6 +129,7 @@ class Laws:
             if floats:
 
                 def derivatives(*a: Tensor) -> Any:
+                    """Returns the derivatives of one entry: forward, reverse, and forward over reverse."""
                     f, active = self._function(a, floats), [a[i] for i in self.active]
                     ys, dys = jvp(f, active, t)
 
@@ -155,6 +158,7 @@ class Laws:
         """The jvp and the vjp of the mapped function, with the same tangents and cotangents in every entry."""
 
         def mapped(*active: Tensor) -> Any:
+            """Returns the results of the law mapped over a batch, as a function of its active arguments."""
             full = list(many)
             for i, x in zip(self.active, active, strict=True):
                 full[i] = x
@@ -174,7 +178,7 @@ def _direction(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
 
 
 def _copies(x: Tensor, n: int) -> Tensor:
-    """Stacks `n` entries: x, and x with its elements in reverse order."""
+    """A stack of n entries: x and x in reverse order, alternately."""
     reversal = x if not x.shape else reverse(x, dimensions=tuple(range(x.ndim)))
     return concatenate(*(reshape(x if i % 2 == 0 else reversal, shape=(1, *x.shape)) for i in range(n)), dimension=0)
 

@@ -21,7 +21,7 @@ _PASSED_ON = ("PYTHONPATH", "PYTHONSAFEPATH", "NABLA_MLIR_CACHE_DIR", "HOME", WA
 
 
 def configure(config: Any, file: str, name: str = "nabla-mlir", load: Sequence[str] = ()) -> None:
-    """Sets lit up for the .mlir files of a folder.
+    """Configures lit for the .mlir files of a folder.
 
     RUN lines can use ``nabla-opt``, ``nabla-mlir``, ``filecheck`` (a variable is valid inside one function), ``iree-opt``,
     ``%dialects`` (the folder of the IRDL files) and ``%roundtrip`` (prints the module and parses the text).

@@ -52,13 +52,14 @@ class Program:
     """A program of some steps, which NumPy runs while they are chosen."""
 
     def __init__(self, seed: int, steps: int = 4):
+        """Draws the arguments, and chooses the steps."""
         rng = np.random.default_rng([seed, 77])
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._choose(rng, seed, steps)
 
     def _choose(self, rng: Numbers, seed: int, steps: int) -> None:
-        """Chooses the steps; a step on which NumPy raises an error is skipped."""
+        """Chooses the steps; NumPy computes their values, and a step on which it raises an error is skipped."""
         self.seed = seed
         self.dtypes: tuple[str, ...] = ("float64",) if seed % 3 == 0 else DTYPES
         self.arguments: list[np.ndarray] = _arguments(rng, self.dtypes)
@@ -106,6 +107,7 @@ class Program:
 
 
 def _worst(values: Sequence[Any]) -> float:
+    """The largest relative error that is allowed for the dtypes of some values."""
     return max((_DIGITS.get(np.asarray(v).dtype.name, 0.0) for v in values), default=0.0)
 
 
@@ -115,7 +117,7 @@ def check_values(program: Program) -> str:
 
 
 def check_compiled(program: Program, target: str) -> str:
-    """The difference from NumPy in two calls of code for a target; "" if there is none."""
+    """The difference from NumPy in two calls of code that is compiled for a target, as text; "" if there is none."""
     compiled = nm.trace(lambda *xs: program(nnp, *xs), *program.arguments, name="main").lower().compile(target, cache=False)
     for call in ("first", "second"):
         if what := _difference(program, [np.asarray(y) for y in compiled(*program.arguments)]):
@@ -124,7 +126,7 @@ def check_compiled(program: Program, target: str) -> str:
 
 
 def _difference(program: Program, got: Sequence[Any]) -> str:
-    """The first difference from the values that the program should have, as text; "" if there is none."""
+    """The first difference from NumPy's values of the program, as text; "" if there is none."""
     digits = max(_worst(program.arguments), _worst(program.values))
     for i, (a, b) in enumerate(zip(got, program.values, strict=True)):
         if (a.shape, a.dtype) != (b.shape, b.dtype):
@@ -147,7 +149,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def check_derivatives(program: Program) -> str:
-    """Compares derivatives of the last result in f64, for programs in f64."""
+    """The difference between derivatives of the last result in f64 by several methods, as text; "" if there is none."""
     rng = np.random.default_rng(program.seed)
     if any(v.dtype.kind in "fc" and v.dtype != np.float64 for v in program.values):
         return ""
@@ -217,7 +219,10 @@ def check_derivatives(program: Program) -> str:
 
 
 def check_repetition(program: Program) -> str:
-    """Checks that four calls of one traced program (the first, a second, and two in parallel threads) give the same bits."""
+    """A difference in bits between four calls of one traced program, as text; "" if there is none.
+
+    The calls are the first one, a second one, and two in parallel threads.
+    """
     f = nm.jit(lambda *xs: program(nnp, *xs))
     before: Any = nm.set_execution("interpret")
     try:
@@ -234,14 +239,14 @@ def check_repetition(program: Program) -> str:
 
 
 def fault_of(program: Program, target: str = "interpreter") -> str:
-    """The error of a program, with its cause before a colon; "" if there is none."""
+    """The error of a program, as text with its cause before a colon; "" if there is none."""
     with np.errstate(all="ignore"), warnings.catch_warnings(), enable_x64():
         warnings.simplefilter("ignore")
         return _fault_of(program, target)
 
 
 def shortest(seed: int, target: str = "interpreter") -> tuple[Program, str]:
-    """The program of a seed with the fewest steps that has an error, and the error."""
+    """The program of a seed with the fewest steps that has an error, and the error; the whole program and "" without an error."""
     program = Program(seed)
     fault = fault_of(program, target)
     for steps in range(1, len(program.plan)) if fault else ():

@@ -45,7 +45,7 @@ class Mutant:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """The record has the wrong rule inside the block."""
+        """A context in which the record has the wrong rule."""
         name, wrong = self.field
         right = getattr(self.record, name)
         setattr(self.record, name, wrong)  # in place, because passes and samples refer to this record
@@ -91,6 +91,8 @@ def survivors(records: Iterable[OpDef]) -> tuple[list[Mutant], int]:
 
 
 def _negative(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule that returns the negative of what `rule` returns."""
+
     def wrong(*args: Any, **params: Any) -> Any:
         return _negated(rule(*args, **params))
 
@@ -98,7 +100,7 @@ def _negative(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _negated(value: Any) -> Any:
-    """The negative of a tensor, or of each tensor of a list; truth values are inverted; a structural zero stays."""
+    """The negative of a tensor, or of each tensor in a list; truth values are inverted, and other values are unchanged."""
     if isinstance(value, (list, tuple)):
         return [_negated(v) for v in value]
     if not isinstance(value, Tensor):
@@ -107,7 +109,7 @@ def _negated(value: Any) -> Any:
 
 
 def main(names: list[str]) -> int:
-    """Prints the rules that no law holds; returns 1 if there are some."""
+    """Prints the rules whose mistakes no law detects; returns 1 if there are some."""
     records = [REGISTRY[name] for name in names] if names else [r for r in REGISTRY.values() if r.sample]
     with Progress().status(f"making the rules of {len(records)} records wrong, one by one"):
         found, count = survivors(records)

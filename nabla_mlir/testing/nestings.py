@@ -13,14 +13,14 @@ MOST = 400  # the largest number of elements of a value
 
 
 def total(J: Any, y: Any) -> Any:
-    """A real number that depends on every element of a result."""
+    """The sum of the real parts of a result, in at least 32 bits: a number that depends on every element."""
     y = J.numpy.real(y)
     wide = np.dtype(y.dtype).name in ("float32", "float64")
     return J.numpy.sum(y if wide else y.astype(np.float32))
 
 
 def _same(J: Any, y: Any, x: Any) -> Any:
-    """A value of the shape and dtype of `x` that depends on both."""
+    """An array of the shape and dtype of x that depends on x and y."""
     if kind(y) == "c" and kind(x) != "c":
         y = J.numpy.real(y)
     if kind(x) in "biu" and kind(y) in "fc":
@@ -35,10 +35,13 @@ def _direction(J: Any, x: Any) -> Any:
 
 
 def _composed(f: Function, g: Function, rng: Numbers) -> Function:
+    """The function g(f(x))."""
     return lambda J, x: g(J, f(J, x))
 
 
 def _added(f: Function, g: Function, rng: Numbers) -> Function:
+    """A function that combines f(x) and g(x) in one result."""
+
     def apply(J: Any, x: Any) -> Any:
         y, z = f(J, x), g(J, x)
         return _same(J, z, y)
@@ -47,15 +50,17 @@ def _added(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _jitted(f: Function, g: Function, rng: Numbers) -> Function:
+    """The function f under `jit` or `checkpoint`."""
     form = rng.integers(2)
     return lambda J, x: (J.jit if form else J.checkpoint)(lambda x: f(J, x))(x)
 
 
 def _mapped(f: Function, g: Function, rng: Numbers) -> Function:
-    """f mapped along an axis, by `vmap` or `lax.map`."""
+    """The function f mapped along an axis, by `vmap` or `lax.map`."""
     seed = int(rng.integers(2**31))
 
     def apply(J: Any, x: Any) -> Any:
+        """Maps f over a random axis, in a random form."""
         if not x.ndim or not x.size:
             return f(J, x)
         own = rng_of(seed, x)
@@ -73,10 +78,11 @@ def _mapped(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _looped(f: Function, g: Function, rng: Numbers) -> Function:
-    """f repeated in a loop, a scan or an associative scan."""
+    """The function f repeated in a loop, a scan or an associative scan."""
     form, count = int(rng.integers(6)), int(rng.integers(0, 4))
 
     def apply(J: Any, x: Any) -> Any:
+        """Calls f in a loop of the given form."""
         if form == 0:
             return J.lax.fori_loop(0, count, lambda i, c: _same(J, f(J, c), c), x)
         if form == 1:
@@ -98,9 +104,11 @@ def _looped(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _branched(f: Function, g: Function, rng: Numbers) -> Function:
+    """A selection between f(x), g(x) and x, or a branch."""
     form, k = rng.integers(2), int(rng.integers(-1, 4))
 
     def apply(J: Any, x: Any) -> Any:
+        """Calls f or g in a branch that a traced index selects."""
         index = J.numpy.sum(J.numpy.zeros_like(x)).real.astype(np.int32) + k
         branches = [lambda x: _same(J, f(J, x), x), lambda x: _same(J, g(J, x), x), lambda x: x]
         if form:
@@ -111,7 +119,7 @@ def _branched(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _ruled(f: Function, g: Function, rng: Numbers) -> Function:
-    """Custom rules with derivatives that differ from the true ones, so that a missing call of the rule is visible.
+    """The function f with a custom rule whose derivatives differ from the true ones, so that a missing call of the rule is visible.
 
     A rule that calls the function itself uses the true derivative: JAX applies the rule to such a call, except inside
     loops.
@@ -119,6 +127,7 @@ def _ruled(f: Function, g: Function, rng: Numbers) -> Function:
     form = rng.integers(3)
 
     def apply(J: Any, x: Any) -> Any:
+        """Replaces f by a function with a custom rule, if the argument has derivatives."""
         if kind(x) not in "fc":
             return f(J, x)
         if form == 0:
@@ -137,7 +146,10 @@ def _ruled(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _third(J: Any, number: Any, x: Any, forward: bool) -> Any:
-    """The third derivative of a number, twice in one direction; `forward` selects forward mode for the last derivative."""
+    """The third derivative of a function `number` with one number as its result, in one direction twice.
+
+    `forward` selects forward mode for the last derivative.
+    """
     slope = J.grad(number)
     curvature = lambda x: J.jvp(slope, (x,), (_direction(J, x),))[1]  # noqa: E731
     if forward:
@@ -146,10 +158,11 @@ def _third(J: Any, number: Any, x: Any, forward: bool) -> Any:
 
 
 def _derived(f: Function, g: Function, rng: Numbers) -> Function:
-    """A derivative of f, by a transform that is chosen at random."""
+    """A derivative of f, by a random transform."""
     form = int(rng.integers(11))
 
     def apply(J: Any, x: Any) -> Any:
+        """Replaces f by one of its derivatives, if the argument has derivatives."""
         if kind(x) not in "fc":
             return f(J, x)
         h = lambda x: f(J, x)  # noqa: E731
@@ -187,7 +200,7 @@ _COMBINED = (_composed, _composed, _added, _jitted, _mapped, _looped, _branched,
 
 
 def function(rng: Numbers, depth: int) -> tuple[Function, str]:
-    """A random function of one array, and its description."""
+    """A random function of one array, as nested transforms of random operations, and its description."""
     if not depth:
         seed = int(rng.integers(2**31))
         return operation(seed), str(seed)

@@ -32,7 +32,9 @@ def axis_of(rng: Numbers, x: Any) -> int:
 
 
 def bounded(J: Any, x: Any) -> Any:
-    """A value of moderate size, so that steps do not overflow; integers wrap equally in all modules."""
+    """An array of moderate size, so that later steps do not overflow; integers are unchanged, because they
+    wrap equally everywhere.
+    """
     if kind(x) == "f":
         return J.numpy.tanh(x)
     return x / (1 + J.numpy.abs(x)).astype(x.dtype) if kind(x) == "c" else x
@@ -51,7 +53,11 @@ SHARP: list[
 
 
 def _unary(table: list[Any], *names: str, of: str = "numpy") -> None:
+    """Adds the functions with these names, of one array, to a table of operations."""
+
     def named(name: str) -> Any:
+        """Returns the operation that calls a function of the module by its name."""
+
         def operation(J: Any, rng: Numbers, x: Any) -> Any:
             return getattr(getattr(J, of), name)(x)
 
@@ -70,6 +76,8 @@ _unary(WHOLE, "negative", "square", "abs", "sign", "invert", "bitwise_count")
 
 
 def _operation(table: list[Any]) -> Callable[[Any], Any]:
+    """A decorator that adds an operation to a table."""
+
     def add(function: Any) -> Any:
         table.append(function)
         return function
@@ -79,13 +87,14 @@ def _operation(table: list[Any]) -> Callable[[Any], Any]:
 
 @_operation(INEXACT)
 def _scaled(J: Any, rng: Numbers, x: Any) -> Any:
+    """A random operation of x and a number, or a small power."""
     c = [2, 0.5, -1.5, np.float32(0.25), 3][rng.integers(5)]
     return [lambda: x * c, lambda: c - x, lambda: x / 2, lambda: x + c, lambda: x**2, lambda: x**3][rng.integers(6)]()
 
 
 @_operation(REAL)
-def _rooted(J: Any, rng: Numbers, x: Any) -> Any:
-    """An operation that has a singular point elsewhere, such as a root of x * x + 1."""
+def _away_from_singular_points(J: Any, rng: Numbers, x: Any) -> Any:
+    """A random operation whose singular points are avoided, for example a root of x * x + 1."""
     n, y = J.numpy, x * x + 1
     forms: list[Any] = [
         lambda: n.sqrt(y),
@@ -133,7 +142,7 @@ def _formed(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(WHOLE)
 def _counted(J: Any, rng: Numbers, x: Any) -> Any:
-    """An operation on integers or booleans."""
+    """Applies a random operation for integers or booleans to x."""
     if kind(x) == "b":
         return [lambda: ~x, lambda: x & ~x, lambda: x | True, lambda: x ^ x][rng.integers(4)]()
     n, three = J.numpy, np.dtype(x.dtype).type(3)
@@ -311,6 +320,7 @@ def _ordered(J: Any, rng: Numbers, x: Any) -> Any:
 
 
 def _converted(J: Any, rng: Numbers, x: Any) -> Any:
+    """The array in a random dtype; unchanged if rounding could decide the result."""
     name = str(
         rng.choice(["int32", "uint8", "int64", "float32", "float64", "bfloat16", "float16", "complex64", "complex128", "bool"])
     )
@@ -321,8 +331,8 @@ def _converted(J: Any, rng: Numbers, x: Any) -> Any:
     return x.astype(J.numpy.dtype(name))
 
 
-def _settled(y: Any, x: Any) -> Any:
-    """The value in a dtype that does not depend on the promotion of integers in the library."""
+def _with_common_dtype(y: Any, x: Any) -> Any:
+    """The result y of an operation on x in a dtype that does not depend on how a library promotes integers."""
     if kind(x) == "b" or (kind(x) in "fc" and kind(y) in "iu"):
         return y if kind(y) == "b" else y.astype(np.int32)
     if kind(x) in "iu" and kind(y) != "b":
@@ -338,6 +348,7 @@ def operation(seed: int) -> Function:
     """An operation that is defined for arrays of every shape and dtype."""
 
     def apply(J: Any, x: Any) -> Any:
+        """The result of the operation for an array, as a function of the module J and the array."""
         rng = rng_of(seed, x)
         tables = [ANY]
         if kind(x) in "fc":
@@ -358,6 +369,6 @@ def operation(seed: int) -> Function:
             return x
         if kind(x) == "b" and choice.__name__ in ("negative", "square", "bitwise_count", "sign", "abs"):
             return x
-        return bounded(J, _settled(choice(J, rng, x), x))
+        return bounded(J, _with_common_dtype(choice(J, rng, x), x))
 
     return apply

@@ -40,7 +40,7 @@ _DIGITS = {"bfloat16": 0.1, "float16": 2e-2, "float32": 5e-4, "complex64": 5e-4,
 
 
 def jax_namespace() -> Any:
-    """The JAX module with 64-bit dtypes enabled, so that it computes in the dtypes of the program."""
+    """The module `jax` and its functions as a namespace, with 64-bit dtypes enabled."""
     os.environ.setdefault("XLA_FLAGS", "--xla_allow_excess_precision=false --xla_backend_optimization_level=0")
     import jax
     import jax.nn
@@ -62,6 +62,7 @@ class Program:
     order: list[int]
 
     def __init__(self, seed: int, depth: int = 3, results: Sequence[int] = (0, 1, 2)):
+        """Draws the functions and the arguments."""
         self.seed, self.depth, self.results = seed, depth, tuple(results)
         rng = np.random.default_rng([seed, 78])
         self.arguments = [_argument(rng) for _ in range(3)]
@@ -96,7 +97,7 @@ def _argument(rng: Numbers) -> np.ndarray:
 
 
 def wanted(program: Program) -> list[np.ndarray] | None:
-    """JAX's results for a program; None if JAX refuses it."""
+    """JAX's results for a program as a flat list; None if JAX refuses the program."""
     jax, J = jax_namespace()
     run = lambda *xs: program(J, *xs)  # noqa: E731
     try:
@@ -109,7 +110,7 @@ def wanted(program: Program) -> list[np.ndarray] | None:
 
 
 def difference(got: Sequence[Any], right: Sequence[np.ndarray], least: float) -> str:
-    """The first number that differs; "" if all agree."""
+    """The first number that differs, as text; "" if all numbers agree within their digits, or at least within `least`."""
     for i, (a, b) in enumerate(zip(got, right, strict=True)):
         a = np.asarray(a)
         if (a.shape, a.dtype) != (b.shape, b.dtype):
@@ -130,7 +131,7 @@ def difference(got: Sequence[Any], right: Sequence[np.ndarray], least: float) ->
 
 
 def precision(traced: str) -> float:
-    """The digits of the narrowest dtype in the text of a program."""
+    """The relative error that is allowed for the narrowest dtype in the text of a program."""
     for name, spelling in (("bfloat16", "bf16"), ("float16", "f16"), ("float32", "f32")):
         if f"x{spelling}>" in traced.replace("bf16", "B") if name == "float16" else f"{spelling}>" in traced:
             return _DIGITS[name]
@@ -151,7 +152,7 @@ def fault_of(program: Program, target: str = "interpreter") -> str:
 
 
 def _fault_of(program: Program, right: list[np.ndarray], target: str) -> str:
-    """The error of the program against the results of JAX; "" if there is none."""
+    """The error of the program against the results of JAX, as text; "" if there is none."""
     arguments, before = program.arguments, [x.copy() for x in program.arguments]
     traced = nm.trace(lambda *xs: program(nm.jax, *xs), *arguments, name="f")
     least = precision(str(traced))
@@ -171,7 +172,7 @@ def _fault_of(program: Program, right: list[np.ndarray], target: str) -> str:
 
 
 def _is_rounding(program: Program, results: Sequence[Any], right: Sequence[np.ndarray], digits: float) -> bool:
-    """True if the results of nabla_mlir are as close to the results in f64 as the results of JAX."""
+    """True if the results of nabla_mlir are about as close to the results in f64 as the results of JAX."""
     jax, J = jax_namespace()
     text = jax.jit(lambda *xs: program(J, *xs), keep_unused=True).lower(*program.arguments).as_text()
     run = interpreted(parse_module(widened(text)).operation, "main")
@@ -190,7 +191,7 @@ def _is_rounding(program: Program, results: Sequence[Any], right: Sequence[np.nd
 
 
 def widened(text: str) -> str:
-    """The text of a module with all f32 and narrower numbers as f64, including infinities and NaN."""
+    """The text of a module in which all numbers of 32 bits and less are f64, including infinities and NaN."""
     import ml_dtypes
 
     def number(match: re.Match[str]) -> str:
@@ -208,7 +209,7 @@ def _interpreted(lowered: Any) -> Any:
 
 
 def shortest(seed: int, target: str = "interpreter") -> tuple[Program, str]:
-    """The program of a seed and its error; the program has a single result if the error remains."""
+    """The program of a seed and its error; the program has only one result if the error remains."""
     program = Program(seed, depth=1 + seed % 5)
     fault = fault_of(program, target)
     if fault in FINE:

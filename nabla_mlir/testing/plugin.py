@@ -36,7 +36,7 @@ class LitFile(pytest.File):
     """A file that lit runs."""
 
     def collect(self) -> list[pytest.Item]:
-        """The only item."""
+        """The list of the one test of the file."""
         # One common prefix keeps them in one process of pytest-xdist, because lit runs them in parallel itself.
         suite = os.path.relpath(_suite(self.path), self.config.rootpath)
         return [LitItem.from_parent(self, name="lit", nodeid=f"{suite}::{_name(self.path)}")]
@@ -68,7 +68,7 @@ class LitError(Exception):
 
 
 def _suite(path: Path) -> Path:
-    """The folder of the lit.cfg.py that a file belongs to."""
+    """The folder of the lit.cfg.py that a file belongs to; raises LitError if there is none."""
     for folder in path.resolve().parents:
         if (folder / "lit.cfg.py").exists():
             return folder
@@ -82,7 +82,7 @@ def _name(path: Path) -> str:
 
 @contextlib.contextmanager
 def warm(address: Path) -> Iterator[Path]:
-    """A context with the tools in a warm process."""
+    """A context in which the tools run in a warm process, which listens at an address."""
     command = [sys.executable, str(Path(__file__).with_name("warm.py")), "serve", str(address)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
         try:
@@ -94,7 +94,7 @@ def warm(address: Path) -> Iterator[Path]:
 
 
 def run_lit(files: Sequence[Path]) -> dict[str, dict[str, Any]]:
-    """The result of lit for each file, by its name within the suite."""
+    """The result of lit for each file, by its name within the suite; raises LitError if lit fails."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "results.json"
         lit = "from lit.main import main; main()"  # the module cannot be run with -m

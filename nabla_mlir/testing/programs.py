@@ -46,7 +46,7 @@ MOST_ELEMENTS = 2000  # the largest size of a value; a program then runs in mill
 
 
 def random_function(seed: int, dtype: Any = "float64", steps: int = 8) -> tuple[Function, list[np.ndarray]]:
-    """Returns a random function of three arrays, and arguments for it; equal seeds give equal programs.
+    """A random function of three arrays, and arguments for it; equal seeds give equal programs.
 
     All its values are in (-1, 1). Some shapes have axes of size 0 and 1.
 
@@ -66,6 +66,7 @@ def random_function(seed: int, dtype: Any = "float64", steps: int = 8) -> tuple[
     choices = np.random.default_rng([seed, 1]).integers(0, 2**31, steps)
 
     def program(*inputs: Any) -> Any:
+        """The last value of the program, and a random earlier value."""
         values = [nnp.asarray(x) for x in inputs]
         for choice in choices:
             own = np.random.default_rng(choice)
@@ -98,7 +99,7 @@ def _pick(rng: Numbers, values: list[Any]) -> Any:
 
 
 def _array(rng: Numbers, values: list[Any]) -> Any:
-    """A value with an axis."""
+    """A random value with at least one axis."""
     return _pick(rng, [v for v in values if v.shape] or [nnp.stack([values[0], values[-1] * 0.5])])
 
 
@@ -107,13 +108,14 @@ def _elementwise(rng: Numbers, values: list[Any]) -> Any:
 
 
 def _combined(rng: Numbers, values: list[Any]) -> Any:
+    """A binary operation on two random values whose shapes fit."""
     x = _pick(rng, values)
     others = [y for y in values if y.shape in (x.shape, ())]
     return _BINARY[rng.integers(len(_BINARY))](x, _pick(rng, others) if others else x)
 
 
 def _moved(rng: Numbers, values: list[Any]) -> Any:
-    """An operation that moves, repeats or pads elements, on one of the values."""
+    """A random value whose elements are moved, repeated or padded."""
     x = _array(rng, values)
     axis = int(rng.integers(len(x.shape)))
     shift = int(rng.integers(-3, 4))
@@ -133,7 +135,7 @@ def _moved(rng: Numbers, values: list[Any]) -> Any:
 
 
 def _reduced(rng: Numbers, values: list[Any]) -> Any:
-    """A reduction, a running sum or a sort of one of the values."""
+    """A reduction, a running sum or a sort of a random value."""
     x = _array(rng, values)
     axis = int(rng.integers(len(x.shape)))
     forms: list[Callable[[], Any]] = [
@@ -173,6 +175,7 @@ def _indexed(rng: Numbers, values: list[Any]) -> Any:
 
 
 def _product(rng: Numbers, values: list[Any]) -> Any:
+    """A random product of a value with itself."""
     x = _array(rng, values)
     if len(x.shape) == 1:
         return nnp.outer(x, x) if rng.integers(2) else x @ x
@@ -181,6 +184,7 @@ def _product(rng: Numbers, values: list[Any]) -> Any:
 
 
 def _map(rng: Numbers, values: list[Any]) -> Any:
+    """A function of rows, mapped along a random axis."""
     x, y = _array(rng, values), _pick(rng, values)
     f, g = (_UNARY[i] for i in rng.integers(len(_UNARY), size=2))
     axis = int(rng.integers(len(x.shape)))
@@ -188,6 +192,7 @@ def _map(rng: Numbers, values: list[Any]) -> Any:
 
 
 def _derivative(rng: Numbers, values: list[Any]) -> Any:
+    """A gradient or a jvp of random functions."""
     x, f, g = _pick(rng, values), *(_UNARY[i] for i in rng.integers(len(_UNARY), size=2))
     if rng.integers(2):
         return grad(lambda y: nnp.sum(f(y) * g(x)))(x)
@@ -195,6 +200,7 @@ def _derivative(rng: Numbers, values: list[Any]) -> Any:
 
 
 def _loop(rng: Numbers, values: list[Any]) -> Any:
+    """A scan over rows, or a counted loop, of a random function."""
     x, f = _pick(rng, values), _UNARY[rng.integers(len(_UNARY))]
     if x.shape and rng.integers(2):
         return scan(lambda c, row: (nnp.tanh(c + f(row)), c), x[0] * 0.0 if x.shape[0] else nnp.sum(x, 0), x)[1]

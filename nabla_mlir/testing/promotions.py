@@ -29,11 +29,15 @@ Step = Callable[[Any, Any, Any], Any]  # a function of (the module whose functio
 
 
 def _named(*names: str, of: str = "numpy") -> list[tuple[str, Step]]:
+    """The steps (name, function) for functions of two values with these names in a namespace of JAX."""
     return [(name, lambda J, x, y, name=name: getattr(getattr(J, of), name)(x, y)) for name in names]  # type: ignore[misc]
 
 
-def _some(J: Any, y: Any) -> Any:
-    """A divisor that is not 0. Booleans become integers: NumPy and nabla_mlir divide them in int8, and JAX in int32."""
+def _nonzero(J: Any, y: Any) -> Any:
+    """Returns y as a divisor, with other elements in place of zeros.
+
+    Booleans become integers: NumPy and nabla_mlir divide them in int8, and JAX in int32.
+    """
     if isinstance(y, (bool, np.bool_)):
         return 1
     if isinstance(y, (int, float, complex, np.generic)):
@@ -42,12 +46,14 @@ def _some(J: Any, y: Any) -> Any:
 
 
 def _off_jumps(J: Any, x: Any) -> Any:
-    """Floating-point numbers away from the jumps of a remainder, such as integers, because the last bit decides there."""
+    """Floating-point numbers moved away from integers, at which a remainder jumps, because there the last bit decides."""
     return x + 0.3 if hasattr(x, "at") and kind(x) == "f" else x
 
 
 def _operand(x: Any) -> Any:
-    """A value as an operand of a step: JAX without 64 bits has no dtype for sums of uint32 and other integers."""
+    """A value as an operand of a step; wide unsigned integers become int32, because JAX without 64 bits has no dtype for their
+    sums.
+    """
     return x.astype(np.int32) if hasattr(x, "at") and kind(x) == "u" and x.dtype.itemsize >= 4 else x
 
 
@@ -57,11 +63,12 @@ def _exponent(J: Any, y: Any) -> Any:
 
 
 def _strong(J: Any, x: Any) -> Any:
-    """A value with a fixed dtype: in JAX, 0.5 * n for integers n stays a number of any dtype."""
+    """A value whose dtype is fixed: in JAX, 0.5 * n for integers n would stay a number that takes any dtype."""
     return J.lax.convert_element_type(bounded(J, x), x.dtype)
 
 
-def _holds(x: Any, y: Any) -> bool:
+def _can_store(x: Any, y: Any) -> bool:
+    """True if the kind of y's dtype is not higher than the kind of x's dtype, so that y can be stored in x."""
     return hasattr(y, "at") and "biufc".index(kind(y).replace("u", "i")) <= "biufc".index(kind(x).replace("u", "i"))
 
 
@@ -104,11 +111,11 @@ STEPS: list[tuple[str, Step]] = [
         "isin",
     ),
     *_with(
-        divide=lambda J, x, y: x / _some(J, y),
-        floor_divide=lambda J, x, y: _off_jumps(J, x) // _some(J, y),
-        mod=lambda J, x, y: _off_jumps(J, x) % _some(J, y),
-        fmod=lambda J, x, y: J.numpy.fmod(_off_jumps(J, x), _some(J, y)),
-        true_divide=lambda J, x, y: J.numpy.true_divide(x, _some(J, y)),
+        divide=lambda J, x, y: x / _nonzero(J, y),
+        floor_divide=lambda J, x, y: _off_jumps(J, x) // _nonzero(J, y),
+        mod=lambda J, x, y: _off_jumps(J, x) % _nonzero(J, y),
+        fmod=lambda J, x, y: J.numpy.fmod(_off_jumps(J, x), _nonzero(J, y)),
+        true_divide=lambda J, x, y: J.numpy.true_divide(x, _nonzero(J, y)),
         plus=lambda J, x, y: x + y,
         minus=lambda J, x, y: x - y,
         times=lambda J, x, y: x * y,
@@ -116,7 +123,7 @@ STEPS: list[tuple[str, Step]] = [
         square=lambda J, x, y: x**2 + y,
         cube=lambda J, x, y: y - x**3,
         negative=lambda J, x, y: -x + y,
-        over=lambda J, x, y: 1 / _some(J, x),
+        over=lambda J, x, y: 1 / _nonzero(J, x),
         twice=lambda J, x, y: 2 * x,
         half=lambda J, x, y: 0.5 * x,
         turn=lambda J, x, y: 1j * x,
@@ -145,7 +152,7 @@ STEPS: list[tuple[str, Step]] = [
         median=lambda J, x, y: J.numpy.median(x),
         astype=lambda J, x, y: x.astype(np.complex64),
         full_like=lambda J, x, y: J.numpy.full_like(x, 2) + y,
-        set=lambda J, x, y: _flat(J, x).at[0].set(J.numpy.ravel(y)[0] if _holds(x, y) else True),
+        set=lambda J, x, y: _flat(J, x).at[0].set(J.numpy.ravel(y)[0] if _can_store(x, y) else True),
         add_at=lambda J, x, y: _flat(J, x).at[0].add(True),
         linspace=lambda J, x, y: J.numpy.linspace(_flat(J, x)[0], _flat(J, y)[0], 4),
         polyval=lambda J, x, y: J.numpy.polyval(_flat(J, x), y),
@@ -168,7 +175,7 @@ STEPS: list[tuple[str, Step]] = [
         shift=lambda J, x, y: x << 1,
         diff=lambda J, x, y: J.numpy.diff(_flat(J, x)),
         pad=lambda J, x, y: J.numpy.pad(_flat(J, x), 1, constant_values=2),
-        divmod=lambda J, x, y: divmod(_off_jumps(J, x), _some(J, y))[1],
+        divmod=lambda J, x, y: divmod(_off_jumps(J, x), _nonzero(J, y))[1],
         cross=lambda J, x, y: J.numpy.cross(J.numpy.resize(x, (3,)), J.numpy.resize(_flat(J, y), (3,))),
         interp=lambda J, x, y: J.numpy.interp(x, np.arange(3), np.arange(3) ** 2),
         nan_to_num=lambda J, x, y: J.numpy.nan_to_num(x),
@@ -189,6 +196,7 @@ class Program:
     """A random program: its arguments, and the steps that JAX accepts; the seed determines both."""
 
     def __init__(self, seed: int, steps: int = 6):
+        """Draws the arguments, the scalars and the choices of steps."""
         self.seed = seed
         rng = np.random.default_rng([seed, 79])
         shape = tuple(int(n) for n in rng.choice((1, 2, 3), rng.integers(3)))
@@ -198,14 +206,14 @@ class Program:
         self.plan: list[tuple[str, Step, int, int]] = []
 
     def __call__(self, J: Any, *xs: Any) -> list[Any]:
-        """The value of each step."""
+        """Returns the value of each step of the plan."""
         values = [*xs, *self.scalars]
         for _, f, i, k in self.plan:
             values.append(_strong(J, f(J, _operand(values[i]), _operand(values[k]))))
         return values[len(xs) + len(self.scalars) :]
 
     def planned(self, J: Any, *xs: Any) -> list[Any]:
-        """The values of the steps; steps that the module refuses are left out."""
+        """The values of all steps that the module accepts; these steps are stored as the plan."""
         values, self.plan = [*xs, *self.scalars], []
         for choice, first, second in self.choices:
             name, f = STEPS[choice % len(STEPS)]
@@ -227,6 +235,7 @@ class Program:
 
 
 def _argument(rng: Numbers, shape: tuple[int, ...]) -> np.ndarray:
+    """A random array of this shape and of a random dtype."""
     dtype = as_dtype(str(rng.choice(DTYPES)))
     if dtype.kind in "biu":
         return np.asarray(rng.integers(0 if dtype.kind in "ub" else -4, 2 if dtype.kind == "b" else 5, shape)).astype(dtype)
@@ -268,7 +277,7 @@ def fault_of(program: Program, target: str = "interpreter") -> str:
 
 
 def _fault_of(program: Program, right: Sequence[Sequence[np.ndarray]], target: str) -> str:
-    """The error of the program against the results of JAX; "" if there is none."""
+    """Compares a program's results with those of JAX; returns the text of the first fault, or "" if there is none."""
     traced = nm.trace(lambda *xs: [program(nm.jax, *xs), _gradient(nm.jax, program, xs)], *program.arguments, name="f")
     lowered = traced.lower()
     f = lowered.compile(target, cache=False) if target != "interpreter" else None

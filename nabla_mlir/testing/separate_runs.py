@@ -74,7 +74,7 @@ class _Process:
         self._pipe: Connection | None = None
 
     def run(self, vmfb: bytes, driver: str, calls: Sequence[Call], seconds: float) -> list[Result]:
-        """The results of calls of a module; raises `EndedError` if the process crashes, or runs for more than `seconds`."""
+        """The results of calls of a module; raises EndedError if the process crashes or runs for more than `seconds`."""
         pipe = self._open()
         try:
             pipe.send((vmfb, driver, calls))
@@ -95,6 +95,7 @@ class _Process:
         return answer
 
     def _open(self) -> Connection:
+        """The connection to the process, which is started if necessary."""
         if self._pipe is None:
             method = multiprocessing.get_context("spawn")  # a forked process would lack the threads of IREE
             self._pipe, end = method.Pipe()
@@ -128,14 +129,14 @@ def _serve(pipe: Connection) -> None:
             return
         try:
             executable = Executable.load(vmfb, driver)
-            answer: list[Result] | str = [_called(executable, item) for item in calls]
+            answer: list[Result] | str = [_result_of_call(executable, item) for item in calls]
         except NablaError as error:
             answer = error.message
         pipe.send(answer)
 
 
-def _called(executable: Executable, item: Call) -> Result:
-    """Runs a call, and finds the arguments that it changed."""
+def _result_of_call(executable: Executable, item: Call) -> Result:
+    """The results of a call, and the arguments that it changed."""
     function = executable.function(item.name)
     inputs = [Array.from_numpy(x, executable.device) for x in item.arguments]
     outputs = call(function, inputs, item.donated, None) if item.donated else function(inputs)

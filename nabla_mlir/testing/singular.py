@@ -52,16 +52,21 @@ _DIRECTIONS = (1.0, 0.7, 0.4)  # no two arguments move equally
 
 
 def kinds(count: int) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
-    """The derivatives of first and second order of a function of `count` arguments: the arguments, and the modes."""
+    """The derivatives of first and second order of a function of `count` arguments.
+
+    Each is a pair: the indices of the arguments, and the modes ("jvp" or "vjp") of the differentiations.
+    """
     modes = ("jvp", "vjp")
     first = [((i,), (mode,)) for i in range(count) for mode in modes]
     return first + [((*i, j), (*mode, outer)) for i, mode in first for j in range(count) for outer in modes]
 
 
 def derivatives(f: Function, count: int) -> Function:
-    """A function of scalars to the list of its derivatives, in the order of `kinds`."""
+    """A function of scalars that returns the list of derivatives of f, in the order of `kinds`."""
 
     def along(g: Function, i: int, mode: str) -> Function:
+        """The derivative of g by its argument i, in one mode."""
+
         def slope(*xs: Any) -> Any:
             inner = lambda x: g(*xs[:i], x, *xs[i + 1 :])  # noqa: E731
             one = np.ones((), xs[i].dtype)
@@ -70,6 +75,7 @@ def derivatives(f: Function, count: int) -> Function:
         return slope
 
     def every(*xs: Any) -> list[Any]:
+        """The list of all derivatives."""
         return [functools.reduce(lambda g, k: along(g, *k), zip(*kind, strict=True), f)(*xs) for kind in kinds(count)]
 
     return every
@@ -92,7 +98,7 @@ def truths(reference: Function, point: Point, indices: Sequence[int]) -> list[fl
 
 
 def _common(reference: Function, point: Point, indices: Sequence[int], moving: Sequence[int]) -> float | None:
-    """The common limit from all sides, if the arguments `moving` move; None if the limits differ."""
+    """The limit if it is the same from all sides, while the arguments `moving` move; None if the limits differ."""
     signs = [(1, -1) if i in moving else (0,) for i in range(len(point))]
     values = [v for side in itertools.product(*signs) if (v := _limit(reference, point, indices, side)) is not None]
     if not values:
@@ -105,7 +111,7 @@ def _common(reference: Function, point: Point, indices: Sequence[int], moving: S
 
 
 def _limit(reference: Function, point: Point, indices: Sequence[int], signs: Sequence[int]) -> float | None:
-    """The limit from one side; None if the function is not real there, inf or -inf if the derivative grows."""
+    """The limit of a derivative from one side; None if the function is not real there, inf or -inf if the derivative grows."""
     import mpmath as mp
 
     with mp.workdps(_DIGITS):
@@ -118,7 +124,7 @@ def _limit(reference: Function, point: Point, indices: Sequence[int], signs: Seq
 
 
 def _slope(mp: Any, reference: Function, point: Point, indices: Sequence[int], signs: Sequence[int], distance: Any) -> Any:
-    """A central difference at a distance from the point; None if the function is not real there."""
+    """The derivative at a distance from the point, as a central difference; None if the function is not real there."""
     step = mp.mpf(10) ** _STEP
     total = mp.mpf(0)
     for sides in itertools.product((1, -1), repeat=len(indices)):
@@ -143,7 +149,7 @@ def wrong_numbers(
     orders: Sequence[int] = (1, 2),
     dtype: Any = np.float64,
 ) -> Iterator[str]:
-    """The derivatives at points that are finite but not the true value, or have the wrong infinity.
+    """Yields a text for each derivative that is finite but not the true value, or has the wrong infinity.
 
     Args:
       f: an elementwise function of scalars.
@@ -166,13 +172,14 @@ def wrong_numbers(
 
 
 def _agrees(got: float, true: float, tolerance: float) -> bool:
+    """True if a number is the true value within the tolerance, or has the right infinity."""
     if np.isfinite(true):
         return abs(got - true) <= tolerance * (1 + abs(true))
     return np.isinf(got) and (np.isnan(true) or got == true)
 
 
 def reference_of(record: OpDef) -> Function:
-    """The function of mpmath numbers for a record with singular points."""
+    """A function of mpmath numbers for the operation of a record with singular points."""
 
     def reference(*xs: Any) -> Any:
         import mpmath as mp

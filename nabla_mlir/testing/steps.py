@@ -1,4 +1,6 @@
-"""Steps of random programs of all dtypes, each written for any namespace with NumPy's functions."""
+"""Steps of random programs of all dtypes. A step is (name, condition on its operand, function); it runs in
+NumPy and in nabla_mlir.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def _axis(rng: Numbers, x: Any) -> int:
 
 
 def unary(name: str, kinds: str, *, shift: float = 0.0) -> Any:
-    """A function of one array."""
+    """A step that applies a function of one array, which is shifted first."""
 
     def step(xp: Any, rng: Numbers, x: Any) -> Any:
         return getattr(xp, name)(x + x.dtype.type(shift) if shift else x)
@@ -33,7 +35,7 @@ def unary(name: str, kinds: str, *, shift: float = 0.0) -> Any:
 
 
 def with_axis(name: str, kinds: str, *, full: bool = False, choices: Sequence[dict[str, Any]] = ({},)) -> Any:
-    """A function of an array along one of its axes."""
+    """A step that applies a function along a random axis of an array."""
 
     def step(xp: Any, rng: Numbers, x: Any) -> Any:
         options = choices[int(rng.integers(len(choices)))]
@@ -43,7 +45,7 @@ def with_axis(name: str, kinds: str, *, full: bool = False, choices: Sequence[di
 
 
 def binary(name: str, kinds: str) -> Any:
-    """A function of two arrays."""
+    """A step that applies a function of two arrays."""
 
     def step(xp: Any, rng: Numbers, x: Any, y: Any) -> Any:
         return getattr(xp, name)(x, y)
@@ -140,13 +142,8 @@ def step(kinds: str = ALL, *, ndim: int = 0, full: bool = False) -> Callable[[F]
     """Registers a step of one array."""
 
     def register(function: F) -> F:
-        STEPS.append(
-            (
-                function.__name__.strip("_"),
-                lambda x: x.dtype.kind in kinds and x.ndim >= ndim and (not full or x.size > 0),
-                function,
-            )
-        )
+        holds = lambda x: x.dtype.kind in kinds and x.ndim >= ndim and (not full or x.size > 0)  # noqa: E731
+        STEPS.append((function.__name__.strip("_"), holds, function))
         return function
 
     return register
@@ -154,6 +151,7 @@ def step(kinds: str = ALL, *, ndim: int = 0, full: bool = False) -> Callable[[F]
 
 @step()
 def _astype(xp: Any, rng: Numbers, x: Any) -> Any:
+    """The array in a random dtype; values that the dtype cannot represent are clipped first."""
     target = np.dtype(str(rng.choice(DTYPES)))
     if x.dtype.kind == "c" and target.kind != "c":
         x = xp.real(x)
@@ -215,6 +213,7 @@ def _basic_index(xp: Any, rng: Numbers, x: Any) -> Any:
 
 @step(ndim=1, full=True)
 def _array_index(xp: Any, rng: Numbers, x: Any) -> Any:
+    """A random part of x, by arrays of indices along one or two axes."""
     index: list[Any] = [slice(None)] * x.ndim
     shape = tuple(int(n) for n in rng.integers(0, 4, rng.integers(1, 3)))
     for axis in rng.choice(x.ndim, min(x.ndim, int(rng.integers(1, 3))), replace=False):
@@ -225,6 +224,7 @@ def _array_index(xp: Any, rng: Numbers, x: Any) -> Any:
 
 @step(ndim=1, full=True)
 def _take_along_axis(xp: Any, rng: Numbers, x: Any) -> Any:
+    """Takes elements at random positions along a random axis."""
     axis = _axis(rng, x)
     shape = list(x.shape)
     shape[axis] = int(rng.integers(0, 4))
@@ -370,6 +370,7 @@ def _loop(xp: Any, rng: Numbers, x: Any) -> Any:
 
 @step(NUMBER, ndim=1)
 def _scanned(xp: Any, rng: Numbers, x: Any) -> Any:
+    """Returns, for each row of x, the sum of the rows before it, by a scan."""
     if xp is np:
         carry, rows = np.zeros(x.shape[1:], x.dtype), []
         for row in x:
@@ -390,6 +391,7 @@ def _branch(xp: Any, rng: Numbers, x: Any) -> Any:
 
 @step(ndim=1)
 def _mapped(xp: Any, rng: Numbers, x: Any) -> Any:
+    """A random step, mapped over the rows of x."""
     _, holds, f = (UNARY + AXIS + STEPS)[rng.integers(len(UNARY + AXIS + STEPS))]
     own = int(rng.integers(2**31))
     if not x.shape[0] or not holds(x[0]):

@@ -23,7 +23,7 @@ def call(address: str, arguments: list[str]) -> int:
 
 
 def serve(address: str) -> None:
-    """Answers calls until the process is stopped."""
+    """Imports the tools, and runs each request in a forked process until the server is stopped."""
     import pkgutil
     import signal
 

@@ -26,7 +26,7 @@ _DRIVERS = ", ".join(dict.fromkeys(driver for target in TARGETS.values() for dri
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the command line; its attribute `action` is the function of the command."""
+    """The parser of the command line; the parsed options have a field `action`, the function of the command."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--traceback", action="store_true", help="show the traceback of an error")
     printing = argparse.ArgumentParser(add_help=False)
@@ -160,6 +160,7 @@ def _add_explain(command: argparse.ArgumentParser) -> None:
 
 
 def _add_diff(command: argparse.ArgumentParser) -> None:
+    """Adds the options of `nabla-mlir diff`."""
     command.add_argument("a", metavar="A.mlir")
     command.add_argument("b", metavar="B.mlir")
     command.add_argument("-o", dest="output", metavar="FILE", help="write a page, or .json (default: print the difference)")
@@ -205,6 +206,7 @@ def _add_cache(cache: argparse.ArgumentParser, both: list[argparse.ArgumentParse
 
 
 def _version(package: str) -> str:
+    """Returns the version of an installed package, or "not installed"."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

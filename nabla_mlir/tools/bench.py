@@ -30,7 +30,7 @@ def measured_machine() -> Machine:
 
 
 def _compiled_product(a: np.ndarray) -> list[Callable[[], Any]]:
-    """The product of a matrix with itself on a pool of threads; empty if the compiler is not installed."""
+    """A function that multiplies a matrix by itself on a thread pool, in a list; an empty list without the compiler."""
     try:
         import nabla_mlir as nm
 
@@ -101,7 +101,7 @@ def run(file: str, entry: str | None, driver: str | None, as_json: bool) -> int:
 
 
 def _print(file: str, driver: str, machine: Machine, timings: Sequence[Timing]) -> None:
-    """Prints a table with one row for each timing: its time, the machine's bound, kernels, copies, bytes, operations."""
+    """Prints a table of the entry points with their times and bounds, and a table of the dispatches of each."""
     rows = [
         [
             t.name,
@@ -140,7 +140,7 @@ def arguments_of(entry: EntryPoint, device: Any) -> list[Any]:
 
 
 def timing_of(module: Module, artifact: Artifact, name: str, flops: int | None = None) -> Timing:
-    """Measures an entry point of a loaded artifact.
+    """The measurements of an entry point of a loaded artifact.
 
     Args:
       module: the loaded artifact.

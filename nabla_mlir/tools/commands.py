@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def compile_command(options: argparse.Namespace) -> int:
-    """Traces, lowers and compiles a function, and writes the form that `--emit` names."""
+    """Traces, lowers and compiles a function, and writes it in the form that `--emit` names; returns the exit code."""
     progress = Progress()
     with progress.step("loading"):
         from nabla_mlir.tools.requests import parse_target
@@ -50,7 +50,9 @@ def requested(options: argparse.Namespace) -> tuple[Any, list[Any], dict[str, An
 
 
 def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, progress: Progress) -> int:
-    """Compiles for the targets, and writes the artifact or the static library."""
+    """Compiles a stage for the targets, and writes the artifact or the static library; raises RequestError if several targets are
+    given for a static library.
+    """
     from nabla_mlir.runtime.manifest import Code
     from nabla_mlir.staging.compiled import Bundle
     from nabla_mlir.staging.static_library import save_static_library
@@ -75,7 +77,7 @@ def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, pro
 
 
 def traced_by(function: Any, positional: list[Any], keywords: dict[str, Any], options: argparse.Namespace) -> Any:
-    """The traced function. A prepared Hessian or a sparse derivative is plain StableHLO already."""
+    """The stage of a function, or of its prepared Hessian or sparse derivative if the options request one."""
     import inspect
 
     from nabla_mlir.prepared.modules import hvp_module
@@ -96,14 +98,14 @@ def entry_points_of(text: str) -> list[str] | str:
 
 
 def transforms_of(options: argparse.Namespace) -> str:
-    """The name of an entry point, made from the names of the transforms."""
+    """The names of the transforms, joined by "_": the name of the entry point."""
     from nabla_mlir.tools.requests import parse_options
 
     return "_".join(parse_options(text, "--transform")[0] for text in options.transform)
 
 
 def _check_arguments(function: Any, positional: list[Any], keywords: dict[str, Any]) -> None:
-    """Raises unless the function can be called with these arguments."""
+    """Raises RequestError unless the function can be called with these arguments."""
     import inspect
 
     from nabla_mlir.tools.requests import RequestError
@@ -121,6 +123,7 @@ def _check_arguments(function: Any, positional: list[Any], keywords: dict[str, A
 
 
 def _write_text(stage: Any, options: argparse.Namespace) -> int:
+    """Writes or prints the text of a stage."""
     is_printed = options.output in (None, "-")
     path = None if is_printed else stage.save_mlir(options.output)
     if options.json:
@@ -158,6 +161,7 @@ def info_command(options: argparse.Namespace) -> int:
 
 
 def _properties(manifest: Manifest) -> list[list[str]]:
+    """The rows of the table of versions and requirements."""
     return [
         ["compiled by", f"IREE {manifest.iree}"],
         ["written by", f"nabla_mlir {manifest.nabla_mlir}"],
@@ -184,7 +188,9 @@ def _short(value: Any) -> str:
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Calls an entry point and prints or writes its results."""
+    """Calls an entry point and prints or writes its results; raises DeployError if it is not stated which
+    of several entry points.
+    """
     import numpy as np
 
     from nabla_mlir.runtime import load
@@ -220,7 +226,10 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def _content(value: Any) -> bytes:
-    """The content of a .npy file. It is written later: when NumPy writes a file, it does not notice a full disk."""
+    """The content of a .npy file with an array.
+
+    It is written later by us, because NumPy does not notice a full disk when it writes a file.
+    """
     import numpy as np
 
     file = io.BytesIO()
@@ -229,7 +238,7 @@ def _content(value: Any) -> bytes:
 
 
 def _json_value(array: Any) -> Any:
-    """Numbers as JSON: a complex number is a pair, and a number that is not finite is its name."""
+    """An array as JSON values: a complex number is a pair, and a number that is not finite is a string."""
     if array.dtype.kind == "c":
         return _json_value(array.view(array.real.dtype).reshape(*array.shape, 2))
     return json.loads(json.dumps(array.tolist()), parse_constant=str)

@@ -72,8 +72,9 @@ _NUMPY = {
 
 @dataclass(frozen=True)
 class Program:
-    """A traced function with its inputs and expected results. If these are None, the program returns them itself, after
-    its own results.
+    """A traced function with its inputs and its expected results.
+
+    If the expected results are None, the function returns them itself, after its own results.
     """
 
     traced: Traced
@@ -82,7 +83,7 @@ class Program:
 
 
 def programs(name: str, source: str, dtype: str) -> list[Program]:
-    """The programs for an operation in a dtype: samples of its record, or its function in tests/coverage.mlir.
+    """The programs that measure an operation in a dtype: samples of its record, or its function in tests/coverage.mlir.
 
     Raises:
       NablaError, ValueError, TypeError: the operation or NumPy does not accept the dtype.
@@ -112,12 +113,14 @@ def _dtype(name: str) -> np.dtype:
 
 
 def _trace(f: Callable[..., Any], inputs: Sequence[np.ndarray]) -> Traced:
+    """The traced function for these inputs; raises an error if the operation does not accept their dtypes."""
     traced = trace(f, *(spec(x.shape, x.dtype) for x in inputs), name="f")
     parse_module(traced.mlir())  # raises an error for operand types that the operation does not accept
     return traced
 
 
 def _cases(record: OpDef) -> list[Case]:
+    """The samples of a record as calls with shapes."""
     samples = record.sample or []
     if samples and all(isinstance(s, Domain) for s in samples):
         return [Case(((3, 2),) * len(samples), domains=tuple(samples))]
@@ -125,11 +128,13 @@ def _cases(record: OpDef) -> list[Case]:
 
 
 def _sampled(record: OpDef, case: Case, rng: np.random.Generator, kind: np.dtype) -> Program:
-    """The program of one sample in a dtype; NumPy computes the expected results in f64."""
+    """The program of one sample in a dtype; its expected results are computed by NumPy in f64. Raises TypeError if NumPy computes
+    in another dtype.
+    """
     arrays = case.draw(rng, np.dtype(np.complex128 if kind.kind == "c" else np.float64))
     values = [*case.values, *[None] * len(arrays)]
     inputs = [
-        x if x.dtype.kind not in "fc" else _drawn(x, kind) if value is None else _given(x, kind)
+        x if x.dtype.kind not in "fc" else _drawn(x, kind) if value is None else _stated_value(x, kind)
         for x, value in zip(arrays, values, strict=False)
     ]
     # Parameters that name the dtype of the operands name this one.
@@ -156,7 +161,7 @@ def _with_dtype(value: Any, kind: np.dtype) -> Any:
 
 
 def _drawn(x: np.ndarray, kind: np.dtype) -> np.ndarray:
-    """Numbers of a sample in a dtype: integers are three times as large, rounded, and not 0."""
+    """The numbers of a sample in a dtype: for integers they are multiplied by three, rounded, and not 0."""
     if kind.kind in "fVc":
         return x.astype(kind)
     whole = np.rint(3 * x.real)
@@ -164,8 +169,8 @@ def _drawn(x: np.ndarray, kind: np.dtype) -> np.ndarray:
     return (whole > 0) if kind.kind == "b" else np.abs(whole).astype(kind) if kind.kind == "u" else whole.astype(kind)
 
 
-def _given(x: np.ndarray, kind: np.dtype) -> np.ndarray:
-    """A value that a sample states, such as the initial value of a reduction: infinities become the bounds of integers."""
+def _stated_value(x: np.ndarray, kind: np.dtype) -> np.ndarray:
+    """A value that a sample states, in a dtype: infinities become the bounds of integers."""
     if kind.kind not in "iu":
         return x.astype(kind)
     ends = np.iinfo(kind)
@@ -173,7 +178,7 @@ def _given(x: np.ndarray, kind: np.dtype) -> np.ndarray:
 
 
 def measure(name: str, source: str, target: str) -> dict[str, str]:
-    """For each dtype of an operation: "yes", or the reason why the operation fails on a target.
+    """For each dtype of an operation: "yes", "compiles", or the reason why the operation fails on a target.
 
     All dtypes are compiled as one module first; if that fails, each dtype is compiled alone.
     """
@@ -189,12 +194,13 @@ def measure(name: str, source: str, target: str) -> dict[str, str]:
         outcome = None
     if outcome is not None:
         return outcome
-    words = {dtype: _alone(dtype, group, target) for dtype, group in by_dtype.items()}
+    words = {dtype: _outcome_alone(dtype, group, target) for dtype, group in by_dtype.items()}
     # An operation of CHLO may accept more dtypes than the operations to which it expands.
     return {dtype: word for dtype, word in words.items() if "must be ranked tensor of" not in word}
 
 
-def _alone(dtype: str, group: list[Program], target: str) -> str:
+def _outcome_alone(dtype: str, group: list[Program], target: str) -> str:
+    """The outcome of one dtype, compiled alone: "yes", "compiles", or the reason of the failure."""
     try:
         return _outcome({dtype: group}, target)[dtype]
     except NablaError as error:
@@ -203,7 +209,7 @@ def _alone(dtype: str, group: list[Program], target: str) -> str:
 
 
 def _outcome(by_dtype: Mapping[str, list[Program]], target: str) -> dict[str, str]:
-    """The results of all dtypes, compiled as one module. Raises NablaError if it does not compile or run."""
+    """The outcome of each dtype, all compiled as one module; raises NablaError if it does not compile or run."""
     by_name = {f"{dtype}_{i}": p for dtype, group in by_dtype.items() for i, p in enumerate(group)}
     if not by_name:
         return {}
@@ -226,6 +232,7 @@ def _runs_here(name: str) -> bool:
 
 
 def _is_right(executable: Executable, function: str, program: Program, tolerance: float) -> bool:
+    """True if the compiled function returns the expected results."""
     outs = [np.asarray(y) for y in executable.function(function)(program.inputs)]
     reference = program.expected
     if reference is None:
@@ -234,6 +241,7 @@ def _is_right(executable: Executable, function: str, program: Program, tolerance
 
 
 def _agree(got: np.ndarray, reference: np.ndarray, tolerance: float) -> bool:
+    """True if two arrays are equal within the tolerance."""
     if got.dtype.kind not in "fcV" or not tolerance:
         return bool(np.array_equal(got, reference))
     wide = np.complex128 if reference.dtype.kind == "c" else np.float64
@@ -248,12 +256,12 @@ def measurable() -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measures all operations, or those named, and updates the file in the checkout ROOT, or else here."""
+    """Measures all operations, or some, and updates the table in the checkout ROOT, or in the current folder."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     root = Path(arguments[0] if arguments else ".").resolve()
     path, source = root / MEASURED, (root / PROGRAMS).read_text()
     if not arguments[1:]:
-        return _all(root)
+        return _measure_all(root)
     for name in arguments[1:]:
         words = {target: measure(name, source, target) for target in TITLES}
         _store(path, name, words)
@@ -261,8 +269,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _all(root: Path) -> int:
-    """Measures all operations in another process; if an operation crashes it, a new process continues with the next one."""
+def _measure_all(root: Path) -> int:
+    """Measures all operations in other processes, because an operation may crash its process; returns 0."""
     path, todo = root / MEASURED, measurable()
     path.write_text("{}\n")
     while todo:

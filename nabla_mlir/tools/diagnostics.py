@@ -41,13 +41,14 @@ class Diagnostic:
 
 
 def from_mlir(diagnostic: ir.Diagnostic | ir.DiagnosticInfo, file: str) -> Diagnostic:
-    """A copy of MLIR's diagnostic; text parsed from memory is called `file`."""
+    """A copy of MLIR's diagnostic; a position in a text that was parsed from memory gets the name `file`."""
     severity = diagnostic.severity.name.lower()
     notes = tuple(from_mlir(note, file) for note in diagnostic.notes)
-    return _placed(severity, diagnostic.message, diagnostic.location, file, notes)
+    return _at_location(severity, diagnostic.message, diagnostic.location, file, notes)
 
 
-def _placed(severity: str, message: str, location: ir.Location, file: str, notes: tuple[Diagnostic, ...] = ()) -> Diagnostic:
+def _at_location(severity: str, message: str, location: ir.Location, file: str, notes: tuple[Diagnostic, ...] = ()) -> Diagnostic:
+    """A diagnostic with the position of a location of MLIR, if it has one."""
     where = source_of(location)
     if where is None:
         return Diagnostic(severity, message, notes=notes)
@@ -105,7 +106,7 @@ class Expectation:
     met: bool = field(default=False)
 
     def fits(self, diagnostic: Diagnostic) -> bool:
-        """True if the diagnostic is the expected one."""
+        """True if a diagnostic is the expected one."""
         if self.severity != diagnostic.severity or self.line != diagnostic.line:
             return False
         if not self.is_regex:
@@ -116,7 +117,10 @@ class Expectation:
 
 
 def expectations(text: str) -> list[Expectation]:
-    """The annotations of a source. `above` and `below` skip lines that contain annotations themselves."""
+    """Returns the expected diagnostics that comments in a source state.
+
+    `@above` and `@below` refer to the next line without an annotation.
+    """
     lines = text.splitlines()
     matches = {i: m for i, line in enumerate(lines, 1) if (m := _EXPECTED.search(line))}
     result = []
@@ -136,7 +140,7 @@ def expectations(text: str) -> list[Expectation]:
 
 
 def compare(text: str, file: str, diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The differences between the annotations of a source and its diagnostics; empty if they agree."""
+    """Errors for the differences between the annotations of a source and its diagnostics; an empty list if they agree."""
     annotations = expectations(text)
     problems = []
     for diagnostic in _flat(diagnostics):
@@ -153,6 +157,7 @@ def compare(text: str, file: str, diagnostics: Sequence[Diagnostic]) -> list[Dia
 
 
 def _flat(diagnostics: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
+    """Yields diagnostics, each followed by its notes."""
     for diagnostic in diagnostics:
         yield diagnostic
         yield from _flat([note for note in diagnostic.notes if not note.message.startswith(_ATTACHED_OP)])

@@ -16,7 +16,7 @@ PACKAGES = ("nabla-mlir", "nabla-mlir-runtime", "iree-base-compiler", "iree-base
 
 
 def run(as_json: bool = False) -> int:
-    """Prints the tables, or JSON; returns 0 if the self test and the check pass."""
+    """Prints the tables, or JSON; returns 0 if the self test and the check of compiled code pass."""
     versions = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
     versions |= {name: _version(name) for name in PACKAGES}
     targets = [{"target": a.name, "runs": a.runs, "detail": a.detail} for a in available()]
@@ -76,6 +76,7 @@ def checking() -> tuple[str, str]:
 
 
 def _version(package: str) -> str:
+    """Returns the version of an installed package, or "not installed"."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -12,7 +12,7 @@ from nabla_mlir.tools.terminal import Progress, colored
 
 
 def explain_command(options: argparse.Namespace) -> int:
-    """Writes the page of a function, or of the stage of `--hvp-module` or `--sparse`."""
+    """Writes the page that explains a function, or the stage of `--hvp-module` or `--sparse`; returns the exit code."""
     progress = Progress()
     with progress.step("loading"):
         from nabla_mlir.explorer import explain
@@ -50,7 +50,7 @@ def diff_command(options: argparse.Namespace) -> int:
 
 
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, dict[str, Any], int]]:
-    """The lines of both files; equal lines occur once."""
+    """The rows of the difference of two states: a sign ("-", "+" or " "), the state, and the line in it."""
     rows, position = [], 0
     for line, old in enumerate(after["same"]):
         if old >= 0:
@@ -61,6 +61,7 @@ def _difference(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str
 
 
 def _write(explanation: Any, output: str | None, as_json: bool, progress: Progress) -> int:
+    """Writes or prints an explanation; returns the exit code 0."""
     if output is None:
         print(explanation.to_json())
         return 0

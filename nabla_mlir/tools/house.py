@@ -54,6 +54,7 @@ def picture(root: Path) -> str:
 
 
 def _sentence(root: Path, room: str) -> str:
+    """The first sentence of the docstring of a room."""
     home = root / room if room in _AT_TOP else root / "nabla_mlir" / room
     path = home / "__init__.py" if home.is_dir() else home.with_suffix(".py")
     text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].split())

@@ -24,7 +24,7 @@ class InputError(DeployError):
 
 
 def bind(texts: Sequence[str], leaves: Sequence[Leaf], entry: str) -> list[Any]:
-    """The value of each leaf: first the values with names, then the others in order.
+    """The value of each leaf: values with names are assigned first, and the other values fill the remaining leaves in order.
 
     Args:
       texts: a .npy file, a number or a list, or NAME=VALUE.

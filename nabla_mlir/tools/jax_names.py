@@ -69,6 +69,7 @@ def read() -> dict[str, Any]:
 
 
 def _names(module: str) -> dict[str, list[str] | None]:
+    """The public names of a module, each with its parameters (None if it is no function)."""
     found = importlib.import_module(module)
     names = {}
     for name in sorted(n for n in dir(found) if not n.startswith("_")):
@@ -80,7 +81,10 @@ def _names(module: str) -> dict[str, list[str] | None]:
 
 
 def parameters(value: Any) -> list[str] | None:
-    """The parameters of a function with marks: / positional only, = keyword only, * and ** any number; None for other objects."""
+    """The parameters of a function, each with a mark of its kind; None for other objects.
+
+    The marks are / for positional only, = for keyword only, and * or ** for any number.
+    """
     if isinstance(value, (type, types.ModuleType)) or not callable(value):
         return None
     try:
@@ -97,7 +101,7 @@ def stored(root: Path) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- the state of each name
 def resolved(path: str) -> Any:
-    """The object at a path of nabla_mlir, such as "nabla_mlir.numpy.abs". Raises AttributeError if there is none."""
+    """The object at a path of nabla_mlir, such as "nabla_mlir.numpy.abs"; raises AttributeError if there is none."""
     head, *rest = path.split(".")
     value: Any = importlib.import_module(head)
     for k, name in enumerate(rest):
@@ -126,6 +130,7 @@ def here(module: str, name: str) -> tuple[str, str]:
 
 
 def _reason(module: str, name: str) -> str:
+    """The reason why a name of JAX is left out; "" if none is listed."""
     for suffix, why in SUFFIX.items():
         if name.endswith(suffix):
             return why
@@ -134,7 +139,7 @@ def _reason(module: str, name: str) -> str:
 
 # ---------------------------------------------------------------- parameters
 def misfits(path: str, theirs: list[str], function: Any) -> list[str]:
-    """The parameters of a JAX function that the function of nabla_mlir does not accept, or accepts in another order."""
+    """The names of the parameters of a JAX function that ours does not accept, or accepts in another order."""
     if theirs[:1] == ["args*"]:  # a ufunc of JAX, whose signature does not name its operands; `where` is left out
         return []
     own = inspect.signature(function).parameters
@@ -205,6 +210,7 @@ stated otherwise, `accuracy`, ...), and those listed in `nabla_mlir/tools/jax_le
 
 
 def _wrapped(text: str, indent: str = "") -> str:
+    """The text in lines of at most 127 characters; further lines are indented."""
     lines, line = [], ""
     for word in text.split(" "):
         if len(line) + len(word) > 126:
@@ -216,7 +222,7 @@ def _wrapped(text: str, indent: str = "") -> str:
 
 
 def main() -> None:
-    """Writes the page; with --read first the list."""
+    """Writes the page docs/jax_names.md; with --read, also the list of names before."""
     root = Path(__file__).resolve().parents[2]
     if "--read" in sys.argv[1:]:
         (root / "docs" / "jax_names.json").write_text(json.dumps(read(), separators=(",", ":")).replace("},", "},\n") + "\n")

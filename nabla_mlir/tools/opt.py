@@ -72,7 +72,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """Reads the command line. `passes` holds the text of the pipeline.
+    """The options of the command line; their field `passes` has the text of the pipeline.
 
     Raises:
       UsageError: a flag is unknown, and is not the name of a pass.
@@ -146,7 +146,7 @@ def _with_two_dashes(argument: str) -> str:
 
 
 def _load(file: str) -> None:
-    """Runs a Python file, whose decorators register passes and operations."""
+    """Runs a Python file, whose decorators register passes and operations; raises UsageError if it fails."""
     try:
         runpy.run_path(file)
     except Exception as error:
@@ -154,6 +154,7 @@ def _load(file: str) -> None:
 
 
 def _unknown(argument: str) -> str:
+    """The message for an unknown argument, with the passes whose names are similar."""
     name = argument.partition("=")[0].removeprefix("--")
     alike = difflib.get_close_matches(name, [*PASSES, *PIPELINES], n=3)
     hint = f" Did you mean {' or '.join(f'--{each}' for each in alike)}?" if alike else ""
@@ -161,6 +162,7 @@ def _unknown(argument: str) -> str:
 
 
 def _pass_flag(argument: str) -> str:
+    """The text of a pass in a pipeline for a flag such as `--nabla-expand=simplify=false`; raises UsageError if there is none."""
     match = re.fullmatch(r"--([\w-]+)(?:=(.*))?", argument, re.S)
     item = match and match[1] + (f"{{{match[2].strip('{}')}}}" if match[2] else "")
     if item is None or (item.startswith("nabla-") and match[1] not in {*PASSES, *PIPELINES}):  # type: ignore[index]
@@ -178,7 +180,7 @@ def _pass_flag(argument: str) -> str:
 
 
 def process(text: str | bytes, pipeline: Pipeline, options: argparse.Namespace) -> ir.Module:
-    """Parses, verifies and transforms one module.
+    """The module that is parsed from a text or a file, verified, and transformed by the pipeline.
 
     Raises:
       NablaError: a dialect or pass of nabla_mlir refuses the module.
@@ -194,7 +196,7 @@ def process(text: str | bytes, pipeline: Pipeline, options: argparse.Namespace) 
         if not options.no_verify:
             check_order(module.operation)
             VerifyPass().run(module.operation)
-        manager = pipeline.manager(_checked if options.verify_each else None)
+        manager = pipeline.manager(_with_verification if options.verify_each else None)
         manager.enable_verifier(options.verify_each)
         before, change = options.mlir_print_ir_before_all, options.mlir_print_ir_after_change
         after = options.mlir_print_ir_after_all or change
@@ -225,6 +227,7 @@ def process(text: str | bytes, pipeline: Pipeline, options: argparse.Namespace) 
 
 
 def _check_registered(module: ir.Module, ctx: ir.Context) -> None:
+    """Raises ImportIRError for an operation of an unknown dialect."""
     for op in nested(module.operation):
         if not op.name.startswith(OWN_DIALECTS) and not ctx.is_registered_operation(op.name):
             raise ImportIRError(
@@ -234,10 +237,11 @@ def _check_registered(module: ir.Module, ctx: ir.Context) -> None:
             )
 
 
-def _checked(item: Pass) -> Callable[..., None]:
-    """A function that runs the pass and then verifies the dialects of nabla_mlir, which the verifier of MLIR does not know."""
+def _with_verification(item: Pass) -> Callable[..., None]:
+    """A function that runs a pass, and then verifies the dialects of nabla_mlir, which MLIR's verifier does not know."""
 
     def run(op: Any, _: Any) -> None:
+        """Runs the pass, and raises PassError if the IR is invalid afterwards."""
         with context(), ir.Location.unknown():
             item.run(op.operation)
             try:
@@ -251,7 +255,7 @@ def _checked(item: Pass) -> Callable[..., None]:
 def diagnose(
     text: str | bytes, file: str, pipeline: Pipeline, options: argparse.Namespace
 ) -> tuple[ir.Module | None, list[Diagnostic]]:
-    """The transformed module, or None after an error, and all diagnostics."""
+    """The transformed module (None after an error), and all diagnostics."""
     with collected(file) as diagnostics:
         try:
             return process(text, pipeline, options), diagnostics
@@ -275,7 +279,7 @@ def print_module(module: ir.Module, file: str, options: argparse.Namespace) -> s
 
 
 def split(text: str) -> list[str]:
-    """The parts between '// -----' lines, each after as many empty lines as preserve its line numbers."""
+    """The parts of a text between '// -----' lines, each after as many empty lines as preserve its line numbers."""
     parts: list[str] = []
     start = 0
     lines = text.splitlines(keepends=True)
@@ -327,6 +331,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _bytecode(module: ir.Module) -> bytes:
+    """A module as MLIR bytecode."""
     chunks: list[bytes] = []
 
     class Sink:
@@ -354,6 +359,7 @@ def _read(file: str) -> str | bytes:
 
 
 def _write(file: str, data: bytes) -> None:
+    """Writes data to a file, or for "-" to the standard output; raises UsageError if that fails."""
     if file == "-":
         sys.stdout.flush()
         sys.stdout.buffer.write(data)

@@ -77,7 +77,7 @@ def pages(root: Path) -> dict[Path, str]:
 
 
 def passes_page(root: Path) -> str:
-    """The reference of all passes."""
+    """The text of the page of all passes."""
     names = sorted(PASSES)
     lines = [
         "# Passes",
@@ -115,6 +115,7 @@ def passes_page(root: Path) -> str:
 
 
 def _pipeline_section(cls: type[NamedPipeline]) -> list[str]:
+    """The lines about a named pipeline: its summary, its options, and its passes with the reasons for their positions."""
     summary, description, _ = _doc(cls)
     lines = [summary, ""] + ([description, ""] if description else []) + _options_table(cls)
     lines += ["| pass | only for | reason for its position |", "|---|---|---|"]
@@ -122,6 +123,7 @@ def _pipeline_section(cls: type[NamedPipeline]) -> list[str]:
 
 
 def _options_table(cls: type[Pass | NamedPipeline]) -> list[str]:
+    """The lines of the table of a pass's options; an empty list if it has none."""
     if not (options := options_of(cls)):
         return []
     lines = ["| option | type | default | meaning |", "|---|---|---|---|"]
@@ -136,7 +138,7 @@ def _doc(cls: type[Pass | NamedPipeline]) -> tuple[str, str, str]:
 
 
 def _pass_section(root: Path, cls: type[Pass]) -> list[str]:
-    """The section of a pass, with its example before and after the pass."""
+    """The lines about a pass, with its example before and after the pass."""
     summary, description, example = _doc(cls)
     lines = [summary, ""] + ([description, ""] if description else []) + _options_table(cls)
     if cls.name == "nabla-simplify":
@@ -149,13 +151,13 @@ def _pass_section(root: Path, cls: type[Pass]) -> list[str]:
 
 
 def _as_run(cls: type[Pass], source: str) -> Pipeline:
-    """The pass with the options of the first command of its test file."""
+    """The pipeline of one pass, with the options in the first command of its test file."""
     options = re.search(rf"\b{cls.name}{{.*?}}", source.partition("\n")[0])
     return Pipeline.parse(options[0] if options else cls.name)
 
 
 def _after(pipeline: Pipeline, text: str) -> str:
-    """The text of an example after a pass; "" if it does not change."""
+    """The text of an example after a pass; "" if the pass does not change the example."""
     module = parse_module(re.sub(r"^//.*\n", "", text, flags=re.M))
     before = str(module)
     pipeline.run(module.operation)
@@ -181,6 +183,7 @@ def example_of(text: str) -> str:
 
 
 def _patterns_table() -> list[str]:
+    """The lines of the table of patterns, in the order of the files."""
     lines = ["| operation | pattern | rewrites |", "|---|---|---|"]
     for family in dict.fromkeys(p.__module__ for patterns in PATTERNS.by_name.values() for p in patterns):
         for operation, patterns in PATTERNS.by_name.items():
@@ -200,7 +203,7 @@ def _cell(text: str) -> str:
 
 
 def dialects_page(root: Path) -> str:
-    """The reference of the dialects and of the rule table."""
+    """The text of the page of the dialects and of the rule table."""
     lines = ["# Dialects", "", _GENERATED, _DIALECTS, ""]
     for dialect, views in (("ad", (JvpOp, VjpOp, CustomJvpOp, CustomVjpOp, LinearSolveOp, CheckpointOp)), ("batch", (VmapOp,))):
         source = (root / "dialects" / f"{dialect}.irdl.mlir").read_text()
@@ -210,7 +213,7 @@ def dialects_page(root: Path) -> str:
 
 
 def _irdl_sections(source: str, views: dict[str, Any], errors: str) -> list[str]:
-    """A section for each operation of an IRDL file: its comment, its definition, and the checks of the verifier."""
+    """The lines about each operation of an IRDL file: its comment, its definition, and the checks of the verifier."""
     dialect = re.search(r"irdl\.dialect @(\w+)", source)
     assert dialect is not None
     lines = []
@@ -250,7 +253,7 @@ def _table() -> list[str]:
 
 
 def _facts(record: OpDef) -> str:
-    """The properties of the operation for passes, and its instructions per element if there are several."""
+    """The properties of an operation for passes as text, and its instructions per element if there are several."""
     words = [
         word
         for word in ("elementwise", "moves", "free", "view", "part", "reduces", "commutes", "sequential")
@@ -263,6 +266,7 @@ def _facts(record: OpDef) -> str:
 
 
 def _jvp_word(record: OpDef) -> str:
+    """The kind of an operation's derivative as a word for the table."""
     if isinstance(record.jvp, Zero):
         return "zero"
     if isinstance(record.jvp, UNSUPPORTED):
@@ -275,6 +279,7 @@ def _jvp_word(record: OpDef) -> str:
 
 
 def _linear_word(record: OpDef) -> str:
+    """The operands in which an operation is linear, as text for the table."""
     if callable(record.linear):
         return "depends on the attributes"
     if isinstance(record.linear, str):
@@ -320,7 +325,7 @@ def operations_page(root: Path) -> str:
 
 
 def rule_words(name: str) -> list[str]:
-    """The columns emit, jvp, vjp, second order and batch of an operation."""
+    """The texts of the columns emit, jvp, vjp, second order and batch of an operation."""
     if name in REFUSED:
         return ["no"] * 5
     if name not in REGISTRY:

@@ -31,7 +31,8 @@ class RequestError(NablaError, ValueError):
 
 
 def parse_spec(text: str) -> tuple[str, Any]:
-    """The name (or "") and the pytree of specs that a text such as ``data=f32[128,4]`` describes, in MLIR's words.
+    """The name (or "") and the pytree of specs of a text such as ``data=f32[128,4]``, with MLIR's names of dtypes. Raises
+    RequestError for other texts.
 
     Example:
       >>> parse_spec('{"w": f32[3,4], "b": (f64, None)}')[1]["b"]
@@ -77,6 +78,7 @@ def _spec_of(node: ast.expr) -> Any:
 
 
 def _length(node: ast.expr) -> int:
+    """The length of an axis in a parsed expression; raises if it is no integer."""
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     raise _NotASpecError
@@ -86,7 +88,7 @@ def _length(node: ast.expr) -> int:
 
 
 def parse_options(text: str, what: str) -> tuple[str, dict[str, Any]]:
-    """A name and its options.
+    """A name and the dict of its options, from a text such as ``name{option=value}``; raises RequestError for other texts.
 
     Example:
       >>> parse_options("vmap{in_axes=(0, None) out_axes=1}", "--transform")
@@ -107,6 +109,7 @@ def parse_options(text: str, what: str) -> tuple[str, dict[str, Any]]:
 
 
 def _value(text: str) -> Any:
+    """The value of an option: a boolean, a Python literal, or otherwise the text."""
     if text in ("true", "false"):
         return text == "true"
     try:
@@ -116,7 +119,8 @@ def _value(text: str) -> Any:
 
 
 def parse_target(text: str) -> Target:
-    """The target for a text such as ``cpu{cpu=generic}``; ``cuda:sm_90`` is short for the first option.
+    """The target of a text such as ``cpu{cpu=generic}``; ``cuda:sm_90`` is short for the target's first option. Raises TargetError
+    for an unknown target or option.
 
     Example:
       >>> parse_target("cuda{arch=sm_90}") == parse_target("cuda:sm_90")
@@ -142,7 +146,7 @@ def parse_target(text: str) -> Target:
 
 
 def jvp_of(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """``(*args, *tangents of the arguments argnums) -> (f(*args), tangent)``."""
+    """The function ``(*args, *tangents) -> (f(*args), tangent)``, with tangents for the arguments at `argnums`."""
     names = _names(f)
     indices = positions("jvp", argnums, len(names) or None)
     count = len(indices)
@@ -150,25 +154,28 @@ def jvp_of(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[
     def jvp_f(*args: Any) -> Any:
         primals, tangents = args[:-count], args[-count:]
         wrt = positions("jvp", argnums, len(primals))
-        return transforms.jvp(_with_rest(f, primals, wrt), [primals[i] for i in wrt], tangents)
+        return transforms.jvp(_of_active_arguments(f, primals, wrt), [primals[i] for i in wrt], tangents)
 
-    return _signed(jvp_f, f, [f"{names[i]}_dot" for i in indices if names])
+    return _with_names_of(jvp_f, f, [f"{names[i]}_dot" for i in indices if names])
 
 
 def vjp_of(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """``(*args, cotangent of the result) -> (f(*args), cotangents of the arguments argnums)``."""
+    """The function ``(*args, cotangent of the result) -> (f(*args), cotangents)``, for the arguments at `argnums`."""
     positions("vjp", argnums, len(_names(f)) or None)
 
     def vjp_f(*args: Any) -> Any:
+        """Returns the value of `f` and the cotangents of the arguments that `argnums` selects."""
         *primals, ct = args
         wrt = positions("vjp", argnums, len(primals))
-        out, pull = transforms.vjp(_with_rest(f, primals, wrt), *(primals[i] for i in wrt))
+        out, pull = transforms.vjp(_of_active_arguments(f, primals, wrt), *(primals[i] for i in wrt))
         return out, (pull(ct)[0] if is_one(argnums) else pull(ct))
 
-    return _signed(vjp_f, f, ["ct"])
+    return _with_names_of(vjp_f, f, ["ct"])
 
 
-def _with_rest(f: Callable[..., Any], args: Sequence[Any], wrt: tuple[int, ...]) -> Callable[..., Any]:
+def _of_active_arguments(f: Callable[..., Any], args: Sequence[Any], wrt: tuple[int, ...]) -> Callable[..., Any]:
+    """The function f of only those arguments whose indices are in `wrt`; the others are constant."""
+
     def g(*active: Any) -> Any:
         by_position = dict(zip(wrt, active, strict=True))
         return f(*(by_position.get(i, x) for i, x in enumerate(args)))
@@ -177,14 +184,15 @@ def _with_rest(f: Callable[..., Any], args: Sequence[Any], wrt: tuple[int, ...])
 
 
 def _names(f: Callable[..., Any]) -> list[str]:
+    """Returns the names of the parameters of a function, or an empty list if Python does not know them."""
     try:
         return list(inspect.signature(f).parameters)
     except (TypeError, ValueError):
         return []
 
 
-def _signed(new: Callable[..., Any], f: Callable[..., Any], more: list[str]) -> Callable[..., Any]:
-    """`new` with the name of `f`, and with its argument names followed by `more`: the artifact uses these names."""
+def _with_names_of(new: Callable[..., Any], f: Callable[..., Any], more: list[str]) -> Callable[..., Any]:
+    """The function `new` with the name of f, and with f's argument names followed by `more`; artifacts use these names."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     names = dict.fromkeys([*_names(f), *more])
     signature = inspect.Signature([inspect.Parameter(n, kind) for n in names])
@@ -211,7 +219,9 @@ TRANSFORMS: dict[str, Callable[..., Callable[..., Any]]] = {
 
 
 def apply_transforms(f: Callable[..., Any], texts: Sequence[str]) -> Callable[..., Any]:
-    """`f` with transforms such as ``hvp{argnums=0}`` applied, the first one first."""
+    """`f` with transforms such as ``hvp{argnums=0}`` applied, the first one first; raises RequestError for an unknown transform or
+    option.
+    """
     for text in texts:
         name, options = parse_options(text, "--transform")
         if name not in TRANSFORMS:
@@ -226,7 +236,9 @@ def apply_transforms(f: Callable[..., Any], texts: Sequence[str]) -> Callable[..
 
 
 def sparse_module(f: Callable[..., Any], specs: Sequence[Any], text: str) -> Lowered:
-    """The artifact of a sparse derivative such as ``hessian{format=lower}``."""
+    """The stage of a sparse derivative, from a text such as ``hessian{format=lower}``; raises RequestError for an unknown
+    derivative or option.
+    """
     name, options = parse_options(text, "--sparse")
     if name not in _SPARSE:
         raise RequestError(f"--sparse requires one of {', '.join(_SPARSE)}, got {name!r}.")
@@ -240,7 +252,7 @@ _SPARSE: dict[str, Callable[..., Lowered]] = {"hessian": sparse_hessian_module, 
 
 
 def imported_specs(f: Callable[..., Any], texts: Sequence[str]) -> list[Any]:
-    """The specs of the arguments of an imported function with transforms applied; [] if they are not known."""
+    """The specs of the arguments of an imported function under transforms; an empty list if they are not known."""
     if not isinstance(f, ImportedFunction) or any(None in shape for shape, _ in (*f.inputs, *f.outputs)):
         return []
     specs: list[Any] = [spec(shape, dtype) for shape, dtype in f.inputs]
@@ -264,7 +276,9 @@ def imported_specs(f: Callable[..., Any], texts: Sequence[str]) -> list[Any]:
 
 
 def load_function(text: str) -> Callable[..., Any]:
-    """The function for a text ``model.py:function`` or ``model.mlir[:entry]``."""
+    """The function for a text ``model.py:function`` or ``model.mlir[:entry]``; raises RequestError if there is no such file or
+    function.
+    """
     file, _, name = text.partition(":")
     path = Path(file)
     if not path.is_file():
@@ -293,7 +307,7 @@ def load_function(text: str) -> Callable[..., Any]:
 
 
 def _import_file(path: Path) -> Any:
-    """Imports a .py, .mlir or .mlirbc file as a module."""
+    """Imports a .py, .mlir or .mlirbc file as a module; raises RequestError for other files."""
     sys.path.insert(0, str(path.resolve().parent))  # for imports from the folder of the file
     loader = importlib.util.spec_from_file_location(path.stem, path)
     if loader is None or loader.loader is None:

@@ -13,7 +13,7 @@ from nabla_mlir.base.progress import own_line, watch
 
 
 def _console(stream: object) -> object | None:
-    """A console of rich if it is installed and the stream is a terminal."""
+    """Returns a console of rich; None if rich is not installed or the stream is not a terminal."""
     if not getattr(stream, "isatty", lambda: False)():
         return None
     try:
@@ -29,7 +29,7 @@ def colored(stream: TextIO) -> bool:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on standard output; aligned columns without a frame when piped."""
+    """Prints a table: formatted on a terminal with rich, and otherwise aligned columns."""
     console = _console(sys.stdout)
     if console is not None:
         from rich.markup import escape
@@ -57,7 +57,7 @@ class Progress:
 
     @contextlib.contextmanager
     def step(self, what: str) -> Iterator[None]:
-        """Shows a step while it runs, and how long it took."""
+        """A context that shows a step while it runs, and afterwards its duration."""
         start = time.perf_counter()
         if self._console is not None:
             with self._console.status(f"{what} ..."), own_line():  # type: ignore[attr-defined]
@@ -70,7 +70,7 @@ class Progress:
 
     @contextlib.contextmanager
     def status(self, what: str) -> Iterator[None]:
-        """Shows a text while the context is active, and removes it at the end."""
+        """A context that shows a text until its end."""
         if self._console is None:
             with watch(what):
                 yield

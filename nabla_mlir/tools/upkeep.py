@@ -26,7 +26,7 @@ def list_command(options: argparse.Namespace) -> int:
 
 
 def prune_command(options: argparse.Namespace) -> int:
-    """Removes the least recently used entries."""
+    """Removes the least recently used entries; raises DeployError if the size cannot be read."""
     before = cache.entries()
     try:
         cache.prune(cache.size_of(options.to))
@@ -46,7 +46,9 @@ def export_command(options: argparse.Namespace) -> int:
 
 
 def completion_command(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    """Prints the script that completes the command in a shell: `nabla-mlir completion bash >> ~/.bashrc`."""
+    """Prints the script that completes the command in a shell: `nabla-mlir completion bash >> ~/.bashrc`. Raises DeployError if
+    shtab is not installed.
+    """
     try:
         import shtab
     except ImportError:

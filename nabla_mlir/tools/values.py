@@ -20,7 +20,7 @@ _MOST_ELEMENTS = 1 << 27  # the largest number of 64-bit elements of a generated
 
 
 def entries_of(module: ir.Module, name: str | None) -> list[str]:
-    """The function with the name, or all functions that others may call.
+    """The names of the functions to run: the function with this name, or all public functions.
 
     Raises:
       InputError: no such function exists.
@@ -32,7 +32,9 @@ def entries_of(module: ir.Module, name: str | None) -> list[str]:
 
 
 def inputs_of(module: ir.Module, entry: str, texts: Sequence[str]) -> list[np.ndarray]:
-    """The arguments of a function: the given ones, or else numbers that are equal in every run."""
+    """The arguments of a function: the values in the texts, or without texts random numbers that are equal in every run. Raises
+    InputError if a value has another dtype or shape.
+    """
     arguments = functions_of(module.operation)[entry].regions[0].blocks[0].arguments
     types = [shape_and_dtype(argument.type) for argument in arguments]
     if texts or not types:
@@ -47,6 +49,7 @@ def inputs_of(module: ir.Module, entry: str, texts: Sequence[str]) -> list[np.nd
 
 
 def _numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Random numbers of a shape and a dtype; raises InputError if there are too many."""
     if math.prod(shape) > _MOST_ELEMENTS:
         raise InputError(f"values require arguments of at most {_MOST_ELEMENTS} elements, got {dtype.name}{list(shape)}.")
     if dtype.kind in "iub":
@@ -61,7 +64,7 @@ def results_of(module: ir.Module, entry: str, inputs: Sequence[np.ndarray]) -> l
 
 
 def shown(results: Mapping[str, Sequence[np.ndarray]]) -> str:
-    """A line for each result of each function, with the digits that tell its numbers from others.
+    """A line of text for each result of each function, with as many digits as distinguish its numbers.
 
     Example:
       >>> print(shown({"main": [np.float32([0.1, 2]), np.int64(3)]}), end="")
@@ -77,7 +80,7 @@ def shown(results: Mapping[str, Sequence[np.ndarray]]) -> str:
 
 
 def check_equal(before: Sequence[np.ndarray], after: Sequence[np.ndarray], passes: str) -> None:
-    """Compares the results of a module before and after passes.
+    """Raises PassError unless the results of a module before and after passes are equal; it names the first difference.
 
     Raises:
       PassError: the results or their types differ; the error names the first difference.

@@ -22,7 +22,7 @@ Row = tuple[str, str, str]  # the subject, "ok", "failed" or "skipped", and the 
 
 
 def verify(path: str, target: str | None = None) -> Iterator[Row]:
-    """Checks an artifact, and yields a row for each check.
+    """Checks an artifact, and yields a row (name, result, details) for each check.
 
     The files are compared with their checksums, and each target with this machine. Code that runs here is called on the
     arguments for which the artifact contains the interpreter's results, and compared with these. If the compiler is
@@ -56,6 +56,7 @@ def verify(path: str, target: str | None = None) -> Iterator[Row]:
 
 
 def _row(what: str, check: Callable[[], str]) -> Row:
+    """The row of a check: "ok" with its text, or "failed" with the message of its error."""
     try:
         return what, "ok", check()
     except NablaError as error:
@@ -67,7 +68,7 @@ def _size(reader: Callable[..., bytes], *arguments: Any) -> str:
 
 
 def _references(artifact: Artifact) -> tuple[dict[str, Reference], str]:
-    """The interpreter's results for the StableHLO of the artifact; or nothing, and the reason."""
+    """The interpreter's results for the StableHLO of the artifact, and ""; or an empty dict and the reason."""
     if not artifact.manifest.stablehlo:
         return {}, "it was saved without StableHLO"
     if importlib.util.find_spec("iree.compiler") is None:
@@ -82,7 +83,7 @@ def _references(artifact: Artifact) -> tuple[dict[str, Reference], str]:
 
 
 def _self_check(path: str, code: Code, current: dict[str, Reference], why: str) -> Iterator[Row]:
-    """The rows for the code of one target: each entry point is called and compared with the references."""
+    """Yields the rows for the code of one target: each entry point is called, and compared with the references."""
     try:
         module = load(path, target=code.label)
     except NablaError as error:
@@ -95,12 +96,14 @@ def _self_check(path: str, code: Code, current: dict[str, Reference], why: str) 
                 call(module, entry, None)
     for entry in in_order(entries):
         carried = module.entry_points[entry.name].reference
-        check = functools.partial(_compared, module, entry, carried, current.get(entry.name), why)
+        check = functools.partial(_outcome_of_comparison, module, entry, carried, current.get(entry.name), why)
         yield _row(f"{entry.name} on {code.label}", check)
 
 
-def _compared(module: Module, entry: EntryPoint, carried: Reference | None, current: Reference | None, why: str) -> str:
-    """The comparison of the results with the references in the artifact, and with those of its StableHLO."""
+def _outcome_of_comparison(
+    module: Module, entry: EntryPoint, carried: Reference | None, current: Reference | None, why: str
+) -> str:
+    """The outcome of a comparison with the references in the artifact, and with those of its StableHLO, as text."""
     results = call(module, entry, entry.reference)
     words = []
     for reference, what in ((carried, "the interpreter"), (current, "its StableHLO")):

@@ -46,7 +46,11 @@ def build(folder: Path) -> tuple[Path, Path]:
 
 
 def _built(directory: Path) -> Path:
-    """The ordinary wheel, built from a copy of the tree, because setuptools leaves folders in it and reads older ones."""
+    """The path of the ordinary wheel, built from a copy of the source tree; raises NablaError if the source tree or a tool for
+    building is missing.
+
+    setuptools would leave folders in the tree, and would read older ones.
+    """
     if not (ROOT / "pyproject.toml").exists():
         raise NablaError(f"wheels requires the source tree, got {ROOT}, which has no pyproject.toml.", help="clone the repository.")
     tree = directory / "tree"
@@ -64,7 +68,7 @@ def _built(directory: Path) -> Path:
 
 
 def _divided(wheel: Path, folder: Path) -> tuple[Path, Path]:
-    """Divides an ordinary wheel into the two wheels."""
+    """The paths of the two wheels, written from an ordinary wheel."""
     name, version, *tags = wheel.stem.split("-")
     with ZipFile(wheel) as archive:
         files = {n: archive.read(n) for n in archive.namelist() if not n.endswith("/RECORD")}
@@ -77,6 +81,7 @@ def _divided(wheel: Path, folder: Path) -> tuple[Path, Path]:
     others = [f"nabla-mlir-runtime=={version}", *(line for line in requirements if line not in ours)]
 
     def half(suffix: str, content: dict[str, bytes], needs: list[str]) -> Path:
+        """The path of one wheel with this suffix, content and requirements."""
         lines = [line for line in commands.splitlines() if "=" not in line or (line.split()[0] == COMMAND) == bool(content)]
         new = head | {"METADATA": _about(metadata, f"nabla-mlir{suffix}", needs), "entry_points.txt": "\n".join(lines).encode()}
         new["top_level.txt"] = head["top_level.txt"] if content else b""
@@ -87,7 +92,7 @@ def _divided(wheel: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def _written(path: Path, content: dict[str, bytes], about: str, head: dict[str, bytes]) -> Path:
-    """A wheel with its record."""
+    """The path of a wheel, which is written with its record of checksums."""
     from wheel.wheelfile import WheelFile
 
     path.unlink(missing_ok=True)
@@ -114,7 +119,7 @@ def _name(requirement: str) -> str:
 
 
 def main() -> int:
-    """Runs the command."""
+    """Builds the wheels in the folder of the command line, and prints their sizes."""
     parser = argparse.ArgumentParser(prog="python -m nabla_mlir.tools.wheels", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path("dist"), help="where the wheels go (default: dist)")
     for path in build(parser.parse_args().folder):

@@ -153,12 +153,12 @@ def test_a_wrong_part_differs(everything, monkeypatch, name, where):
 def test_a_part_that_ends_too_early_differs(everything, monkeypatch):
     f, arguments, _ = PROGRAMS["value decides"]
     code = compiled(f, *arguments)
-    some = part_runs._Loop._some
+    some = part_runs._Loop._run_iterations
 
     def early(self, values, group, seed=0, units=0.0):
         return (values, 0) if group > 4 else some(self, values, group, seed, units)
 
-    monkeypatch.setattr(part_runs._Loop, "_some", early)
+    monkeypatch.setattr(part_runs._Loop, "_run_iterations", early)
     check = check_in_parts(code.module, code.target, code.vmfb)["main"]
     assert check.status == "differs"
     assert "the end of the loop" in check.detail

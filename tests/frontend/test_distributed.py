@@ -454,7 +454,7 @@ def test_a_worker_that_does_not_answer_a_message(client: Any, compiled: Any, mon
 def test_large_vectors_travel_once(client: Any, compiled: Any, local: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nabla_mlir.interop.dask._SMALL", 0)
     H = nm.distributed.HessianOperator(compiled, W, SHARDS, client=client)
-    assert hasattr(H.engine._sent(V), "key")
+    assert hasattr(H.engine._as_argument(V), "key")
     check(H, local)
 
 

@@ -78,9 +78,9 @@ def test_calls_that_change_arguments_or_fail() -> None:
         y[0] = 7.0
         return result
 
-    assert fuzz._called(writes, [x.copy()], [x], "float64") == "the first call changes its arguments"
-    assert fuzz._called(lambda y: y + 1, [x], [x], "float64").startswith("in the first call result 0 is 2.0 instead of 1.0")
-    assert fuzz._called(lambda y: [y], [x], [x], "float64") == ""
+    assert fuzz._error_of_calls(writes, [x.copy()], [x], "float64") == "the first call changes its arguments"
+    assert fuzz._error_of_calls(lambda y: y + 1, [x], [x], "float64").startswith("in the first call result 0 is 2.0 instead of 1.0")
+    assert fuzz._error_of_calls(lambda y: [y], [x], [x], "float64") == ""
 
 
 def test_a_seed_is_a_program() -> None:

@@ -55,7 +55,9 @@ def with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
 
 
 def _with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
-    """Replaces the content of the file, and adjusts sizes, offsets and checksums."""
+    """The artifact with other content for a file, and with corrected sizes, offsets and checksums. Raises ValueError if the
+    artifact does not have the file once.
+    """
     files = _files(artifact)
     try:
         (file,) = (f for f in files if f.name.startswith(start_of_name))
@@ -80,7 +82,7 @@ def _with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
 
 
 def _files(artifact: bytes) -> list[_File]:
-    """The files of an artifact, each with the offsets of its header, its bytes and its entry in the directory."""
+    """The files of an artifact, each with the offsets of its header, of its bytes and of its entry in the directory."""
     found = []
     with zipfile.ZipFile(io.BytesIO(artifact)) as archive:
         entry = archive.start_dir
@@ -92,6 +94,7 @@ def _files(artifact: bytes) -> list[_File]:
 
 
 def _seal(code: bytearray, file: _File, content: bytes | bytearray) -> None:
+    """Writes the checksum of a file into its header and into the directory."""
     checksum = zlib.crc32(content)
     struct.pack_into("<I", code, file.header + 14, checksum)
     struct.pack_into("<I", code, file.entry + 16, checksum)
@@ -106,6 +109,7 @@ def _add(code: bytearray, position: int, by: int) -> None:
 
 
 def _set_sizes(code: bytearray, file: _File, size: int) -> None:
+    """Writes the size of a file into its header and into the directory."""
     for position in (file.header + _LOCAL, file.entry + _CENTRAL):
         struct.pack_into("<QQ", code, _numbers(code, position + len(file.name.encode())), size, size)
 
@@ -125,11 +129,11 @@ def _move_data(code: bytearray, program: int, file: _File, size: int, by: int) -
     """Writes the new size of a file, and the new offsets of the files after it, into the program that begins at `program`."""
     (length,) = struct.unpack_from("<I", code, program)
     base = _aligned(program + 4 + length)
-    segments = _followed(code, _field(code, _followed(code, program + 4), _SEGMENTS))
+    segments = _target_of_offset(code, _field(code, _target_of_offset(code, program + 4), _SEGMENTS))
     (count,) = struct.unpack_from("<I", code, segments)
     is_known = False
     for position in range(segments + 4, segments + 4 + 4 * count, 4):
-        segment = _followed(code, position)
+        segment = _target_of_offset(code, position)
         offset = _field(code, segment, _OFFSET)
         if not offset:
             continue
@@ -143,7 +147,7 @@ def _move_data(code: bytearray, program: int, file: _File, size: int, by: int) -
         raise ValueError(f"a program that does not read {file.name} at its offset")
 
 
-def _followed(code: bytearray, position: int) -> int:
+def _target_of_offset(code: bytearray, position: int) -> int:
     return int(position + struct.unpack_from("<I", code, position)[0])
 
 

@@ -32,7 +32,7 @@ Position = tuple[int, int]  # of an operation: the index of its block, and its i
 
 @dataclass(frozen=True)
 class _Allocation:
-    """An allocation that runs once per call, with its position, its uses, and the position where it is freed, if that is known."""
+    """An allocation that runs once per call, with its position, its uses, and the position where it is freed (None if unknown)."""
 
     op: ir.Operation
     size: int
@@ -43,7 +43,8 @@ class _Allocation:
 
 
 def place_in_arena(function: ir.Operation) -> int:
-    """Puts the allocations that run once per call into one buffer of the device's allocator; returns its size.
+    """Puts the allocations that run once per call into one buffer of the device's allocator; returns the size of the buffer in
+    bytes.
 
     Two values may share memory if one is freed before the other is allocated; the second then waits for the first.
     Nothing changes if the program by itself would use much less memory, because the end of many values is not known.
@@ -51,7 +52,7 @@ def place_in_arena(function: ir.Operation) -> int:
     blocks = list(function.regions[0].blocks)
     allocations = _allocations(blocks)
     starts = _starts(allocations, blocks)
-    total = max((start + a.size for start, a in zip(starts, allocations, strict=True) if not _is_passing(a)), default=0)
+    total = max((start + a.size for start, a in zip(starts, allocations, strict=True) if not _is_short_lived(a)), default=0)
     has_room = [start + a.size <= total for start, a in zip(starts, allocations, strict=True)]
     allocations, starts = list(compress(allocations, has_room)), list(compress(starts, has_room))
     if total > _MOST * _at_once(allocations, blocks) or not total:
@@ -70,14 +71,14 @@ def place_in_arena(function: ir.Operation) -> int:
     return total
 
 
-def _is_passing(allocation: _Allocation) -> bool:
-    """True if the allocation is small, and is freed before the next loop."""
+def _is_short_lived(allocation: _Allocation) -> bool:
+    """True if the allocation is small, and is freed in the block in which it is made."""
     is_gone = allocation.end_position is not None and allocation.end_position[0] == allocation.position[0]
     return is_gone and allocation.size <= thresholds.PLACED_TRANSIENTS
 
 
 def _return_early(blocks: Blocks) -> None:
-    """Makes callers wait for the results only, and not for the deallocation of other buffers.
+    """Makes each return wait only for the results, and not for the deallocation of other buffers.
 
     Otherwise a pool thread that frees a buffer could wake the caller before another thread has released its scratch
     memory, and the next call would not find that memory free.
@@ -90,8 +91,8 @@ def _return_early(blocks: Blocks) -> None:
 
 
 def _allocations(blocks: Blocks) -> list[_Allocation]:
-    """The allocations outside of loops with a known size."""
-    once = [k for k in range(len(blocks)) if not _leads(blocks, blocks[k].successors, k)]
+    """The allocations of a known size that run once per call, because their blocks are in no loop."""
+    once = [k for k in range(len(blocks)) if not _can_reach(blocks, blocks[k].successors, k)]
     all_positions = {op.operation: (k, i) for k, block in enumerate(blocks) for i, op in enumerate(block.operations)}
     positions = {op: position for op, position in all_positions.items() if position[0] in once}
     found = []
@@ -108,7 +109,10 @@ def _allocations(blocks: Blocks) -> list[_Allocation]:
 
 
 def _users(buffer: ir.Value) -> list[ir.Operation] | None:
-    """All operations that use a buffer under any name; None if the buffer may outlive the call, or a user is not recognised."""
+    """All operations that use a buffer, also as a block argument or as the result of an operation that passes it on.
+
+    The result is None if the buffer may outlive the call, or if a user is an unknown operation.
+    """
     names, users = [buffer], list[ir.Operation]()
     for name in names:  # the list grows during the loop
         for use in name.uses:
@@ -127,15 +131,15 @@ def _users(buffer: ir.Value) -> list[ir.Operation] | None:
 
 
 def _argument(branch: ir.Operation, number: int) -> ir.Value:
-    """The block argument that receives an operand of a branch."""
+    """The block argument to which a branch passes its operand number `number`."""
     if branch.name == "cf.br":
         return branch.successors[0].arguments[number]
     _, first, _ = branch.attributes["operandSegmentSizes"]
     return branch.successors[number > first].arguments[number - 1 - first * (number > first)]
 
 
-def _leads(blocks: Blocks, work: Sequence[ir.Block], goal: int, without: int = -1) -> bool:
-    """True if one of these blocks is block number `goal`, or leads to it without passing block number `without`."""
+def _can_reach(blocks: Blocks, work: Sequence[ir.Block], goal: int, without: int = -1) -> bool:
+    """True if one of the blocks `work` is block number `goal`, or leads to it without passing through block number `without`."""
     work, seen = [blocks.index(block) for block in work], {without}
     while work:
         if (k := work.pop()) not in seen:
@@ -144,37 +148,39 @@ def _leads(blocks: Blocks, work: Sequence[ir.Block], goal: int, without: int = -
     return goal in seen - {without}
 
 
-def _is_over(first: _Allocation, then: _Allocation, blocks: Blocks) -> bool:
-    """True if, on every path, the first allocation is freed before the second is made."""
+def _ends_before(first: _Allocation, then: _Allocation, blocks: Blocks) -> bool:
+    """True if, on every path, `first` is freed before `then` is allocated."""
     if first.end_position is None:
         return False
     (end, _), (start, _) = first.end_position, then.position
-    return first.end_position < then.position if end == start else not _leads(blocks, blocks[:1], start, without=end)
+    return first.end_position < then.position if end == start else not _can_reach(blocks, blocks[:1], start, without=end)
 
 
 def _at_once(allocations: Sequence[_Allocation], blocks: Blocks) -> int:
-    """The largest number of bytes that the program would use at the same time."""
-    return max((sum(a.size for a in allocations if _is_used_behind(b.position, a, blocks)) for b in allocations), default=0)
+    """The largest number of bytes that the program itself, without one buffer for all, would use at the same time."""
+    return max((sum(a.size for a in allocations if _is_used_after(b.position, a, blocks)) for b in allocations), default=0)
 
 
-def _is_used_behind(position: Position, allocation: _Allocation, blocks: Blocks) -> bool:
-    """True if an allocation that is live at an operation, or made there, is used later."""
+def _is_used_after(position: Position, allocation: _Allocation, blocks: Blocks) -> bool:
+    """True if an allocation is live at a position, or made there, and is used after that position."""
     k, _ = position
-    after = {j for j in range(len(blocks)) if _leads(blocks, blocks[k].successors, j)}
+    after = {j for j in range(len(blocks)) if _can_reach(blocks, blocks[k].successors, j)}
     is_live = allocation.position <= position
     return is_live and any(use > position if use[0] == k else use[0] in after for use in allocation.uses)
 
 
 def _starts(allocations: Sequence[_Allocation], blocks: Blocks) -> list[int]:
-    """The offset of each allocation in the buffer: larger ones first, each at the smallest offset that is free of live
-    neighbours.
+    """The offset of each allocation in the buffer.
 
+    Larger allocations come first. Each gets the smallest offset at which it overlaps no allocation that is live at the same time.
     Small allocations that are live only between two loops come last.
     """
     starts: dict[int, int] = {}
-    for i in sorted(range(len(allocations)), key=lambda i: (_is_passing(allocations[i]), -allocations[i].size)):
+    for i in sorted(range(len(allocations)), key=lambda i: (_is_short_lived(allocations[i]), -allocations[i].size)):
         own, start = allocations[i], 0
-        neighbors = [k for k in starts if not _is_over(allocations[k], own, blocks) and not _is_over(own, allocations[k], blocks)]
+        neighbors = [
+            k for k in starts if not _ends_before(allocations[k], own, blocks) and not _ends_before(own, allocations[k], blocks)
+        ]
         for k in sorted(neighbors, key=lambda k: starts[k]):
             if start + own.size <= starts[k]:
                 break
@@ -188,7 +194,7 @@ def _aligned(size: int) -> int:
 
 
 def _waits(i: int, starts: Sequence[int], allocations: Sequence[_Allocation], blocks: Blocks) -> list[ir.Value]:
-    """The ends of the allocations whose memory allocation `i` reuses."""
+    """The time points of the deallocations whose memory allocation number `i` reuses."""
     own = allocations[i]
     return [
         a.end.results[0]
@@ -197,12 +203,12 @@ def _waits(i: int, starts: Sequence[int], allocations: Sequence[_Allocation], bl
         and a is not own
         and start < starts[i] + own.size
         and starts[i] < start + a.size
-        and _is_over(a, own, blocks)
+        and _ends_before(a, own, blocks)
     ]
 
 
 def _replace(allocation: _Allocation, buffer: ir.Value, start: int, ends: Sequence[ir.Value]) -> None:
-    """Replaces an allocation by a part of the buffer."""
+    """Replaces an allocation by the part of the buffer at `start`, which is ready after `ends`."""
     op = allocation.op
     size, *waits = op.operands
     resource, timepoint = op.results

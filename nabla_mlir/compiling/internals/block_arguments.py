@@ -33,7 +33,7 @@ def overwritten(disassembly: str) -> list[str]:
 
 
 def reordered(artifact: bytes, disassembly: str) -> bytes:
-    """The artifact with a right order of copies in each list; a list with a new cycle is not changed.
+    """The artifact in which each list of copies has an order that loses no number; a list with a new cycle is not changed.
 
     Args:
       artifact: IREE's bytecode, in its zip archive.
@@ -44,7 +44,7 @@ def reordered(artifact: bytes, disassembly: str) -> bytes:
 
 
 def in_order(moves: Moves, spare: int) -> Moves | None:
-    """The same copies, each before its source is overwritten; None if that needs more copies.
+    """The same copies in an order in which each source is read before it is overwritten; None if that needs more copies.
 
     Args:
       moves: pairs of registers that are copied one after the other.
@@ -52,7 +52,7 @@ def in_order(moves: Moves, spare: int) -> Moves | None:
 
     Example:
       >>> in_order((("%i6", "%i4"), ("%i7", "%i5"), ("%i5", "%i2")), 8)
-      (('%i5', '%i2'), ('%i6', '%i4'), ('%i7', '%i5'))
+      (('%i6', '%i4'), ('%i5', '%i2'), ('%i7', '%i5'))
     """
     if not _overwrites(moves, spare):
         return moves
@@ -66,9 +66,9 @@ def in_order(moves: Moves, spare: int) -> Moves | None:
         if free is not None:
             ordered.append((pending.pop(free), free))
         elif spares:  # a cycle: the spare register keeps the number that the next copy overwrites
-            first, spare_copy = next(iter(pending)), spares.pop()
-            ordered.append((first, spare_copy))
-            pending = {y: spare_copy if x == first else x for y, x in pending.items()}
+            first, stored = next(iter(pending)), spares.pop()
+            ordered.append((first, stored))
+            pending = {y: stored if x == first else x for y, x in pending.items()}
         else:
             return None
     if len(ordered) > len(numbers):
@@ -79,7 +79,7 @@ def in_order(moves: Moves, spare: int) -> Moves | None:
 
 
 def _values(moves: Sequence[tuple[int, int]], spare: int) -> dict[int, int]:
-    """For each register that a list sets: the register with its value before the list."""
+    """For each register that a list of copies sets: the register that has held its value before the list."""
     values: dict[int, int] = {}
     for x, y in moves:
         values[y] = values[x] if x >= spare else x
@@ -99,7 +99,7 @@ def _overwrites(moves: Moves, spare: int) -> bool:
 
 
 def _lists(disassembly: str) -> Iterator[tuple[Moves, int]]:
-    """The copies of each branch, and the number of the first spare register of its function."""
+    """Yields the list of copies of each branch, with the number of the first spare register of its function."""
     wide = wide_results(disassembly)
     for blocks in functions(disassembly).values():
         instructions = [instruction for block in blocks.values() for instruction in block]
@@ -110,7 +110,7 @@ def _lists(disassembly: str) -> Iterator[tuple[Moves, int]]:
 
 
 def _used(instruction: Instruction, wide: Mapping[str, Sequence[bool]]) -> Iterator[int]:
-    """The registers of the numbers that an instruction reads or sets, without those that are spare in its lists."""
+    """Yields the numbers of the integer registers that an instruction reads or sets, without those that are spare in its lists."""
     for text in (instruction.results, instruction.own):
         for first, second in re.findall(r"%i(\d+)(?::(\d+))?", text):
             yield int(second or first)

@@ -27,15 +27,15 @@ def held(artifact: bytes, disassembly: str) -> bytes:
     wrong: dict[Moves, set[int]] = {}
     for moves, indices in rows:
         wrong.setdefault(moves, set()).update(indices)
-    return replaced(artifact, [(moves, _without_moves(moves, wrong[moves])) for moves, _ in rows])
+    return replaced(artifact, [(moves, _with_live_references(moves, wrong[moves])) for moves, _ in rows])
 
 
-def _without_moves(moves: Moves, wrong: Container[int]) -> Moves:
+def _with_live_references(moves: Moves, wrong: Container[int]) -> Moves:
     return tuple((x.lower() if i in wrong else x, y) for i, (x, y) in enumerate(moves))
 
 
 def _rows(blocks: Mapping[str, Block]) -> Iterator[tuple[Moves, set[int]]]:
-    """The pairs of each branch, and the indices of the pairs that move a reference which is still read."""
+    """Yields the pairs of each branch, and the indices of the pairs that move a reference which is still read."""
     reads = _reads(blocks)
     for block in blocks.values():
         for instruction in block:

@@ -48,6 +48,7 @@ class HostProgram:
     """
 
     def __init__(self, module: ir.Module):
+        """Translates the globals, initializers and functions of the module to C."""
         self.dispatches: list[str] = []
         self.globals: list[str] = []
         self.state: list[str] = []
@@ -69,6 +70,7 @@ class HostProgram:
                 self.functions[op.attributes["sym_name"].value] = _Function(self, op).text()
 
     def _find_exports(self, executable: ir.Operation) -> None:
+        """Stores, for each kernel of an executable, the operation that computes its number of workgroups."""
         name = executable.attributes["sym_name"].value
         for variant in _inside(executable, "hal.executable.variant"):
             for export in _inside(variant, "hal.executable.export"):
@@ -83,6 +85,7 @@ class HostProgram:
         return self.dispatches.index(name), self._counts[f"{parts[0]}::{parts[-1]}"]
 
     def _global(self, op: ir.Operation) -> None:
+        """Adds the C declaration of a global of the module; devices and time points need none."""
         name, type = _global_name(op.attributes["sym_name"].value), str(op.attributes["type"].value)
         if type.startswith("!hal.device") or _is_time(type):
             return
@@ -105,9 +108,10 @@ class HostProgram:
 
 
 class _Function:
-    """The C code of a function or an initializer."""
+    """The C code of a function or an initializer. The method `_cf_br` writes the code of the operation `cf.br`, and so on."""
 
     def __init__(self, program: HostProgram, op: ir.Operation):
+        """Stores the function; `text` translates it."""
         self._program, self._op = program, op
         self._names: dict[ir.Value, str] = {}
         self._declared: list[str] = []
@@ -116,7 +120,7 @@ class _Function:
         self._blocks = list(op.regions[0].blocks)
 
     def text(self) -> str:
-        """The C code without the head; `args` are pointers to the arguments, and `results` pointers to memory for the results."""
+        """The C code of the body. `args` are pointers to the arguments, and `results` pointers to memory for the results."""
         first, *others = self._blocks
         for i, argument in enumerate(first.arguments):
             self._names[argument] = f"((char *)args[{i}])"
@@ -133,6 +137,7 @@ class _Function:
         return "\n".join([*self._declared, *self._lines])
 
     def _declare(self, value: ir.Value) -> str:
+        """The name of a new C variable for a value; time points get a name without a variable."""
         name = f"v{len(self._declared)}"  # each variable has a line or two in `_declared`
         self._names[value] = name
         type = str(value.type)
@@ -149,7 +154,7 @@ class _Function:
     def _alias(self, result: ir.Value, value: ir.Value) -> None:
         self._names[result] = self._names[value]
 
-    def _of(self, values: Sequence[ir.Value]) -> list[str]:
+    def _names_of(self, values: Sequence[ir.Value]) -> list[str]:
         return [self._names[v] for v in values]
 
     def _block(self, block: ir.Block) -> None:
@@ -178,7 +183,7 @@ class _Function:
         self._names[op.results[0]] = number(op.attributes["value"])
 
     def _arith_select(self, op: ir.Operation) -> None:
-        c, a, b = self._of(op.operands)
+        c, a, b = self._names_of(op.operands)
         self._set(op, f"{c} ? {a} : {b}")
         if _is_memory(str(op.results[0].type)):
             self._sizes[self._names[op.results[0]]] = f"({c} ? {self._sizes[a]} : {self._sizes[b]})"
@@ -242,17 +247,17 @@ class _Function:
 
     def _stream_resource_try_map(self, op: ir.Operation) -> None:
         self._emit(f"{self._declare(op.results[0])} = 1;")
-        source, offset, size = self._of(op.operands)
+        source, offset, size = self._names_of(op.operands)
         name = self._declare(op.results[1])
         self._emit(f"{name} = {source} + {offset};")
         self._sizes[name] = size
 
     def _stream_file_constant(self, op: ir.Operation) -> None:
-        source, _, offset, _ = self._of(op.operands)
+        source, _, offset, _ = self._names_of(op.operands)
         self._names[op.results[0]] = f"({source} + {offset})"
 
     def _stream_file_read(self, op: ir.Operation) -> None:
-        file, position, target, _, offset, length = self._of(op.operands)[:6]
+        file, position, target, _, offset, length = self._names_of(op.operands)[:6]
         self._emit(f"memcpy({target} + {offset}, {file} + {position}, {length});")
         self._names[op.results[0]] = "0"
 
@@ -274,7 +279,7 @@ class _Function:
         self._names[op.results[0]] = "0"
 
     def _stream_resource_subview(self, op: ir.Operation) -> None:
-        source, _, offset, size = self._of(op.operands)
+        source, _, offset, size = self._names_of(op.operands)
         self._set(op, f"{source} + {offset}")
         self._sizes[self._names[op.results[0]]] = size
 
@@ -282,16 +287,16 @@ class _Function:
         self._set(op, self._sizes[self._names[op.operands[0]]])
 
     def _stream_resource_load(self, op: ir.Operation) -> None:
-        source, _, offset = self._of(op.operands)
+        source, _, offset = self._names_of(op.operands)
         type = str(op.results[0].type)
         self._set(op, f"*({stored(type)} *)({source} + {offset})")
 
     def _stream_resource_store(self, op: ir.Operation) -> None:
-        target, _, offset, value = self._of(op.operands)
+        target, _, offset, value = self._names_of(op.operands)
         self._emit(f"*({stored(str(op.operands[3].type))} *)({target} + {offset}) = {value};")
 
     def _stream_tensor_import(self, op: ir.Operation) -> None:
-        source, size = self._of(op.operands)
+        source, size = self._names_of(op.operands)
         name = self._declare(op.results[0])
         self._emit(f"if (!({name} = aligned(&arena, {source}, {size}))) goto no_memory;")
         self._sizes[name] = size
@@ -299,11 +304,11 @@ class _Function:
     def _stream_tensor_export(self, op: ir.Operation) -> None:
         self._alias(op.results[0], op.operands[0])
 
-    def _same(self, op: ir.Operation) -> None:
+    def _alias_all(self, op: ir.Operation) -> None:
         for result, value in zip(op.results, op.operands, strict=False):
             self._alias(result, value)
 
-    _stream_timepoint_await = _util_optimization_barrier = _same
+    _stream_timepoint_await = _util_optimization_barrier = _alias_all
 
     def _stream_timepoint_barrier(self, op: ir.Operation) -> None:
         self._alias(op.results[0], op.operands[0])
@@ -324,11 +329,11 @@ class _Function:
     _stream_cmd_concurrent = _stream_cmd_serial = _nested
 
     def _stream_cmd_copy(self, op: ir.Operation) -> None:
-        source, _, start, target, _, offset, length = self._of(op.operands)
+        source, _, start, target, _, offset, length = self._names_of(op.operands)
         self._emit(f"memmove({target} + {offset}, {source} + {start}, {length});")
 
     def _stream_cmd_fill(self, op: ir.Operation) -> None:
-        target, _, offset, length, value = self._of(op.operands)
+        target, _, offset, length, value = self._names_of(op.operands)
         type = stored(str(op.operands[4].type))
         self._emit(f"for (size_t i = 0; i < (size_t){length} / sizeof({type}); ++i)")
         self._emit(f"  (({type} *)({target} + {offset}))[i] = ({type}){value};")
@@ -338,7 +343,7 @@ class _Function:
         sizes = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
         groups, values = [], list(op.operands)
         for size in sizes:
-            groups.append(self._of(values[:size]))
+            groups.append(self._names_of(values[:size]))
             values = values[size:]
         workload, constants, resources, _, offsets, lengths = groups
         number, export = self._program.export(str(ir.ArrayAttr(op.attributes["entry_points"])[0]))
@@ -353,13 +358,14 @@ class _Function:
         self._emit("}")
 
     def _workgroups(self, export: ir.Operation, workload: Sequence[str]) -> list[str]:
+        """The numbers of workgroups of a dispatch along x, y and z, computed from its workload by emitted code."""
         block = export.regions[0].blocks[0]
         for argument, value in zip(list(block.arguments)[1:], workload, strict=True):
             self._names[argument] = value
         *operations, terminator = block.operations
         for op in operations:
             self._operation(op.operation)
-        return self._of(terminator.operation.operands)
+        return self._names_of(terminator.operation.operands)
 
 
 def _inside(op: ir.Operation, name: str) -> list[ir.Operation]:

@@ -42,8 +42,8 @@ class KernelLibrary:
 
 
 def take_kernels(module: ir.Module) -> KernelLibrary | None:
-    """Moves the kernels of a legalised module to a library and leaves stubs; None if the kernels are too small for that to
-    pay off.
+    """The kernels of a legalised module as a library, for which stubs remain in the module; None if they
+    are too small to pay off.
     """
     sources = [op.operation for op in module.body.operations if op.operation.name == EXECUTABLE]
     if sum(len(nested(op)) for op in sources) < thresholds.SEPARATE_KERNELS or not all(map(_is_alone, sources)):
@@ -71,7 +71,7 @@ def take_kernels(module: ir.Module) -> KernelLibrary | None:
 def with_kernels(
     library: KernelLibrary, compile_rest: Callable[[], bytes], target: Target, flags: Sequence[str], cache: bool
 ) -> bytes:
-    """The artifact of a module with stubs, in which the real kernels replace the stubs; both are compiled at the same time.
+    """The artifact of a module in which the real kernels replace the stubs; both are compiled at the same time.
 
     Raises:
       CompileError: one of the two is refused, or IREE has changed the stubs or their library.
@@ -86,6 +86,6 @@ def with_kernels(
 
 
 def _is_alone(source: ir.Operation) -> bool:
-    """True if the executable contains only its kernels and no other functions."""
+    """True if the executable contains no functions other than its kernels."""
     *exports, code, _ = inside(source)
     return list(map(name_of, exports)) == list(map(name_of, inside(code)))

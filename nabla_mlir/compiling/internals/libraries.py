@@ -25,7 +25,7 @@ Rewrite = Callable[[ir.Module], None]
 def before_code(
     rewrite: Rewrite | None, module: bytes, may_divide: bool, library: KernelLibrary | None = None
 ) -> tuple[bytes, bool]:
-    """Rewrites a module before code is generated: its kernels may be divided among several libraries.
+    """The module, rewritten before code is generated, and True if its kernels are divided among several libraries.
 
     Returns the module, and True if it has several libraries.
 
@@ -79,7 +79,7 @@ def divide(module: ir.Module, library: KernelLibrary | None = None) -> bool:
             raise ValueError("executables of a kind that is not known")
         return False
     home_of: dict[str, str] = {}
-    for positions in _shares(sizes, count):
+    for positions in _share_kernels(sizes, count):
         home, *others = (executables[position] for position in positions)
         home_of |= {name_of(other): name_of(home) for other in others}
         move_into(inside(home)[0], [inside(other)[0] for other in others])
@@ -90,7 +90,9 @@ def divide(module: ir.Module, library: KernelLibrary | None = None) -> bool:
 
 
 def _others(executables: Sequence[ir.Operation], library: KernelLibrary) -> list[ir.Operation]:
-    """The executables other than the one with the separate kernels."""
+    """The executables of a module except the one whose kernels are in a separate library; raises ValueError if that one has other
+    kernels than the library.
+    """
     stubs = [op for op in executables if name_of(op) == library.name]
     exports = [name_of(e) for op in stubs for variant in inside(op)[:-1] for e in inside(variant)[:-2]]
     if exports != list(library.names):
@@ -98,11 +100,11 @@ def _others(executables: Sequence[ir.Operation], library: KernelLibrary) -> list
     return [op for op in executables if op not in stubs]
 
 
-def _shares(sizes: Sequence[int], count: int) -> list[list[int]]:
-    """The indices of the kernels in each library: largest kernel first, each to the library with the smallest total size.
+def _share_kernels(sizes: Sequence[int], count: int) -> list[list[int]]:
+    """The indices of the kernels of each library: the largest kernel first, each to the library with the smallest total size.
 
     Example:
-      >>> _shares([1, 5, 3, 3], 2)
+      >>> _share_kernels([1, 5, 3, 3], 2)
       [[0, 1], [2, 3]]
     """
     shares: list[list[int]] = [[] for _ in range(count)]

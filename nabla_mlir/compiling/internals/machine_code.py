@@ -16,7 +16,7 @@ from nabla_mlir.targets.toolchain import run_compiler
 
 
 def put_machine_code(module: ir.Module, target: Target, cache: bool = True) -> None:
-    """Replaces the text of kernels by machine code for the target, in place.
+    """Replaces the text of Triton's kernels in a module by machine code for the target, in place.
 
     Raises:
       CompileError: Triton refused a kernel.
@@ -38,7 +38,7 @@ def put_machine_code(module: ir.Module, target: Target, cache: bool = True) -> N
 
 @functools.cache
 def _executable_target(flags: tuple[str, ...]) -> str:
-    """The description of the target of executables, as IREE prints it for these flags."""
+    """The description of the target of executables, as IREE prints it for these flags; raises CompileError if IREE prints none."""
     result = run_compiler([*flags, "--compile-to=preprocessing", "-", "-o", "-"], b"module {}", timeout=60)
     text = result.stdout.decode()
     start = text.index("#hal.executable.target<", text.index(" = #hal.device.target<"))

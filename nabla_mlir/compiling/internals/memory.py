@@ -16,7 +16,7 @@ _LASTING = "@hal.allocator.allocate"
 
 
 def allocated_at_once(disassembly: str) -> dict[str, int]:
-    """The largest number of bytes that a call of each function has allocated at the same time, including its results.
+    """For each function, the largest number of bytes that a call has allocated at the same time, including the results.
 
     Functions whose sizes depend on values are left out. A buffer is live until the program frees it, or no register
     holds it. All branches are followed, and loops are followed twice.
@@ -33,7 +33,7 @@ def allocated_at_once(disassembly: str) -> dict[str, int]:
       {'f': 8192}
     """
     program = functions(disassembly)
-    peaks = {name: _at_once(name, program) for name in program}
+    peaks = {name: _peak_of(name, program) for name in program}
     return {name: bytes for name, bytes in peaks.items() if bytes is not None}
 
 
@@ -56,7 +56,7 @@ class _State:
         return frozenset().union(*self.held.values()) - self.freed
 
     def move(self, moves: Sequence[tuple[str, str]]) -> None:
-        """Copies the registers that a branch passes on, all at once."""
+        """Copies registers as a branch does, all at the same time; registers written in capitals give their buffer away."""
         before = self.copy()
         for source, target in moves:
             self.held.pop(target, None)
@@ -71,8 +71,8 @@ class _State:
                 self.held.pop(source.lower(), None)
 
 
-def _at_once(name: str, program: Mapping[str, Mapping[str, Block]]) -> int | None:
-    """The peak of one function, including the functions that it calls; None if a size is not known."""
+def _peak_of(name: str, program: Mapping[str, Mapping[str, Block]]) -> int | None:
+    """The largest number of bytes that a function and the functions that it calls have allocated; None if a size is not known."""
     blocks, sizes, peak = program[name], list[int](), 0
     visits = dict.fromkeys(blocks, 0)
     work = [("bb0", _State())]
@@ -91,11 +91,11 @@ def _at_once(name: str, program: Mapping[str, Mapping[str, Block]]) -> int | Non
                     return None
                 size = number
             elif callee[1:] in program and callee[1:] != name:
-                inner = _at_once(callee[1:], program)
+                inner = _peak_of(callee[1:], program)
                 if inner is None:
                     return None
                 peak = max(peak, _bytes(state, sizes) + inner)
-            _step(state, instruction, callee, len(sizes) if size else None)
+            _update_state(state, instruction, callee, len(sizes) if size else None)
             if size:
                 sizes.append(size)
                 peak = max(peak, _bytes(state, sizes))
@@ -107,8 +107,8 @@ def _bytes(state: _State, sizes: Sequence[int]) -> int:
     return sum(sizes[i] for i in state.alive())
 
 
-def _step(state: _State, instruction: Instruction, callee: str, buffer: int | None) -> None:
-    """Updates the state by an instruction, which may have made a buffer."""
+def _update_state(state: _State, instruction: Instruction, callee: str, buffer: int | None) -> None:
+    """Updates the state by an instruction. `buffer` is the number of the buffer that the instruction allocates, or None."""
     results, operation, operands = instruction
     if callee in _FREED:
         state.freed |= state.held.get(_operands(instruction)[_FREED[callee]].lower(), frozenset()) - state.lasting
@@ -131,7 +131,7 @@ def _step(state: _State, instruction: Instruction, callee: str, buffer: int | No
 
 
 def _number(state: _State, operation: str, operands: str) -> int | None:
-    """The integer that an instruction produces; None if it is not known."""
+    """The integer that an instruction sets its result to; None if the integer is not known."""
     if re.fullmatch(r"vm\.const\.i\d+\.zero", operation):
         return 0
     if re.fullmatch(r"vm\.const\.i\d+", operation):
@@ -147,7 +147,7 @@ def _operands(instruction: Instruction) -> list[str]:
 
 
 def _branches(state: _State, instruction: Instruction) -> Iterator[tuple[str, _State]]:
-    """The next blocks with their states; the first one first."""
+    """Yields the labels of the blocks to which an instruction branches, each with the state in which it begins."""
     for target, moves in reversed(instruction.branches):
         after = state.copy()
         after.move([(x.lstrip("%"), y.lstrip("%")) for x, y in moves])

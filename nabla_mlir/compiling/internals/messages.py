@@ -35,7 +35,7 @@ def fault_of(stderr: str) -> str:
 
 
 def missing_resource(result: Finished) -> tuple[str, str] | None:
-    """The resource that the machine did not give the compiler, and advice; None if the module caused the failure."""
+    """Two texts: the resource that the compiler lacked on this machine, and advice. None if the module caused the failure."""
     if result.timed_out or result.returncode == 0:
         return None
     if signal_of(result) in ("SIGKILL", "SIGTERM"):
@@ -53,7 +53,7 @@ def missing_resource(result: Finished) -> tuple[str, str] | None:
 
 
 def advice(result: Finished, reproducer: str) -> str:
-    """The help of the error for a failed run; `reproducer` is the script that repeats it, or ""."""
+    """The help text of the error for a failed run; `reproducer` is the script that repeats the failure, or ""."""
     if missing := missing_resource(result):
         return missing[1]
     if symbols := sorted(set(re.findall(r"undefined symbol: (\w+)", result.stderr))):

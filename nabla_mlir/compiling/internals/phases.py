@@ -43,7 +43,7 @@ def may_divide(arguments: Sequence[str]) -> bool:
 
 
 def steps(source: bytes, arguments: Sequence[str], in_steps: bool) -> list[tuple[str, ...]]:
-    """The flags of each step of a compilation."""
+    """The flags of each step of a compilation: one step for a short module, two or three for a long one."""
     # In bytecode, neither lines nor operations can be counted.
     is_short = source.startswith(BYTECODE) or source.count(b"\n") < thresholds.VERIFIED_ONCE
     if not in_steps and (is_short or not is_artifact(arguments)):

@@ -20,7 +20,7 @@ _FENCES = slice(2, 4)  # the operands of a queue operation with its wait and sig
 
 
 def lost_buffers(disassembly: str) -> list[str]:
-    """The instructions, in the text of `iree-dump-module`, that use a buffer which an earlier instruction has given away.
+    """The instructions, in the text of `iree-dump-module`, that use a buffer whose reference an earlier instruction has moved.
 
     Example:
       >>> lost_buffers('''^bb0:
@@ -34,7 +34,9 @@ def lost_buffers(disassembly: str) -> list[str]:
 
 
 def _lost_in(blocks: Mapping[str, Block]) -> list[str]:
-    """The instructions of one function that use a lost buffer, by a forward analysis of the registers that hold a reference."""
+    """The instructions of one function that use a lost buffer, found by a forward analysis of the
+    registers that hold a reference.
+    """
     holders = {"bb0": set(range(_REGISTERS))}
     work, uses = ["bb0"], {}
     while work:
@@ -49,7 +51,7 @@ def _lost_in(blocks: Mapping[str, Block]) -> list[str]:
             now -= {int(r) for r in re.findall(r"%R(\d+)", inner)}
             now |= {int(r) for r in re.findall(r"%r(\d+)", results)}
             for target, moves in instruction.branches:
-                after = _moved(now, moves)
+                after = _holders_after(now, moves)
                 before = holders.get(target)
                 if before is None or not before <= after:
                     holders[target] = after if before is None else before & after
@@ -57,8 +59,8 @@ def _lost_in(blocks: Mapping[str, Block]) -> list[str]:
     return list(uses.values())
 
 
-def _moved(holders: set[int], moves: Moves) -> set[int]:
-    """The registers that hold references after these moves."""
+def _holders_after(holders: set[int], moves: Moves) -> set[int]:
+    """The registers that hold a reference after the moves of a branch, from those before."""
     after = set(holders)
     for source, target in moves:
         if source[1] == "i":
@@ -70,7 +72,7 @@ def _moved(holders: set[int], moves: Moves) -> set[int]:
 
 
 def _buffers(operands: str) -> Iterator[int]:
-    """The registers of references that an instruction needs. An empty register of a fence is allowed: it means no wait."""
+    """Yields the registers whose references an instruction needs; a fence may be empty, which means no wait."""
     if "@hal.fence." in operands:
         return
     inner = operands[operands.find("(") + 1 :].split(", ")

@@ -17,7 +17,7 @@ _REFERENCE, _GIVEN = 0x8000, 0x4000
 
 
 def replaced(artifact: bytes, lists: Sequence[tuple[Moves, Moves]]) -> bytes:
-    """The artifact with other lists of the same length.
+    """The artifact in which some lists are replaced by other lists of the same length.
 
     Args:
       artifact: IREE's bytecode, in its zip archive.
@@ -44,5 +44,6 @@ def encoded(moves: Moves) -> bytes:
 
 
 def _number(register: str) -> int:
+    """The number of 16 bits that represents a register in a list."""
     kind, number = register[1], int(register[2:])
     return number | (_REFERENCE if kind in "rR" else 0) | (_GIVEN if kind == "R" else 0)

@@ -42,11 +42,12 @@ def set_sizes(module: ir.Module) -> None:
 
 
 def _computes(op: ir.Operation) -> bool:
+    """True if the operation is an execution that runs kernels."""
     return op.name == "stream.cmd.execute" and any(inner.name == "stream.cmd.dispatch" for inner in nested(op))
 
 
 def _size_in(query: ir.Operation) -> int:
-    """The size that a function of IREE returns."""
+    """The size in bytes that the function `query`, which IREE added, returns; raises ValueError if it depends on values."""
     (size,) = last_of(query.regions[0].blocks[0]).operands
     if (number := integer_constant(size)) is None:
         raise ValueError("a size that depends on values")
@@ -54,6 +55,7 @@ def _size_in(query: ir.Operation) -> int:
 
 
 def _set_size(function: ir.Operation, size: int) -> None:
+    """Writes the size of the buffer into a function, and into its reflection, which the runtime reads."""
     for op in nested(function):
         if _is_unknown(op):
             op.attributes["value"] = ir.IntegerAttr.get(ir.IndexType.get(), size)

@@ -28,6 +28,9 @@ def _if(test: Any, then_branch: Any = None, else_branch: Any = None) -> Any:
         return tuple((then_branch if test.item() else else_branch)())
 
     def arrays(branch: Any) -> tuple[Tensor, ...]:
+        """The results of a branch as tensors; raises NeedsValue if one is a sequence or an optional value, which requires a known
+        condition.
+        """
         values = branch()
         if not _are_arrays(values):
             raise NeedsValue(0)
@@ -46,7 +49,10 @@ def _tensors(values: Sequence[Any]) -> tuple[Tensor, ...]:
 
 @operator("Loop", is_raw=True)
 def _loop(limit: Any, test: Any, *begin: Any, body: Any) -> Any:
-    """The final values and the collected rows of a loop, which is unrolled, counted, or a `while` loop."""
+    """The final values of a loop, and the rows that the loop collects.
+
+    It is unrolled, a scan or a `while` loop: this depends on what is known of the number of iterations and of the condition.
+    """
     is_bounded, is_endless = isinstance(limit, np.ndarray), limit is None
     if (test is None or isinstance(test, np.ndarray)) and (is_bounded or is_endless):
         count = limit.item() if is_bounded else None
@@ -65,7 +71,11 @@ def _keeps_condition(body: Any) -> bool:
 
 
 def _unrolled(count: int | None, test: bool, begin: Sequence[Any], body: Any) -> tuple[Any, ...]:
-    """The results of a loop whose iterations are written out, while the condition is known."""
+    """The final values and the collected rows of a loop whose iterations are written one after the other. Raises Refusal if a
+    condition is computed, or if no iteration collects a row.
+
+    From the first iteration with a computed condition, the loop is a `while` loop instead.
+    """
     rows: list[Any] = []
     carry, iteration = list(begin), 0
     while test and (count is None or iteration < count):
@@ -84,7 +94,7 @@ def _unrolled(count: int | None, test: bool, begin: Sequence[Any], body: Any) ->
 
 
 def _counted(count: int, begin: Sequence[Any], body: Any) -> tuple[Any, ...]:
-    """The results of a loop with a known number of iterations, as a scan."""
+    """The final values and the collected rows of a loop with a known number of iterations, as a scan."""
 
     def iteration(carry: Any, number: Any) -> Any:
         _, *outputs = body(number, np.array(True), *carry)
@@ -95,7 +105,7 @@ def _counted(count: int, begin: Sequence[Any], body: Any) -> tuple[Any, ...]:
 
 
 def _while(limit: Any, test: Any, begin: Sequence[Any], body: Any) -> tuple[Any, ...]:
-    """The results of a loop with a computed condition, which cannot collect rows."""
+    """The final values of a loop with a computed condition; raises if the loop collects rows, whose number is not known."""
     if len(body.graph.output) > 1 + len(begin) or not _are_arrays(begin):
         raise NeedsValue(*(i for i, x in enumerate((limit, test)) if x is not None and not isinstance(x, np.ndarray)))
 
@@ -143,7 +153,7 @@ def _scan(
 
 @operator("Scan", since=8, is_raw=True)
 def _scan_of_batch(lengths: Any, *inputs: Any, body: Any, num_scan_inputs: int, directions: Any = None) -> Any:
-    """The scan of opset 8, over a batch of sequences."""
+    """The results of opset 8's scan over a batch of sequences of one length; raises Refusal for other lengths."""
     if lengths is not None:
         raise Refusal("sequences of one length", "sequence_lens")
     return vmap(lambda *xs: _scan(*xs, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions))(
@@ -178,7 +188,7 @@ def _sequence_erase(xs: list[Any], position: Any = None) -> list[Any]:
 
 @operator("SplitToSequence", static=("split",), is_folded=False)
 def _split_to_sequence(x: Tensor, split: Any = None, axis: int = 0, keepdims: int = 1) -> list[Any]:
-    """The list of parts of x along an axis."""
+    """The list of the parts of x along an axis: parts of length 1, of one length, or of the lengths in `split`."""
     n = x.shape[axis]
     if split is None:
         parts = parts_of(x, [1] * n, axis)

@@ -17,7 +17,7 @@ _LARGEST = {"float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "float8_e5m2": 573
 
 
 def dtype_of(number: Any) -> np.dtype:
-    """The dtype for a number of an element type of ONNX."""
+    """The dtype for a number of an element type of ONNX; raises Refusal if there is no such dtype here."""
     import onnx
 
     name = onnx.TensorProto.DataType.Name(int(number))

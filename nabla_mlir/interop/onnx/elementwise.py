@@ -64,6 +64,7 @@ def _identity(x: Any) -> Any:
 
 @operator("IsInf")
 def _is_inf(x: Tensor, detect_negative: int = 1, detect_positive: int = 1) -> Tensor:
+    """True at infinite elements, of both signs or only of one."""
     signs = [x < 0] * bool(detect_negative) + [x > 0] * bool(detect_positive)
     return nnp.isinf(x) & functools.reduce(nnp.logical_or, signs, nnp.zeros_like(x, dtype=bool))
 
@@ -126,6 +127,7 @@ def _shrink(x: Tensor, bias: float = 0.0, lambd: float = 0.5) -> Tensor:
 
 @operator("PRelu")
 def _prelu(x: Tensor, slope: Tensor, consumed_inputs: Any = None) -> Tensor:
+    """x, with negative elements multiplied by `slope`."""
     if slope.ndim == 1 and x.ndim > 2 and slope.shape[0] == x.shape[1] != x.shape[-1]:  # slopes for channels, as before opset 7
         slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
     return nnp.where(x < 0, x * slope, x)
@@ -144,8 +146,8 @@ def _power(x: Tensor, y: Tensor) -> Tensor:
     return nnp.power(x, y).astype(x.dtype)
 
 
-def _beside(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The form before opset 7: with `broadcast`, the axes of the second operand are the axes from `axis` on."""
+def _with_broadcast_axis(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The operator before opset 7: with `broadcast`, the axes of the second operand match the axes of the first from `axis` on."""
 
     def run(x: Tensor, y: Tensor, axis: int | None = None, broadcast: int = 0, consumed_inputs: Any = None) -> Any:
         if broadcast and axis is not None:
@@ -169,7 +171,7 @@ _WITH_AXIS: dict[str, Callable[..., Any]] = {
     "Equal": nnp.equal,
 }
 for _name, _function in _WITH_AXIS.items():
-    define(_name, _beside(_function))
+    define(_name, _with_broadcast_axis(_function))
     define(_name, lambda x, y, f=_function: f(x, y), since=7)
 
 _OF_TWO: dict[str, Callable[..., Any]] = {
@@ -230,6 +232,7 @@ def _cast_like(x: Tensor, like: Tensor, saturate: int = 1, round_mode: str = "up
 
 @operator("BitCast")
 def _bit_cast(x: Tensor, to: Any = None) -> Tensor:
+    """The bits of x as elements of another dtype."""
     dtype = dtype_of(to)
     if "bool" in (x.dtype.name, dtype.name):
         return x.astype(dtype)

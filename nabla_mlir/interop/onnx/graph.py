@@ -38,7 +38,7 @@ class Library:
         return self.opsets.get(domain_of(node), 1)
 
     def check(self, nodes: Sequence[Any]) -> Iterator[str]:
-        """The operators, with their nodes, that nabla_mlir does not support."""
+        """Yields a description of each node whose operator nabla_mlir does not support, also in the bodies of control flow."""
         for node in nodes:
             key, opset = (domain_of(node), node.op_type), self.opset(node)
             local = self.functions.get(key)
@@ -52,11 +52,14 @@ class Library:
                     yield from self.check(attribute.g.node)
 
     def evaluate(self, nodes: Sequence[Any], values: Values, attributes: Mapping[str, Any]) -> None:
-        """Adds the results of the nodes to the values."""
+        """Computes the nodes in order, and adds their results to `values`.
+
+        `attributes` are those of the function whose body has the nodes.
+        """
         for i, node in enumerate(nodes):
             inputs = [values[name] if name else None for name in node.input]
             try:
-                results = _Node(self, node, values, {a.name: a for a in _bound(node, attributes)}).results(inputs)
+                results = _Node(self, node, values, {a.name: a for a in _attributes_of(node, attributes)}).results(inputs)
             except UnknownValue as unknown:
                 raise UnknownValue(unknown.operator, _sources(nodes[:i], unknown.names, values)) from None
             for name, result in zip(node.output, results, strict=False):
@@ -81,7 +84,7 @@ class UnknownValue(Exception):  # noqa: N818  (it becomes an ImportIRError that 
 
 
 def _sources(nodes: Sequence[Any], names: Sequence[str], values: Values) -> list[str]:
-    """The unknown inputs of the graph from which some values are computed."""
+    """The names of the inputs of the graph from which the values `names` are computed, without known values."""
     makers = {name: node for node in nodes for name in node.output}
     found, rest = [], list(names)
     while rest:
@@ -94,7 +97,7 @@ def _sources(nodes: Sequence[Any], names: Sequence[str], values: Values) -> list
 
 
 def _names_read(node: Any) -> Iterator[str]:
-    """The names of a node's inputs, and of the outer values that its branches and bodies read."""
+    """Yields the names of a node's inputs, and of the outer values that its branches and bodies read."""
     yield from node.input
     for attribute in node.attribute:
         if attribute.type == attribute.GRAPH:
@@ -103,8 +106,8 @@ def _names_read(node: Any) -> Iterator[str]:
             yield from (x.name for x in attribute.g.output if x.name not in inside)
 
 
-def _bound(node: Any, attributes: Mapping[str, Any]) -> Iterator[Any]:
-    """The attributes of a node; in the body of a function, references are replaced by attributes of the function."""
+def _attributes_of(node: Any, attributes: Mapping[str, Any]) -> Iterator[Any]:
+    """Yields the attributes of a node. In the body of a function, a reference is replaced by the attribute of the function."""
     import onnx
 
     for attribute in node.attribute:
@@ -127,20 +130,22 @@ class _Node:
     attributes: Mapping[str, Any]
 
     def results(self, inputs: list[Any]) -> Sequence[Any]:
-        """The results of the node: folded by onnx, or computed by the table or by a function's body."""
+        """The results of the node: computed by onnx if its inputs are known, otherwise by our function for it or by the operator's
+        body.
+        """
         node, key, opset = self.node, (domain_of(self.node), self.node.op_type), self.library.opset(self.node)
         local = self.library.functions.get(key)
         if local is not None:
-            return self._called(local, inputs)
+            return self._call(local, inputs)
         entry = operator_for(*key, opset)
         if (entry is None or entry.is_folded) and inputs and _is_known(inputs):
-            answer = self._folded(inputs)
+            answer = self._evaluate_by_onnx(inputs)
             if answer is not None:
                 return answer
         try:
             if entry is None:
-                return self._called(_body(node, self.attributes.values(), opset, inputs), inputs)
-            return self._applied(entry, inputs)
+                return self._call(_body(node, self.attributes.values(), opset, inputs), inputs)
+            return self._apply(entry, inputs)
         except NeedsValue as need:
             raise UnknownValue(self.name, [node.input[i] for i in need.positions if node.input[i]]) from None
         except Refusal as refusal:
@@ -156,8 +161,10 @@ class _Node:
         label = self.node.name or ", ".join(self.node.output)
         return f"{self.node.op_type} (node {label!r}, opset {self.library.opset(self.node)})"
 
-    def _applied(self, entry: Operator, inputs: list[Any]) -> Sequence[Any]:
-        """The results of the table's function, with checked arguments and attributes."""
+    def _apply(self, entry: Operator, inputs: list[Any]) -> Sequence[Any]:
+        """The results of our function for an operator, called with checked arguments and attributes. Raises Refusal if an attribute
+        is not supported.
+        """
         options = {name: self._attribute(a) for name, a in self.attributes.items()}
         unknown = sorted(set(options) - entry.attributes)
         if unknown and "attributes" not in entry.attributes:
@@ -171,7 +178,7 @@ class _Node:
         return result if isinstance(result, tuple) else (result,)
 
     def _argument(self, entry: Operator, position: int, value: Any) -> Any:
-        """An input as an array of NumPy or as a tensor; raises if its value must be known and is not."""
+        """An input as an array of NumPy or as a tensor; raises NeedsValue if its value must be known and is not."""
         if value is None:
             return None
         if entry.is_static(position) and not isinstance(value, np.ndarray):
@@ -191,7 +198,7 @@ class _Node:
         value = onnx.helper.get_attribute_value(attribute)
         return value.decode() if isinstance(value, bytes) else value
 
-    def _called(self, function: Any, inputs: Sequence[Any]) -> list[Any]:
+    def _call(self, function: Any, inputs: Sequence[Any]) -> list[Any]:
         """The results of a function of the model, or of the function that defines an operator."""
         own = Library.of(function.opset_import, self.library.functions)
         library = Library({**self.library.opsets, **own.opsets}, own.functions)
@@ -205,7 +212,7 @@ class _Node:
             raise UnknownValue(self.name, [outside[name] for name in unknown.names if outside.get(name)]) from None
         return [values.get(name) for name in function.output]
 
-    def _folded(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
+    def _evaluate_by_onnx(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
         """The results of a node with known inputs, computed by onnx; None if onnx cannot compute them."""
         import onnx
         from onnx.reference import ReferenceEvaluator
@@ -244,6 +251,7 @@ class Body:
         return [x.name for x in self.graph.input]
 
     def __call__(self, *inputs: Any) -> list[Any]:
+        """The results of the graph for its inputs."""
         values = dict(self.outside) | {t.name: array_of(t) for t in self.graph.initializer}
         values |= dict(zip(self.names, inputs, strict=True))
         self.library.evaluate(self.graph.node, values, {})
@@ -258,6 +266,7 @@ def _is_known(values: Sequence[Any]) -> bool:
 
 
 def _schema(node: Any, opset: int) -> Any:
+    """The definition of a node's operator in an opset; None if onnx has none."""
     import onnx
 
     try:
@@ -267,12 +276,15 @@ def _schema(node: Any, opset: int) -> Any:
 
 
 def _has_body(node: Any, opset: int) -> bool:
+    """True if onnx defines the operator of a node by a function of other operators."""
     schema = _schema(node, opset)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
 def _body(node: Any, attributes: Any, opset: int, inputs: Sequence[Any]) -> Any:
-    """The function that defines an operator."""
+    """The function of other operators by which onnx defines the operator of a node; raises Refusal if there is none for these
+    inputs.
+    """
     import onnx
 
     schema = _schema(node, opset)
@@ -299,11 +311,12 @@ def _body(node: Any, attributes: Any, opset: int, inputs: Sequence[Any]) -> Any:
 
 
 def _newest(versions: Sequence[int], opset: int) -> int:
+    """The newest version that is not newer than the opset."""
     return max((v for v in versions if v <= opset), default=min(versions))
 
 
 def _type_of(value: Any) -> Any:
-    """The type of a value, for the definition of an operator."""
+    """The type of a value in ONNX's format; the empty type for None."""
     import onnx
 
     if value is None:

@@ -40,7 +40,7 @@ def _scatter_nd(x: Tensor, positions: Tensor, updates: Tensor, reduction: str = 
 
 @operator("TensorScatter")
 def _tensor_scatter(cache: Tensor, update: Tensor, starts: Any = None, axis: int = -2, mode: str = "linear") -> Tensor:
-    """Writes along an axis; each entry of the batch has its own start index."""
+    """A copy of the cache with `update` written along an axis; each entry of the batch has its own start index."""
     axis %= cache.ndim
     index = list(np.ogrid[tuple(slice(n) for n in update.shape)])
     first = 0 if starts is None else starts.reshape(-1, *(1,) * (cache.ndim - 1))
@@ -49,6 +49,7 @@ def _tensor_scatter(cache: Tensor, update: Tensor, starts: Any = None, axis: int
 
 
 def _grid(positions: Tensor, axis: int) -> tuple[Any, ...]:
+    """The index arrays of all elements of `positions`, with `positions` itself along the axis."""
     index: list[Any] = list(np.ogrid[tuple(slice(n) for n in positions.shape)])
     index[axis] = positions
     return tuple(index)
@@ -62,6 +63,9 @@ def _coordinates(x: Tensor, positions: Tensor, batch_dims: int) -> tuple[Any, ..
 
 
 def _written(x: Tensor, index: tuple[Any, ...], updates: Tensor, reduction: str) -> Tensor:
+    """A copy of x with the updates written to, or combined with, the elements at an index; raises Refusal
+    for an unknown reduction.
+    """
     if reduction not in _WRITES:
         raise Refusal(f"a reduction of {', '.join(_WRITES)}", reduction)
     return getattr(x.at[index], _WRITES[reduction])(updates)

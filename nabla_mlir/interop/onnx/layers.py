@@ -25,6 +25,7 @@ define("Det", lambda x: linalg.det(x))
 def _gemm(
     a: Tensor, b: Tensor, c: Any = None, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0, broadcast: int = 0
 ) -> Tensor:
+    """The sum alpha * a @ b + beta * c; a and b are transposed first on request."""
     y = nnp.matmul(a.T if transA else a, b.T if transB else b)
     y = y if alpha == 1 else (y * alpha).astype(y.dtype)
     return y if c is None else y + (c if beta == 1 else (c * beta).astype(c.dtype))
@@ -39,6 +40,7 @@ def _einsum(*xs: Tensor, equation: str = "") -> Tensor:
 
 
 def _along_channels(vector: Tensor, rank: int) -> Tensor:
+    """A vector with one number for each channel, reshaped for arrays (batch, channels, ...) of this rank."""
     return vector.reshape(-1, *(1,) * (rank - 2))
 
 
@@ -72,6 +74,7 @@ def _batch_normalization(
 
 @operator("InstanceNormalization")
 def _instance_normalization(x: Tensor, scale: Tensor, bias: Tensor, epsilon: float = 1e-5, consumed_inputs: Any = None) -> Tensor:
+    """The inputs normalised over the spatial axes of each channel of each sample, scaled and shifted."""
     axes = tuple(range(2, x.ndim))
     normal = (x - nnp.mean(x, axes, keepdims=True)) / nnp.sqrt(nnp.var(x, axes, keepdims=True) + epsilon)
     return _along_channels(scale, x.ndim) * normal + _along_channels(bias, x.ndim)
@@ -114,7 +117,10 @@ _WITH_NUMBERS = ("Affine", "Elu", "HardSigmoid", "LeakyRelu", "ScaledTanh", "Thr
 
 
 def _activations(names: Sequence[str], alphas: Any, betas: Any) -> list[Callable[[Tensor], Tensor]]:
-    """The activations of all directions; `alphas` and `betas` list only the parameters of activations that have them."""
+    """The activation functions of all directions, from their names; raises Refusal for an unknown name.
+
+    `alphas` and `betas` list only the parameters of activations that have them.
+    """
     known = {name.lower(): name for name in _ACTIVATIONS}
     alphas, betas = iter(alphas or ()), iter(betas or ())
     result: list[Callable[[Tensor], Tensor]] = []
@@ -129,7 +135,14 @@ def _activations(names: Sequence[str], alphas: Any, betas: Any) -> list[Callable
 
 
 def _recurrent(step: Callable[..., Any], gates: int, defaults: Sequence[str], states: int) -> Callable[..., Any]:
-    """A recurrent layer, from a function for one step of one direction, whose first new state is the result."""
+    """A function for a recurrent layer: RNN, GRU or LSTM.
+
+    Args:
+      step: computes one time step of one direction; its first new state is the result of the step.
+      gates: the number of gates, whose weights are stacked.
+      defaults: the names of the default activations of one direction.
+      states: the number of states: 1, or 2 for the LSTM, which has a cell.
+    """
 
     def run(
         x: Tensor,
@@ -151,7 +164,7 @@ def _recurrent(step: Callable[..., Any], gates: int, defaults: Sequence[str], st
         input_forget: int = 0,
         output_sequence: int = 0,
     ) -> Any:
-        """The results of all steps and the final states, for all directions."""
+        """The results of all time steps, followed by the final states, for all directions."""
         count, size = w.shape[0], r.shape[-1]
         names = [n.decode() if isinstance(n, bytes) else n for n in activations or ()] or list(defaults) * count
         functions = _activations(names, activation_alpha, activation_beta)
@@ -191,12 +204,13 @@ def _recurrent(step: Callable[..., Any], gates: int, defaults: Sequence[str], st
 
 
 def _rnn_step(fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, bound: Any, *_: Any) -> Any:
+    """One step of a simple recurrent layer: the new state."""
     (h,) = state
     return (fs[0](bound(x @ w.T + h @ r.T + b[0] + b[1])),)
 
 
 def _gru_step(fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, bound: Any, _: Any, is_linear: int, *__: Any) -> Any:
-    """One step of a gated recurrent unit."""
+    """One step of a gated recurrent unit: the new state."""
     (h,) = state
     n = h.shape[-1]
     inputs, own = x @ w.T + b[0], h @ r[: 2 * n].T + b[1, : 2 * n]
@@ -209,7 +223,7 @@ def _gru_step(fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, boun
 def _lstm_step(
     fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, bound: Any, peephole: Any, _: int, couples: int
 ) -> Any:
-    """One step of a long short-term memory."""
+    """One step of a long short-term memory: the new hidden state and the new cell."""
     h, c = state
     n = h.shape[-1]
     i, o, f, g = (part for part in nnp.split(x @ w.T + h @ r.T + b[0] + b[1], 4, 1))

@@ -52,7 +52,7 @@ def _scaler(x: Tensor, offset: Any = (0.0,), scale: Any = (1.0,)) -> Tensor:
 
 @operator("Normalizer", domain=_ML)
 def _normalizer(x: Tensor, norm: str = "MAX") -> Tensor:
-    """Rows divided by their norm."""
+    """Returns the rows of an array, each divided by its norm."""
     x = x.astype(np.float32)
     if norm == "MAX":
         size = nnp.max(nnp.abs(x), -1, keepdims=True)
@@ -76,6 +76,7 @@ def _array_feature_extractor(x: Tensor, positions: Tensor) -> Tensor:
 def _linear_regressor(
     x: Tensor, coefficients: Any = (), intercepts: Any = (), targets: int = 1, post_transform: str = "NONE"
 ) -> Tensor:
+    """The predictions of a linear model, shape (rows, targets)."""
     y = x.astype(np.float32) @ _floats(coefficients).reshape(targets, -1).T
     return POST[post_transform](y + _floats(intercepts) if intercepts else y)
 
@@ -125,7 +126,7 @@ def _svm_regressor(
     one_class: int = 0,
     post_transform: str = "NONE",
 ) -> Tensor:
-    """The predictions of a support vector machine."""
+    """The predictions of a support vector machine, or of a linear model without support vectors; with `one_class`, 1 or -1."""
     x = x.astype(np.float32)
     if n_supports:
         vectors = _floats(support_vectors).reshape(n_supports, -1)
@@ -150,7 +151,11 @@ def _svm_classifier(
     classlabels_ints: Any = None,
     classlabels_strings: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The class of each row, and the scores: the support vectors of each pair of classes decide, and each decision is a vote."""
+    """The class of each row, and the scores of the pairs of classes, or the probabilities of the classes. Raises Refusal if the
+    model has no support vectors.
+
+    The support vectors of each pair of classes decide between the two, and each decision is a vote.
+    """
     labels, weights = integers(classlabels_ints, classlabels_strings), _floats(coefficients)
     if not sum(vectors_per_class):
         raise Refusal("support vectors", "weights alone")
@@ -164,15 +169,17 @@ def _svm_classifier(
     wins = (scores > 0).astype(np.float32)
     winner = nnp.argmax(wins @ first + (1 - wins) @ second, -1)
     if prob_a:
-        scores = _coupled(scores, pairs, _floats(prob_a), _floats(prob_b))
+        scores = _class_probabilities(scores, pairs, _floats(prob_a), _floats(prob_b))
     elif count == 2:
         scores = scores if post_transform == "PROBIT" else nnp.concatenate([-scores, scores], -1)
     return nnp.take(labels, winner), POST[post_transform](scores)
 
 
-def _coupled(scores: Tensor, pairs: Any, a: np.ndarray, b: np.ndarray) -> Tensor:
-    """Probabilities of classes from those of pairs: Wu, Lin and Weng, "Probability estimates for multi-class classification by
-    pairwise coupling", JMLR 5 (2004), algorithm 2, with the end and the starts of LIBSVM, which stops at errors of 0.005 / classes.
+def _class_probabilities(scores: Tensor, pairs: Any, a: np.ndarray, b: np.ndarray) -> Tensor:
+    """The probabilities of the classes, computed from those of pairs of classes.
+
+    The method is algorithm 2 of Wu, Lin and Weng, "Probability estimates for multi-class classification by pairwise coupling", JMLR
+    5 (2004). The first values and the stopping rule are those of LIBSVM, which stops at errors of 0.005 / classes.
     """
     count = len(pairs) * 2 // max(j for _, j in pairs)
     won = nnp.clip(1 - nn.sigmoid(scores * a + b), 1e-7, 1 - 1e-7)
@@ -185,7 +192,7 @@ def _coupled(scores: Tensor, pairs: Any, a: np.ndarray, b: np.ndarray) -> Tensor
     q = -r.swapaxes(-1, -2) * r + squares[..., None] * np.eye(count, dtype=np.float32)
 
     def iteration(p: Any, _: Any) -> Any:
-        """One iteration of the algorithm."""
+        """One iteration of the algorithm on the probabilities p; a row that has converged stays unchanged."""
         qp = nnp.sum(q * p[:, None], -1)
         whole = nnp.sum(p * qp, -1)
         is_done = nnp.max(nnp.abs(qp - whole[:, None]), -1) < 0.005 / count
@@ -220,6 +227,7 @@ def _imputer(
     replaced_value_float: float = 0.0,
     replaced_value_int64: int = 0,
 ) -> Tensor:
+    """A copy of x in which the missing value is replaced by the given value of each column."""
     values, missing = (
         (imputed_value_floats, replaced_value_float) if imputed_value_floats else (imputed_value_int64s, replaced_value_int64)
     )
@@ -243,7 +251,7 @@ def _label_encoder(
     default_string: str = "",
     default_tensor: Any = None,
 ) -> Tensor:
-    """The value of each key; if a key is repeated, its last value is used."""
+    """The value that belongs to each element of x as a key; of repeated keys, the last one counts."""
     keys, values = _numbers(keys_tensor, keys_int64s, keys_floats), _numbers(values_tensor, values_int64s, values_floats)
     default = np.array(default_int64 if values.dtype.kind == "i" else default_float, values.dtype)
     if default_tensor is not None:
@@ -256,7 +264,7 @@ def _label_encoder(
 
 
 def _numbers(tensor: Any, whole: Any, floats: Any) -> np.ndarray:
-    """The keys or values of an encoder as one array of numbers."""
+    """The keys or values of an encoder as one array of numbers; raises Refusal if they are strings."""
     if tensor is not None:
         found = array_of(tensor)
         if found.dtype.kind in "OUS":
@@ -269,7 +277,10 @@ def _numbers(tensor: Any, whole: Any, floats: Any) -> np.ndarray:
 
 @operator("OneHotEncoder", domain=_ML)
 def _one_hot_encoder(x: Tensor, cats_int64s: Any = (), cats_strings: Any = (), zeros: int = 1) -> Tensor:
-    """One at the category of each element. An unknown category gives zeros, or without `zeros` NaN; ONNX's runtime raises."""
+    """One at the category of each element, as a new last axis.
+
+    An unknown category gives zeros if `zeros` is set, and NaN otherwise, where ONNX's runtime raises.
+    """
     is_equal = x[..., None] == integers(cats_int64s, cats_strings)
     found = is_equal.astype(np.float32)
     return found if zeros else nnp.where(nnp.any(is_equal, -1, keepdims=True), found, np.nan)

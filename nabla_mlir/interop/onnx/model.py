@@ -46,7 +46,7 @@ class OnnxFunction:
         return self.model.graph.name or "model"
 
     def __call__(self, *args: Any) -> Any:
-        """The results: a single one as it is, several as a tuple; sequences are lists."""
+        """The results of the model: a single result as it is, several as a tuple; sequences are lists."""
         count = len(self.inputs) + self.with_parameters
         if len(args) != count:
             raise TraceError(
@@ -148,7 +148,9 @@ def from_onnx(model: Any, *, parameters: bool = False, constants: Mapping[str, A
 
 
 def _loaded(model: Any) -> Any:
-    """The model from a path, bytes or an `onnx.ModelProto`."""
+    """The model from a path, bytes or an `onnx.ModelProto`; raises ImportIRError if onnx is not installed, or the model cannot be
+    read.
+    """
     try:
         import onnx
     except ImportError:
@@ -183,7 +185,10 @@ def _static_names(library: Library, graph: Any) -> Iterator[str]:
 
 
 def _checked(declaration: Any, x: Any, lengths: dict[str, int]) -> Any:
-    """An argument as a tensor of the type in the model; open lengths with the same name must be equal."""
+    """An argument as a tensor of the type that the model declares; raises DtypeError or ShapeError if it has another type.
+
+    `lengths` has the open lengths that earlier arguments fixed; the same name means the same length.
+    """
     if declaration.type.WhichOneof("value") != "tensor_type" or x is None:
         return x
     type, dtype = declaration.type.tensor_type, _dtype(declaration)
@@ -204,6 +209,7 @@ def _checked(declaration: Any, x: Any, lengths: dict[str, int]) -> Any:
 
 
 def _dtype(declaration: Any) -> np.dtype:
+    """The dtype of an input of the model; raises ImportIRError if nabla_mlir does not have it."""
     try:
         return dtype_of(declaration.type.tensor_type.elem_type)
     except Refusal as refusal:
@@ -225,7 +231,7 @@ def _weight(name: str, x: Any, like: np.ndarray) -> Any:
 
 
 def _result(name: str, value: Any) -> Any:
-    """A result as a tensor, or a list of tensors."""
+    """A result as a tensor, or a list of tensors; raises ImportIRError if it has a dtype that nabla_mlir does not have."""
     if isinstance(value, list):
         return [_result(name, x) for x in value]
     if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":

@@ -14,7 +14,9 @@ from nabla_mlir.table.tensor import Tensor
 
 
 def _along(vector: Tensor, like: Tensor, axis: int, block_size: int = 0) -> Tensor:
-    """Scales or zero points reshaped for their tensor: one for all, one for each index of an axis, or one for each block."""
+    """Scales or zero points reshaped so that they broadcast with `like`: one for all, for each index of an
+    axis, or for each block.
+    """
     if not vector.ndim or (vector.size == 1 and vector.ndim <= 1):
         return vector.reshape(())
     if block_size:
@@ -51,6 +53,7 @@ def _quantize(
 
 @operator("DequantizeLinear")
 def _dequantize(x: Tensor, scale: Tensor, zero: Any = None, axis: int = 1, block_size: int = 0, output_dtype: int = 0) -> Tensor:
+    """The real numbers (x - zero) * scale that the integers x represent."""
     dtype = dtype_of(output_dtype) if output_dtype else scale.dtype
     position = np.promote_types(np.float32, scale.dtype) if scale.dtype.kind == "f" else np.dtype(np.float32)
     shift = 0 if zero is None else _along(zero, x, axis, block_size).astype(position)
@@ -64,6 +67,7 @@ def _shifted(x: Tensor, zero: Any, axis: int) -> Tensor:
 
 
 def _rescaled(total: Tensor, factor: Tensor, zero: Tensor) -> Tensor:
+    """A sum of products of quantized integers as quantized integers: multiplied by `factor`, rounded, shifted and saturated."""
     bounds = np.iinfo(zero.dtype)
     integers = nnp.round(total.astype(np.float32) * factor.astype(np.float32)) + zero.astype(np.float32)
     return nnp.clip(integers, bounds.min, bounds.max).astype(zero.dtype)
@@ -78,6 +82,7 @@ def _matmul_integer(a: Tensor, b: Tensor, a_zero: Any = None, b_zero: Any = None
 def _qlinear_matmul(
     a: Tensor, a_scale: Tensor, a_zero: Tensor, b: Tensor, b_scale: Tensor, b_zero: Tensor, y_scale: Tensor, y_zero: Tensor
 ) -> Tensor:
+    """The product of quantized matrices, as quantized integers."""
     total = nnp.matmul(_shifted(a, a_zero, -2), _shifted(b, b_zero, -1))
     factor = a_scale.astype(np.float32) * b_scale.astype(np.float32) / y_scale.astype(np.float32)
     return _rescaled(total, factor, y_zero)

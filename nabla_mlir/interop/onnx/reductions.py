@@ -21,9 +21,10 @@ def numbers(values: Any) -> tuple[int, ...]:
 
 
 def _reduction(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The operator of a reduction, whose axes are an attribute or an input."""
+    """The operator of ONNX for a reduction `f`: its axes are an attribute or an input."""
 
     def run(x: Tensor, axes: Any = None, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Tensor:
+        """Reduces x over `axes`; without axes over all, or over none if `noop_with_empty_axes` is true."""
         axis = None if axes is None or not len(np.ravel(axes)) else numbers(axes)
         if axis is None and noop_with_empty_axes:
             axis = ()
@@ -54,7 +55,7 @@ for _name, _function in _SUMS.items():
 
 
 def _extreme(f: Callable[..., Any], x: Tensor, axis: Any, keepdims: bool) -> Tensor:
-    """The largest or smallest element; for an empty axis the smallest or the largest number of the dtype."""
+    """The largest or smallest element along the axes; for an empty axis, the smallest or largest number of the dtype."""
     is_max = f is nnp.max
     if x.dtype.kind == "b":
         return (nnp.any if is_max else nnp.all)(x, axis, keepdims=keepdims)
@@ -66,7 +67,7 @@ def _extreme(f: Callable[..., Any], x: Tensor, axis: Any, keepdims: bool) -> Ten
     return f(x, axis, keepdims=keepdims, initial=start)
 
 
-def _position(f: Callable[..., Any]) -> Callable[..., Any]:
+def _arg_reduction(f: Callable[..., Any]) -> Callable[..., Any]:
     """ONNX's ArgMax or ArgMin from NumPy's function; ONNX can also select the last of equal elements."""
 
     def run(x: Tensor, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
@@ -76,15 +77,15 @@ def _position(f: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-define("ArgMax", _position(nnp.argmax))
-define("ArgMin", _position(nnp.argmin))
+define("ArgMax", _arg_reduction(nnp.argmax))
+define("ArgMin", _arg_reduction(nnp.argmin))
 
 
 def _running(f: Callable[..., Any], start: int) -> Callable[..., Any]:
-    """The operator of a running sum or product."""
+    """The operator of ONNX for a running sum or product `f`, which begins with `start`."""
 
     def run(x: Tensor, axis: Any, exclusive: int = 0, reverse: int = 0) -> Tensor:
-        """The running result along an axis."""
+        """The running sum or product along an axis; with `exclusive` without the current element, with `reverse` from the end."""
         (axis,) = numbers(axis)
         x = nnp.flip(x, axis) if reverse else x
         if exclusive:
@@ -104,8 +105,8 @@ define("CumProd", _running(nnp.cumprod, 1), static=("axis",))
 # ---------------------------------------------------------------- softmax
 
 
-def _flat(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The form before opset 13, in which the axes from `axis` on are flattened to one."""
+def _with_flattened_axes(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The operator before opset 13, which flattens the axes from `axis` on to one axis."""
 
     def run(x: Tensor, axis: int = 1) -> Tensor:
         axis = axis + x.ndim if axis < 0 else axis
@@ -121,7 +122,7 @@ def _hardmax(x: Tensor, axis: int = -1) -> Tensor:
 
 _SOFT: dict[str, Callable[..., Any]] = {"Softmax": nn.softmax, "LogSoftmax": nn.log_softmax, "Hardmax": _hardmax}
 for _name, _function in _SOFT.items():
-    define(_name, _flat(_function))
+    define(_name, _with_flattened_axes(_function))
     define(_name, lambda x, axis=-1, f=_function: f(x, axis), since=13)
 
 
@@ -137,7 +138,7 @@ def _lp_normalization(x: Tensor, axis: int = -1, p: int = 2) -> Tensor:
 
 @operator("TopK", static=("k",))
 def _top_k(x: Tensor, k: Any, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Tensor, Tensor]:
-    """The largest elements; equal ones stay in their order."""
+    """The k largest (or smallest) elements along an axis, and their indices; equal elements stay in their order."""
     (count,) = numbers(k)
     positions = nnp.argsort(x, axis, descending=bool(largest), stable=True)
     positions = nnp.take(positions, np.arange(count), axis)
@@ -163,6 +164,7 @@ def _random(*xs: Any, **attributes: Any) -> Any:
 
 @operator("EyeLike")
 def _eye_like(x: Tensor, dtype: Any = None, k: int = 0) -> Tensor:
+    """A matrix of the shape of x with ones on diagonal k; raises Refusal if x is no matrix."""
     if x.ndim != 2:
         raise Refusal("a matrix", f"shape {x.shape}")
     return nnp.eye(*x.shape, k=k, dtype=x.dtype if dtype is None else dtype_of(dtype))

@@ -35,7 +35,15 @@ def _cubic(a: float) -> Callable[[Any], Any]:
 
 
 def _origins(mode: str, count: int, n: int, scale: float, roi: tuple[float, float]) -> np.ndarray:
-    """The position in the input of each element of the output."""
+    """The coordinate in the input of each element of the output along one axis, by the coordinate transformation `mode`.
+
+    Args:
+      mode: ONNX's `coordinate_transformation_mode`.
+      count: the length of the axis in the output.
+      n: its length in the input.
+      scale: the ratio of the lengths.
+      roi: the start and end of the region along this axis, which only "tf_crop_and_resize" uses.
+    """
     i = np.arange(count, dtype=np.float64)
     middle = (i + 0.5) / scale - 0.5
     if mode == "asymmetric":
@@ -56,7 +64,10 @@ def _origins(mode: str, count: int, n: int, scale: float, roi: tuple[float, floa
 
 
 def _matrix(x: np.ndarray, n: int, kernel: Callable[[Any], Any], reach: int, scale: float, excludes: int) -> np.ndarray:
-    """The weight of each pixel for each position; pixels outside repeat the edge or have weight zero."""
+    """The matrix that interpolates at the coordinates x: the weight of each of n pixels for each coordinate.
+
+    With `excludes`, pixels outside of the image have weight zero; otherwise they repeat the edge.
+    """
     reach = int(np.ceil(reach / scale))
     taps = np.floor(x)[:, None] + np.arange(-reach, reach + 2)
     weights = kernel((taps - x[:, None]) * scale)
@@ -126,7 +137,7 @@ def _upsample(x: Tensor, scales: Any = None, mode: str = "nearest", height_scale
 
 
 def _lengths(shape: Sequence[int], scales: Any, sizes: Any, policy: str) -> tuple[list[int], list[float]]:
-    """The lengths of the result, from scales or sizes and the policy for the aspect ratio."""
+    """The lengths of the axes of the result, and the scale of each axis, from ONNX's `scales` or `sizes`."""
     if sizes is None or not np.size(sizes):
         factors = [float(s) for s in np.ravel(scales)]
         return [int(np.floor(n * s)) for n, s in zip(shape, factors, strict=True)], factors
@@ -141,8 +152,8 @@ def _lengths(shape: Sequence[int], scales: Any, sizes: Any, policy: str) -> tupl
 # ---------------------------------------------------------------- values at positions
 
 
-def _folded_back(x: Tensor, low: float, high: float) -> Tensor:
-    """The position, reflected at both ends until it is between them."""
+def _reflected(x: Tensor, low: float, high: float) -> Tensor:
+    """Coordinates reflected at `low` and `high` until they are between both."""
     if high <= low:
         return nnp.zeros_like(x) + low
     period = 2 * (high - low)
@@ -151,7 +162,15 @@ def _folded_back(x: Tensor, low: float, high: float) -> Tensor:
 
 
 def _samples(image: Tensor, positions: Sequence[Tensor], mode: str, padding: str, ends: Sequence[tuple[float, float]]) -> Tensor:
-    """The values of images (batch, channels, *spatial) at positions, given as an array (batch, points) for each spatial axis."""
+    """The interpolated values of images at coordinates between their pixels, shape (batch, channels, points).
+
+    Args:
+      image: an array (batch, channels, *spatial).
+      positions: for each spatial axis, an array (batch, points) of coordinates.
+      mode: "nearest", "linear" or "cubic".
+      padding: "zeros", "border" or "reflection", for pixels outside of the image.
+      ends: for each spatial axis, the coordinates at which "reflection" mirrors.
+    """
     sizes = image.shape[2:]
     flat = image.reshape(*image.shape[:2], -1)
     strides = [int(np.prod(sizes[i + 1 :])) for i in range(len(sizes))]
@@ -171,7 +190,7 @@ def _samples(image: Tensor, positions: Sequence[Tensor], mode: str, padding: str
         is_inside: Any = None
         for (at, w), n, stride, (low, high) in zip(corner, sizes, strides, ends, strict=True):
             if padding == "reflection":
-                at = _folded_back(at, low, high)
+                at = _reflected(at, low, high)
             if padding == "zeros":
                 inside = (at >= 0) & (at <= n - 1)
                 is_inside = inside if is_inside is None else is_inside & inside
@@ -184,13 +203,14 @@ def _samples(image: Tensor, positions: Sequence[Tensor], mode: str, padding: str
 
 
 def _cubic_weight(t: Tensor, a: float = -0.75) -> Tensor:
+    """The weight of a pixel at the distance t, of cubic interpolation with the parameter a."""
     t = nnp.abs(t)
     return nnp.where(t <= 1, ((a + 2) * t - (a + 3)) * t**2 + 1, ((a * t - 5 * a) * t + 8 * a) * t - 4 * a)
 
 
 @operator("GridSample")
 def _grid_sample(x: Tensor, grid: Tensor, mode: str = "linear", padding_mode: str = "zeros", align_corners: int = 0) -> Tensor:
-    """The values of images at the positions of a grid."""
+    """The interpolated values of images at the coordinates of a grid, which are between -1 and 1."""
     kind = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     sizes, rank = x.shape[2:], x.ndim - 2
     positions, ends = [], []
@@ -202,7 +222,7 @@ def _grid_sample(x: Tensor, grid: Tensor, mode: str = "linear", padding_mode: st
         if padding_mode == "border" and kind != "cubic":
             at = nnp.clip(at, 0, n - 1)
         elif padding_mode == "reflection" and kind != "cubic":
-            at = _folded_back(at, low, high)
+            at = _reflected(at, low, high)
         positions.append(at)
         ends.append((low, high))
     values = _samples(x, positions, kind, padding_mode, ends)
@@ -221,7 +241,7 @@ def _roi_align(
     spatial_scale: float = 1.0,
     coordinate_transformation_mode: str = "half_pixel",
 ) -> Tensor:
-    """The mean or maximum of samples in each cell of each region."""
+    """The mean or maximum of interpolated samples in each cell of each region, shape (regions, channels, height, width)."""
     if sampling_ratio <= 0:
         raise Refusal(
             "a sampling_ratio, because otherwise the regions determine the number of samples", f"sampling_ratio={sampling_ratio}"
@@ -242,7 +262,7 @@ def _roi_align(
         nnp.broadcast_to(columns[:, None], shape).reshape(shape[0], -1),
     ]
     images = nnp.take(x, batch_indices, 0)
-    parts = [_weighted(images, positions, offsets) for offsets in itertools.product((0, 1), repeat=2)]
+    parts = [_weighted_pixels(images, positions, offsets) for offsets in itertools.product((0, 1), repeat=2)]
     is_inside = (in_rows[:, :, None] & in_columns[:, None]).reshape(shape[0], 1, -1)
     whole = (shape[0], x.shape[1], output_height, sampling_ratio, output_width, sampling_ratio)
     if mode == "max":  # the maximum over the four weighted pixels of each sample, as in onnx
@@ -252,8 +272,8 @@ def _roi_align(
     return nnp.mean(nnp.where(is_inside, total, nnp.zeros_like(total)).reshape(whole), (3, 5))
 
 
-def _weighted(images: Tensor, positions: Sequence[Tensor], offsets: Sequence[int]) -> Tensor:
-    """One of the four pixels around each position, times its weight."""
+def _weighted_pixels(images: Tensor, positions: Sequence[Tensor], offsets: Sequence[int]) -> Tensor:
+    """The pixel below (offset 0) or above (offset 1) each coordinate on both axes, times its weight in linear interpolation."""
     index: Any = 0
     weight: Any = 1
     for at, offset, n, stride in zip(positions, offsets, images.shape[2:], (images.shape[3], 1), strict=True):
@@ -279,7 +299,7 @@ def _deform_conv(
     group: int = 1,
     offset_group: int = 1,
 ) -> Tensor:
-    """A convolution that reads each element of a window at an additional computed offset."""
+    """A convolution that reads each element of a window at the element's index plus the offset in `offset`."""
     if x.ndim != 4:
         raise Refusal("images of two spatial axes", f"shape {x.shape}")
     n, c, _, _ = x.shape

@@ -36,7 +36,7 @@ def _constant(
     value_strings: Any = None,
     sparse_value: Any = None,
 ) -> np.ndarray:
-    """The value of a constant, from whichever attribute is set."""
+    """The value of a node `Constant`, from the attribute that is set; raises Refusal for a sparse value."""
     if sparse_value is not None:
         raise Refusal("a dense value", "a sparse one")
     if value is not None:
@@ -53,6 +53,7 @@ def _constant_of_shape(shape: np.ndarray, value: Any = None) -> np.ndarray:
 
 @operator("Range", static=("start", "limit", "delta"), is_raw=True)
 def _range(start: np.ndarray, limit: np.ndarray, delta: np.ndarray, stash_type: int = 1) -> np.ndarray:
+    """The numbers start, start + delta, ... before `limit`, in the dtype of `start`."""
     count = max(int(np.ceil((limit.item() - start.item()) / delta.item())), 0)
     return (start + np.arange(count).astype(start.dtype) * delta).astype(start.dtype)
 
@@ -106,6 +107,7 @@ def _depth_to_space(x: Tensor, blocksize: int = 1, mode: str = "DCR") -> Tensor:
 
 @operator("SpaceToDepth")
 def _space_to_depth(x: Tensor, blocksize: int = 1, mode: str = "DCR") -> Tensor:
+    """Blocks of spatial elements moved to the channels: the inverse of `_depth_to_space`."""
     n, c, h, w = x.shape
     b = blocksize
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
@@ -114,6 +116,7 @@ def _space_to_depth(x: Tensor, blocksize: int = 1, mode: str = "DCR") -> Tensor:
 
 @operator("Trilu", static=("k",))
 def _trilu(x: Tensor, k: Any = None, upper: int = 1) -> Tensor:
+    """The upper or lower triangle of matrices, from diagonal k on; the other elements are zero."""
     (diagonal,) = (0,) if k is None else numbers(k)
     rows, columns = np.ogrid[: x.shape[-2], : x.shape[-1]]
     is_inside = columns - rows >= diagonal if upper else columns - rows <= diagonal
@@ -135,6 +138,7 @@ def parts_of(x: Tensor, lengths: Any, axis: int) -> tuple[Tensor, ...]:
 
 @operator("Split", static=("split",))
 def _split(x: Tensor, split: Any = None, axis: int = 0, num_outputs: int | None = None, *, outputs: int) -> tuple[Tensor, ...]:
+    """The parts of x along an axis: with the lengths in `split`, or `outputs` equal parts, of which the last may be shorter."""
     if split is not None:
         return parts_of(x, numbers(split), axis)
     length = -(-x.shape[axis] // outputs)
@@ -143,7 +147,7 @@ def _split(x: Tensor, split: Any = None, axis: int = 0, num_outputs: int | None 
 
 @operator("Slice", static=("starts", "ends", "axes", "steps"))
 def _slice(x: Tensor, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Tensor:
-    """The slice of x along some axes."""
+    """Returns the part of x from `starts` to `ends` along some axes, with steps."""
     begins, limits = numbers(starts), numbers(ends)
     positions = range(len(begins)) if axes is None else numbers(axes)
     strides = (1,) * len(begins) if steps is None else numbers(steps)
@@ -194,6 +198,7 @@ def _tile(x: Tensor, repeats: Any, axis: Any = None) -> Tensor:
 
 @operator("ReverseSequence")
 def _reverse_sequence(x: Tensor, lengths: Tensor, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
+    """A copy of x in which the first `lengths[b]` elements of each sequence b are in reversed order."""
     time = np.arange(x.shape[time_axis]).reshape([-1 if i == time_axis else 1 for i in range(x.ndim)])
     ends = lengths.reshape([-1 if i == batch_axis else 1 for i in range(x.ndim)])
     return nnp.take_along_axis(x, nnp.where(time < ends, ends - 1 - time, time), time_axis)
@@ -212,7 +217,7 @@ def _non_zero(x: np.ndarray) -> np.ndarray:
 
 @operator("Unique", static=("x",), is_raw=True)
 def _unique(x: np.ndarray, axis: int | None = None, sorted: int = 1) -> Any:
-    """The distinct elements, their indices, the inverse indices, and their counts."""
+    """The distinct elements, the index of each one's first occurrence, the inverse indices, and the counts."""
     values, positions, inverse, counts = np.unique(x, True, True, True, axis)
     order = np.arange(len(positions)) if sorted else np.argsort(positions)
     rank = np.argsort(order)
@@ -222,7 +227,7 @@ def _unique(x: np.ndarray, axis: int | None = None, sorted: int = 1) -> Any:
 
 @operator("OneHot", static=("depth",))
 def _one_hot(positions: Tensor, depth: Any, values: Tensor, axis: int = -1) -> Tensor:
-    """The second value at the given positions along a new axis, and the first value elsewhere."""
+    """An array with a new axis: `values[1]` at the given positions along this axis, and `values[0]` elsewhere."""
     (count,) = numbers(depth)
     axis %= positions.ndim + 1
     classes = np.arange(count).reshape([-1 if i == axis else 1 for i in range(positions.ndim + 1)])

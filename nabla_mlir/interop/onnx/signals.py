@@ -24,7 +24,9 @@ def _parts(z: Tensor) -> Tensor:
 
 
 def _transform(x: Tensor, length: Any, axis: int, inverse: int, onesided: int) -> Tensor:
-    """The discrete Fourier transform along an axis, with real and imaginary parts as the last axis."""
+    """The discrete Fourier transform along an axis; the real and imaginary parts are the last axis of the argument and of the
+    result.
+    """
     rank = x.ndim
     axis %= rank
     n = x.shape[axis] if length is None else numbers(length)[0]
@@ -47,7 +49,7 @@ def _dft(x: Tensor, dft_length: Any = None, axis: Any = None, inverse: int = 0, 
 
 @operator("STFT", static=("frame_step", "frame_length"))
 def _stft(signal: Tensor, frame_step: Any, window: Any = None, frame_length: Any = None, onesided: int = 1) -> Tensor:
-    """The Fourier transforms of the frames of a signal."""
+    """The Fourier transform of each frame of a signal, shape (batch, frames, frequencies, 2)."""
     n = window.shape[0] if frame_length is None else numbers(frame_length)[0]
     starts = np.arange(0, signal.shape[1] - n + 1, numbers(frame_step)[0])
     frames = nnp.take(signal, starts[:, None] + np.arange(n), 1)
@@ -58,5 +60,5 @@ def _stft(signal: Tensor, frame_step: Any, window: Any = None, frame_length: Any
 
 @operator("MelWeightMatrix", static=("bins", "length", "rate", "low", "high"))
 def _mel_weight_matrix(bins: Any, length: Any, rate: Any, low: Any, high: Any, output_datatype: int = 1) -> Any:
-    """The refusal of inputs for which onnx could not compute the matrix."""
+    """Raises Refusal: onnx computes this matrix from known inputs, and these are not known or not consistent."""
     raise Refusal("known inputs that are consistent", [np.ravel(x).tolist() for x in (bins, length, rate, low, high)])

@@ -56,7 +56,7 @@ class Refusal(Exception):  # noqa: N818  (it becomes an ImportIRError with the n
 
 
 class NeedsValue(Exception):  # noqa: N818  (it becomes an ImportIRError that names inputs of the model)
-    """The error of an operator whose inputs at some positions must be known."""
+    """The error of an operator whose inputs with some indices must be known."""
 
     def __init__(self, *positions: int):
         super().__init__(*positions)

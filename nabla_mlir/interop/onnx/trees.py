@@ -67,7 +67,7 @@ class Forest:
             raise Refusal(f"weights of {self.count} targets", f"targets up to {targets.max()}")
 
     def total(self, x: Tensor, how: str) -> Tensor:
-        """The sum (or mean, minimum, maximum) of the reached leaves of all trees, of shape (rows, targets)."""
+        """The sum of the leaves that each row reaches in all trees, shape (rows, targets); or their mean, minimum or maximum."""
         if x.ndim != 2 or self.features.max(initial=0) >= x.shape[1]:
             raise Refusal(f"rows with {self.features.max(initial=0) + 1} columns", f"shape {x.shape}")
         if how not in _AGGREGATES:
@@ -83,14 +83,14 @@ class Forest:
         return nnp.sum(found, 1) / (len(self.roots) if how == "AVERAGE" else 1)
 
     def _reached(self, x: Tensor) -> Tensor:
-        """The leaf of each row in each tree."""
+        """The index of the leaf that each row of x reaches in each tree, shape (rows, trees)."""
         at: Any = np.broadcast_to(self.roots, (x.shape[0], len(self.roots)))
         for _ in range(self._depth()):
             at = nnp.where(self._is_passed(x, at), nnp.take(self.passed, at), nnp.take(self.failed, at))
         return at
 
     def _is_passed(self, x: Tensor, at: Any) -> Tensor:
-        """True where the test of the current node passes, for each row and tree."""
+        """True where the test of the node `at` passes, for each row and tree."""
         value = nnp.take_along_axis(x, nnp.take(self.features, at), 1)
         numbers = np.array([_MODES.index(mode) for mode in self.modes])
         branches = numbers[self._is_branch()]
@@ -102,11 +102,13 @@ class Forest:
         return nnp.where(nnp.isnan(value), nnp.take(self.is_true_of_nan, at), is_passed)
 
     def _answer(self, mode: str, value: Tensor, at: Any) -> Tensor:
+        """The result of the test `mode` for each row and tree, as if all nodes had this kind of test."""
         if mode == "BRANCH_MEMBER":
             return nnp.any(value[..., None] == nnp.take(self.members, at, 0), -1)
         return _TESTS[mode](value, nnp.take(self.thresholds, at))
 
     def _is_branch(self) -> np.ndarray:
+        """True for the nodes that are not leaves."""
         own = np.arange(len(self.features))
         return (self.passed != own) | (self.failed != own)
 
@@ -125,8 +127,14 @@ def _rows(x: Tensor) -> Tensor:
     return x if x.dtype == np.float64 else x.astype(np.float32)
 
 
-def _listed(weights: tuple[Any, Any, Any, Any], count: int, nodes: dict[str, Any]) -> Forest:
-    """The forest of the operators before opset 5, which identify a node by its tree and its number in the tree."""
+def _forest_of_lists(weights: tuple[Any, Any, Any, Any], count: int, nodes: dict[str, Any]) -> Forest:
+    """The forest from the attributes of the operators before opset 5, which name a node by its tree and its number in the tree.
+
+    Args:
+      weights: for each weight of a leaf, its tree, its node, its target and the weight.
+      count: the number of targets.
+      nodes: the attributes that begin with `nodes_`, each with one element for each node.
+    """
 
     def column(name: str, dtype: Any, default: Any = 0) -> np.ndarray:
         """The attribute with this name as an array; the default if it is missing."""
@@ -141,6 +149,7 @@ def _listed(weights: tuple[Any, Any, Any, Any], count: int, nodes: dict[str, Any
     size, positions = len(modes), {pair: i for i, pair in enumerate(zip(trees, ids, strict=True))}
 
     def position(tree: int, node: int) -> int:
+        """The index of a node in the list of all nodes."""
         if (tree, node) not in positions:
             raise Refusal("children and leaves among its nodes", f"node {node} of tree {tree}")
         return positions[tree, node]
@@ -149,6 +158,7 @@ def _listed(weights: tuple[Any, Any, Any, Any], count: int, nodes: dict[str, Any
         raise Refusal(f"modes among {', '.join(_TESTS)}", ", ".join(sorted(unknown)))
 
     def child(name: str) -> np.ndarray:
+        """For each node, the index of its child by the attribute `name`; a leaf is its own child."""
         targets = zip(trees, modes, nodes.pop(name), strict=True)
         return np.array([i if mode == "LEAF" else position(tree, to) for i, (tree, mode, to) in enumerate(targets)])
 
@@ -193,7 +203,7 @@ def _tree_ensemble_regressor(
 ) -> Tensor:
     """The sums of the leaves that each row of x reaches in the trees, plus the base values."""
     weights = target_treeids, target_nodeids, target_ids, _floats(target_weights, target_weights_as_tensor)
-    total = _listed(weights, n_targets, attributes).total(_rows(x), aggregate_function)
+    total = _forest_of_lists(weights, n_targets, attributes).total(_rows(x), aggregate_function)
     base = _floats(base_values, base_values_as_tensor)
     return POST[post_transform](total + base if base.size else total).astype(np.float32)
 
@@ -217,7 +227,7 @@ def _tree_ensemble_classifier(
     """The class of each row and the scores. If only one of two classes has weights, the other score is the complement."""
     labels = integers(classlabels_int64s, classlabels_strings)
     weights = class_treeids, class_nodeids, class_ids, _floats(class_weights, class_weights_as_tensor)
-    scores = _listed(weights, max(len(labels), *(i + 1 for i in class_ids)), attributes).total(_rows(x), "SUM")
+    scores = _forest_of_lists(weights, max(len(labels), *(i + 1 for i in class_ids)), attributes).total(_rows(x), "SUM")
     base = _floats(base_values, base_values_as_tensor)
     scores = scores + base if base.size else scores
     if len(set(class_ids)) == 1:
@@ -250,7 +260,7 @@ def _tree_ensemble(
     membership_values: Any = None,
     n_targets: int = 1,
 ) -> Tensor:
-    """The results of an ensemble whose branches and leaves are numbered separately; here the leaves follow the branches."""
+    """The sums of the leaves that each row of x reaches; the nodes are numbered as branches, followed by the leaves."""
     splits, weights, modes = array_of(nodes_splits), array_of(leaf_weights), [_MODES[i] for i in array_of(nodes_modes)]
     count, size = len(splits), len(splits) + len(weights)
     leaves = np.arange(count, size)

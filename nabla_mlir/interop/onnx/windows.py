@@ -20,7 +20,15 @@ Ends = list[tuple[int, int]]
 
 
 def ends_of(sizes: Sequence[int], spans: Sequence[int], strides: Sequence[int], pads: Any, auto_pad: str) -> Ends:
-    """The padding on both sides of each spatial axis."""
+    """The padding (low, high) at both ends of each spatial axis, from ONNX's `pads` or `auto_pad`.
+
+    Args:
+      sizes: the lengths of the spatial axes.
+      spans: the lengths of the windows, with the gaps of dilation.
+      strides: the distances between windows.
+      pads: the padding at all starts, then at all ends; None for no padding.
+      auto_pad: ONNX's attribute.
+    """
     if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         totals = [max((-(-n // s) - 1) * s + w - n, 0) for n, w, s in zip(sizes, spans, strides, strict=True)]
         halves = [(p // 2, p - p // 2) for p in totals]
@@ -46,7 +54,7 @@ def convolve(
     group: int = 1,
     auto_pad: str = "NOTSET",
 ) -> Tensor:
-    """y[b, o, p] = bias[o] + sum over channels i and offsets q of x[b, i, s*p + d*q] * w[o, i, q]."""
+    """The convolution y[b, o, p] = bias[o] + Σ x[b, i, s*p + d*q] * w[o, i, q] over the channels i and the offsets q."""
     rank = x.ndim - 2
     strides, dilations = strides or [1] * rank, dilations or [1] * rank
     spans = [d * (k - 1) + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
@@ -112,10 +120,10 @@ def _conv_transpose(
 
 
 class _Pool:
-    """The windows of a pool: lengths, strides, dilations and padding, which includes that of an incomplete last window."""
+    """The windows of a pool: lengths, strides, dilations and padding; `ends` also has the padding of an incomplete last window."""
 
     def __init__(self, x: Tensor, window: Any, strides: Any, pads: Any, dilations: Any, auto_pad: str, ceil_mode: int):
-        """The windows on x, from the attributes of the operator."""
+        """Computes the windows on x from the attributes of the operator."""
         self.rank = rank = x.ndim - 2
         self.sizes, self.window = x.shape[2:], tuple(window)
         self.strides, self.dilations = tuple(strides or [1] * rank), tuple(dilations or [1] * rank)
@@ -124,7 +132,10 @@ class _Pool:
         self.ends = [(low, high + (self._missing(i, low, high) if ceil_mode else 0)) for i, (low, high) in enumerate(self.pads)]
 
     def _missing(self, axis: int, low: int, high: int) -> int:
-        """The padding that a last window needs; a window that starts in the padding at the end is left out."""
+        """The additional padding at the end of an axis that makes the last window complete.
+
+        A window that would start in the padding at the end is left out.
+        """
         n, span, stride = self.sizes[axis], self.spans[axis], self.strides[axis]
         steps = -(-(n + low + high - span) // stride)
         if steps * stride >= n + low:
@@ -132,6 +143,7 @@ class _Pool:
         return steps * stride + span - n - low - high
 
     def reduced(self, x: Tensor, body: str) -> Tensor:
+        """The elements of each window reduced by the operation `body`."""
         params = window_params(
             x.ndim,
             window_dimensions=(1, 1, *self.window),
@@ -154,7 +166,7 @@ class _Pool:
         return result
 
     def positions(self) -> tuple[np.ndarray, np.ndarray]:
-        """The position of each element of each window among the spatial ones, and a mask of those in the array."""
+        """The index of each element of each window in the flattened spatial axes, and a mask that is False for padding."""
         axes = [
             np.arange(-low, n + end - span + 1, s)[:, None] + np.arange(0, span, d)
             for n, span, s, d, (low, end) in zip(self.sizes, self.spans, self.strides, self.dilations, self.ends, strict=True)
@@ -179,7 +191,7 @@ def _max_pool(
     *,
     outputs: int,
 ) -> Any:
-    """The largest element of each window, and on request its index."""
+    """The largest element of each window, and its index in the flattened array if there are two outputs."""
     pool = _Pool(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
     best = pool.reduced(x, "max")
     if outputs == 1:
@@ -228,6 +240,7 @@ def _lp_pool(
     auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
 ) -> Tensor:
+    """The p-norm of each window."""
     pool = _Pool(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
     return (pool.reduced(widened(nnp.abs(x)) ** p, "add") ** (1 / p)).astype(x.dtype)
 
@@ -255,7 +268,7 @@ def _global_lp_pool(x: Tensor, p: Any = 2) -> Tensor:
 def _max_unpool(
     x: Tensor, positions: Tensor, output_shape: Any = None, kernel_shape: Any = None, strides: Any = None, pads: Any = None
 ) -> Tensor:
-    """The elements written to their positions in an array of zeros."""
+    """An array of zeros with the elements of x written to their positions."""
     rank = x.ndim - 2
     strides, pads = strides or [1] * rank, pads or [0] * (2 * rank)
     sizes = [
@@ -280,7 +293,7 @@ def _lrn(x: Tensor, size: int = 1, alpha: float = 1e-4, beta: float = 0.75, bias
 
 @operator("Col2Im", static=("image_shape", "block_shape"))
 def _col2im(x: Tensor, image_shape: Any, block_shape: Any, strides: Any = None, pads: Any = None, dilations: Any = None) -> Tensor:
-    """The sum of overlapping windows, written to their positions in images."""
+    """Images to which overlapping windows are added at their positions: the inverse of extracting windows."""
     sizes, block = numbers(image_shape), numbers(block_shape)
     channels = x.shape[1] // int(np.prod(block))
     image = nnp.zeros((1, 1, *sizes), dtype=x.dtype)

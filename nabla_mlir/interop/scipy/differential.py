@@ -121,7 +121,7 @@ def solve_ivp(
         events=_events_of(events, vectors),
         **options,
     )
-    return _of_trees(found, vectors)
+    return _with_pytrees(found, vectors)
 
 
 def _forms(method: Any, jac: str) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ def _forms(method: Any, jac: str) -> tuple[str, ...]:
 
 
 def _events_of(events: Any, vectors: Vectors) -> Any:
-    """The events as functions of flat vectors."""
+    """The events of `solve_ivp` as functions of the time and of a flat vector."""
     if events is None:
         return None
     if callable(events):
@@ -148,7 +148,7 @@ def _events_of(events: Any, vectors: Vectors) -> Any:
 
 
 def _event(event: Callable[..., Any], vectors: Vectors) -> Callable[..., float]:
-    """The event as a function of a flat vector, with the attributes of the user's function."""
+    """The event as a function of the time and of a flat vector, with the attributes of the user's function."""
 
     def of_vector(t: float, y: np.ndarray) -> float:
         return float(event(t, vectors.tree(y)))
@@ -159,8 +159,8 @@ def _event(event: Callable[..., Any], vectors: Vectors) -> Callable[..., float]:
     return of_vector
 
 
-def _of_trees(found: OptimizeResult, vectors: Vectors) -> OptimizeResult:
-    """The result of SciPy with pytrees instead of flat vectors."""
+def _with_pytrees(found: OptimizeResult, vectors: Vectors) -> OptimizeResult:
+    """SciPy's result with pytrees instead of flat vectors."""
     found.y = vectors.tree(found.y)
     if found.y_events is not None:
         found.y_events = [[vectors.tree(y) for y in states] for states in found.y_events]
@@ -208,16 +208,17 @@ def solve_bvp(f: Callable[..., Any], bc: Callable[..., Any], x: PyTree, y: Any, 
         np.array(x, np.float64),
         np.array(y, np.float64),
         None if not has_p else np.array(p, np.float64),
-        fun_jac=_tuples(slopes, has_p),
-        bc_jac=_tuples(of_ends, True),
+        fun_jac=_numpy_results(slopes, has_p),
+        bc_jac=_numpy_results(of_ends, True),
         **options,
     )
 
 
 def _of_arrays(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with an array as its result, also if the user's function returns a list of rows."""
+    """A function whose result is one array, also if the user's function returns a list of rows."""
 
     def stacked(*args: Any) -> Any:
+        """Returns the result of `f`; a list of results becomes one array, stacked along a new first axis."""
         result = f(*args)
         if not isinstance(result, (list, tuple)):
             return result
@@ -227,7 +228,7 @@ def _of_arrays(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _slopes(f: Callable[..., Any]) -> Callable[..., Any]:
-    """∂f/∂y, shape (n, n, m), and ∂f/∂p, shape (n, k, m): one product for each row of y, and for each parameter."""
+    """A function for ∂f/∂y, shape (n, n, m), and ∂f/∂p, shape (n, k, m): one product for each row of y and each parameter."""
 
     def slopes(x: Any, y: Any, *p: Any) -> Any:
         """The derivatives by y and by the parameters."""
@@ -240,7 +241,9 @@ def _slopes(f: Callable[..., Any]) -> Callable[..., Any]:
     return slopes
 
 
-def _tuples(function: Callable[..., Any], has_several: bool) -> Callable[..., Any]:
+def _numpy_results(function: Callable[..., Any], has_several: bool) -> Callable[..., Any]:
+    """A function with the results as arrays of NumPy: a tuple, or without `has_several` the only one."""
+
     def call(*args: Any) -> Any:
         results = tuple(np.array(part) for part in function(*args))
         return results if has_several else results[0]

@@ -175,6 +175,7 @@ def _named(model: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., An
 
 
 def _check_options(who: str, options: dict[str, Any], others: tuple[str, ...]) -> None:
+    """Raises TraceError if the options contain a name of `others`, which nabla_mlir sets itself."""
     for name in others:
         if name in options:
             raise TraceError(

@@ -47,7 +47,7 @@ class History:
         self._start = time.perf_counter()
 
     def add(self, value: float, gradient: float, step: float, evaluations: dict[str, int]) -> None:
-        """Adds an iteration.
+        """Adds the numbers of one iteration.
 
         Args:
           value: the value of the objective.
@@ -62,6 +62,7 @@ class History:
         return len(self._rows)
 
     def __getattr__(self, name: str) -> np.ndarray:
+        """The column with this name, as an array with one number for each iteration."""
         if name not in _COLUMNS:
             raise AttributeError(f"a history has no {name!r}")
         column = _COLUMNS.index(name)
@@ -142,6 +143,7 @@ class _Latest:
 
 
 def _line(history: History) -> str:
+    """The last iteration of a history as one line of text."""
     value, gradient, _, seconds, calls, *_ = history._rows[-1]
     slope = "" if np.isnan(gradient) else f", gradient {gradient:.2e}"
     return f"iteration {len(history)}, value {value:.10g}{slope}, {calls:.0f} calls, {seconds:.1f} s"

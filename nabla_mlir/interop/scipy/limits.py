@@ -21,7 +21,7 @@ from nabla_mlir.targets import Target
 
 
 def bounds_of(who: str, bounds: Any, vectors: Vectors) -> Bounds | None:
-    """Bounds for each element of a pytree.
+    """The bounds of x as a `Bounds` of SciPy with one number for each element; None without bounds.
 
     Args:
       who: the name of the function for messages.
@@ -54,12 +54,13 @@ def bounds_of(who: str, bounds: Any, vectors: Vectors) -> Bounds | None:
 
 
 def _check_size(who: str, n: int, size: int) -> None:
+    """Raises ShapeError unless bounds of `size` numbers fit n elements: one number for all, or one for each."""
     if size not in (1, n):
         raise ShapeError(f"{who} requires bounds for the {n} elements of x, got {size}.", where=user_frame())
 
 
 def _are_pairs(bounds: Any, n: int) -> bool:
-    """True if the bounds are pairs of numbers, one for each element, as in SciPy."""
+    """True if the bounds are pairs of numbers, one for each element, as in SciPy; raises TraceError for an iterator."""
     if isinstance(bounds, zip):
         raise TraceError("bounds requires a list of pairs, got an iterator.", where=user_frame(), help="list(bounds)")
     if not isinstance(bounds, (tuple, list, np.ndarray)) or len(bounds) != n:
@@ -117,7 +118,7 @@ def is_of_sparse(constraint: Any) -> bool:
 
 
 class _WeightedHessian:
-    """The Hessian of the weighted sum of a function's results; it is compiled at its first use."""
+    """The Hessian of Σ weights_i f_i as a function of x and the weights; it is compiled at its first use."""
 
     def __init__(self, f: Callable[..., Any], residuals: Residuals, data: tuple[Any, ...], target: str | Target | None):
         self._f, self._vectors, self._rows = f, residuals.vectors, residuals.rows
@@ -130,17 +131,18 @@ class _WeightedHessian:
 
     @cached_property
     def _operator(self) -> HessianOperator:
-        """The Hessian of the weighted sum as an operator."""
+        """The operator for products with the Hessian of Σ weights_i f_i, at an arbitrary first point."""
         f, points, weights = self._f, self._vectors.tree(np.zeros(self._vectors.size)), self._rows.tree(np.zeros(self._rows.size))
 
         def weighted(x: Any, weights: Any, *data: Any) -> Any:
+            """The sum of the results of f, each multiplied by its weight."""
             return sum((w * r).sum() for w, r in zip(flatten(weights)[0], flatten(f(x, *data))[0], strict=True))
 
         self._form, stage = hessian_stage(weighted, (self._vectors.like, self._rows.like, *self._data), "auto")
         return HessianOperator(stage, points, weights, *self._data, target=self._target)
 
     def _at(self, x: np.ndarray, weights: np.ndarray) -> HessianOperator:
-        """The operator at a point with these weights."""
+        """The operator moved to the point x and to these weights, if it is not already there."""
         operator = self._operator
         if not (np.array_equal(operator.x, x) and np.array_equal(weights, self._weights)):
             operator.update(x, self._rows.tree(weights), *self._data)
@@ -184,7 +186,9 @@ def constraints_of(
 
 
 def _parts(who: str, item: Any) -> tuple[Any, Any, Any, tuple[Any, ...], bool]:
-    """The function, the bounds and the data of a constraint, and True if all iterates must satisfy it."""
+    """The function, the lower bound, the upper bound and the data of a constraint, and True if all iterates must satisfy it. Raises
+    TraceError for other kinds of constraints, and for those with derivatives of their own.
+    """
     if isinstance(item, OfSciPy):
         if callable(item.jac) or not isinstance(item.hess, BFGS):
             raise TraceError(

@@ -99,7 +99,7 @@ def minimize(
         if is_set and not is_supported:
             raise TraceError(f"minimize requires a method that accepts {what}, got {name}.", where=user_frame())
     order = 2 if form in _FORMS or form == "auto" else 1 if traits.gradient else 0
-    objective = Objective(f, x0, *data, order=order, form=_of_objective(form), target=target)
+    objective = Objective(f, x0, *data, order=order, form=_form_for_objective(form), target=target)
     if form == "auto":
         form = objective.form
     derivatives: dict[str, Any] = {"jac": objective.jac} if traits.gradient else {}
@@ -131,7 +131,7 @@ def minimize(
                 options=options,
                 **derivatives,
             )
-    return _of_trees(result, objective, history)
+    return _with_pytrees(result, objective, history)
 
 
 def _refuse(unknown: Mapping[str, object]) -> NoReturn:
@@ -160,7 +160,9 @@ def _known_options(method: str) -> Iterator[None]:
 
 
 def _form(name: str, traits: Method, hess: Any) -> str:
-    """The form of the Hessian, or "none"; "auto" if the pattern decides between a sparse matrix and an operator."""
+    """The form of the Hessian that the method gets; "none", or "auto" if the pattern decides between "sparse" and "operator".
+    Raises TraceError if the method does not accept the form.
+    """
     form = "update" if isinstance(hess, HessianUpdateStrategy) else hess
     if not isinstance(form, str) or (form != "auto" and form not in traits.hessians):
         forms = ", ".join(traits.hessians) or "none"
@@ -177,7 +179,8 @@ def _form(name: str, traits: Method, hess: Any) -> str:
     return "auto" if traits.hessians[0] == "sparse" else traits.hessians[0]
 
 
-def _of_objective(form: str) -> str:
+def _form_for_objective(form: str) -> str:
+    """The form of the Hessian for `Objective`; forms that SciPy approximates or multiplies are "products"."""
     return form if form in ("auto", "sparse", "dense") else "products"
 
 
@@ -193,7 +196,7 @@ class _Recorder:
         method: str,
         limits: Bounds | None,
     ):
-        """The recorder of a solver; it reads the signature of the user's callback."""
+        """Reads from the signature of the user's callback which arguments it takes."""
         self._objective, self._history, self._show, self._callback = objective, history, show, callback
         self._limits = limits
         self._x = objective.x0
@@ -205,7 +208,7 @@ class _Recorder:
         state = intermediate_result
         if not isinstance(state, OptimizeResult):  # older versions of SciPy pass only the point
             return self.at(state)
-        x = self._whole(state.x)
+        x = self._with_fixed_variables(state.x)
         self._add(x, float(state.fun))
         if self._callback is None:
             return None
@@ -216,11 +219,11 @@ class _Recorder:
 
     def at(self, x: Any) -> Any:
         """Records an iteration of a method that passes only the point, such as TNC, because SciPy then adds fixed variables."""
-        x = self._whole(x)
+        x = self._with_fixed_variables(x)
         return self(OptimizeResult(x=x, fun=self._objective.known(x)[0]))
 
-    def _whole(self, x: np.ndarray) -> np.ndarray:
-        """The point with the variables that bounds fix, which SciPy removes for COBYLA."""
+    def _with_fixed_variables(self, x: np.ndarray) -> np.ndarray:
+        """The point with all variables: SciPy removes those that the bounds fix for COBYLA."""
         if self._limits is None or np.size(x) == self._x.size:
             return x
         whole, is_free = np.array(self._limits.lb, np.float64), self._limits.lb != self._limits.ub
@@ -236,8 +239,8 @@ class _Recorder:
         self._show(self._history)
 
 
-def _of_trees(result: OptimizeResult, objective: Objective, history: History) -> OptimizeResult:
-    """The result of SciPy with pytrees, counts and the history."""
+def _with_pytrees(result: OptimizeResult, objective: Objective, history: History) -> OptimizeResult:
+    """SciPy's result with x and the gradient as pytrees, the counts of evaluations, and the history."""
     vectors, counts = objective.vectors, objective.evaluations
     result.x = vectors.tree(np.asarray(result.x))
     for name in ("jac", "grad"):  # for trust-constr, jac is a list with the Jacobians of the constraints

@@ -33,7 +33,7 @@ _PRODUCTS = ("update", "apply", "apply_block")
 
 
 def start_of(who: str, x0: PyTree) -> Any:
-    """A first point: integers and Python's numbers are float64, and lists of numbers are arrays, as for SciPy.
+    """The first point of a solver: integers and Python's numbers become float64, and lists of numbers become arrays, as in SciPy.
 
     Args:
       who: the name of the function for messages.
@@ -78,7 +78,7 @@ class Points:
         self._operators = [first]
 
     def at(self, x: np.ndarray) -> Any:
-        """The operator at x.
+        """Returns a Hessian operator at x: one that is already there, or otherwise one that is moved there.
 
         Args:
           x: a flat vector.
@@ -140,7 +140,7 @@ class Objective:
     evaluations: dict[str, int]
 
     def __init__(self, f: Any, x0: PyTree, *data: PyTree, order: int = 2, form: str = "auto", target: str | Target | None = None):
-        """The objective of a function; it chooses the form of the Hessian."""
+        """Compiles the function and its derivatives up to `order`, and chooses the form of the Hessian."""
         tree = start_of("an objective", x0)
         self.vectors, self._data = Vectors(tree), data
         self.x0 = self.vectors.vector(tree)
@@ -202,7 +202,7 @@ class _FirstOrder:
     """The value and the gradient, or only the value, at the last two points."""
 
     def __init__(self, f: Callable[..., Any], vectors: Vectors, data: tuple[Any, ...], order: int, target: str | Target | None):
-        """The value and gradient of a function, computed when they are needed."""
+        """Traces the function; values and gradients are computed when they are first requested."""
         stage = module(both=trace(value_and_grad(f) if order else lambda *args: (f(*args), ()), vectors.like, *data)).lower()
         self._entry = load_prepared(stage, "", (), target)["both"]
         first = vectors.tree(np.zeros(vectors.size))
@@ -215,7 +215,7 @@ class _FirstOrder:
         return self._at(x)[1]
 
     def jac(self, x: np.ndarray) -> np.ndarray:
-        """The gradient."""
+        """Returns the gradient at x, shape (n,); raises TraceError if the objective gives no gradient."""
         gradient = self._at(x)[2]
         if gradient is None:
             raise TraceError("jac requires an objective of order 1 or 2, got one of order 0.", where=user_frame())
@@ -226,7 +226,7 @@ class _FirstOrder:
         return next((point for point in reversed(self._points) if is_same(point[0], x)), None)
 
     def _at(self, x: np.ndarray) -> tuple[np.ndarray, float, np.ndarray | None]:
-        """The value and the gradient at x, which are computed if x is not one of the last two points."""
+        """The point x, its value and its gradient (None at order 0), which are computed if x is not one of the last two points."""
         point = self.find(x)
         if point is not None:
             return point
@@ -268,7 +268,7 @@ class Residuals:
     evaluations: dict[str, int]
 
     def __init__(self, f: Callable[..., Any], x0: PyTree, *data: PyTree, form: str = "auto", target: str | Target | None = None):
-        """The residuals of a function; it chooses the form of the Jacobian."""
+        """Compiles the function and its Jacobian in the requested form; "auto" chooses the form from the pattern."""
         tree = start_of("a problem", x0)
         self.vectors, self._data = Vectors(tree), data
         self.x0 = self.vectors.vector(tree)
@@ -276,7 +276,7 @@ class Residuals:
         entry = trace(f, *specs).entries[0]
         self.rows = Vectors(pytree.unflatten(entry.out_spec, entry.outputs))
         self.evaluations = {"fun": 0, "jac": 0}
-        self.pattern = None if form in ("operator", "none") else _found(jacobian_pattern, f, specs, form == "auto")
+        self.pattern = None if form in ("operator", "none") else _find_pattern(jacobian_pattern, f, specs, form == "auto")
         if form == "none":
             self.form, self._values = form, load_prepared(module(value=trace(f, *specs)).lower(), "", (), target)
             return
@@ -309,14 +309,14 @@ class Residuals:
 
 
 def hessian_stage(f: Callable[..., Any], specs: tuple[Any, ...], form: str) -> tuple[str, Lowered]:
-    """The form of the Hessian, and the module that computes it.
+    """The form of the Hessian ("sparse", "dense" or "products"), and the lowered module that computes it.
 
     Args:
       f: a scalar function.
       specs: the specs of its arguments; the first argument is x.
       form: as for an `Objective`.
     """
-    pattern = None if form == "products" else _found(hessian_pattern, f, specs, form == "auto")
+    pattern = None if form == "products" else _find_pattern(hessian_pattern, f, specs, form == "auto")
     if form == "auto":
         form = "sparse" if pattern is not None and is_sparse(pattern) else "products"
     if form == "products" or (form == "dense" and pattern is not None and pattern.nnz > thresholds.DENSE_HESSIAN):
@@ -325,8 +325,10 @@ def hessian_stage(f: Callable[..., Any], specs: tuple[Any, ...], form: str) -> t
     return form, sparse_hessian_module(f, *specs, format="csr", pattern=pattern, entry_points=names)
 
 
-def _found(finder: Callable[..., Pattern], f: Callable[..., Any], specs: tuple[Any, ...], is_optional: bool) -> Pattern | None:
-    """The pattern; None if it is optional and cannot be found."""
+def _find_pattern(
+    finder: Callable[..., Pattern], f: Callable[..., Any], specs: tuple[Any, ...], is_optional: bool
+) -> Pattern | None:
+    """The sparsity pattern that `finder` finds; None if it is optional and cannot be found."""
     try:
         return finder(f, *specs)
     except PatternError:

@@ -11,14 +11,17 @@ from nabla_mlir.base import pytree
 
 
 class _Entry(NamedTuple):
+    """The function that flattens a node to its children, as JAX's registry stores it."""
+
     to_iter: Any
     from_iter: Any
 
 
 class _Registry(Mapping[type, _Entry]):
-    """The functions that flatten and make the nodes of each class."""
+    """The table of the registered node classes, with the functions that flatten and rebuild their nodes."""
 
     def _entries(self) -> dict[type, Any]:
+        """Returns the entries of optree's registry by class."""
         registry: Any = optree.register_pytree_node
         return dict(registry.get(namespace=pytree.NAMESPACE))
 

@@ -31,7 +31,7 @@ class Optimizer(NamedTuple):
 
 @dataclass(frozen=True)
 class OptimizerState:
-    """The state for each leaf of the parameters: tuples of arrays, and the structure of the parameters."""
+    """The state of an optimizer of pytrees: a tuple of arrays for each leaf of the parameters, and their structure."""
 
     packed_state: tuple[Any, ...]
     tree_def: Any
@@ -51,6 +51,7 @@ def optimizer(opt_maker: Callable[..., tuple[Any, Any, Any]]) -> Callable[..., O
 
     @functools.wraps(opt_maker)
     def make(*args: Any, **kwargs: Any) -> Optimizer:
+        """Returns an optimizer of pytrees from one of arrays, with the same arguments."""
         init, update, get_params = opt_maker(*args, **kwargs)
 
         def tree_init(x0: Any) -> OptimizerState:
@@ -174,6 +175,7 @@ def adagrad(step_size: Any, momentum: Any = 0.9) -> Any:
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
+        """One step of Adagrad: scales the gradient by the root of the sum of its squares."""
         x, total, m = state
         total = total + square(g)
         scaled = g * where(total > 0, 1.0 / sqrt(where(total > 0, total, 1.0)), 0.0)
@@ -198,10 +200,11 @@ def rmsprop(step_size: Any, gamma: Any = 0.9, eps: Any = 1e-8) -> Any:
 
 @optimizer
 def rmsprop_momentum(step_size: Any, gamma: Any = 0.9, eps: Any = 1e-8, momentum: Any = 0.9) -> Any:
-    """RMSProp with momentum."""
+    """The optimizer RMSProp, with momentum for its steps."""
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
+        """One step of RMSProp with momentum: scales the gradient by the root of its mean square."""
         x, mean, m = state
         mean = mean * gamma + square(g) * (1.0 - gamma)
         m = momentum * m + size(i) * g / sqrt(mean + eps)
@@ -212,10 +215,11 @@ def rmsprop_momentum(step_size: Any, gamma: Any = 0.9, eps: Any = 1e-8, momentum
 
 @optimizer
 def adam(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> Any:
-    """Adam (https://arxiv.org/abs/1412.6980)."""
+    """The optimizer Adam: steps by running means of the gradient and of its square (https://arxiv.org/abs/1412.6980)."""
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
+        """One step of Adam: scales the mean gradient by the root of the mean squared gradient, both without their initial bias."""
         x, m, v = state
         m = (1 - b1) * g + b1 * m
         v = (1 - b2) * square(g) + b2 * v
@@ -231,6 +235,7 @@ def adamax(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> A
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
+        """One step of Adamax: scales the mean gradient by the largest recent gradient."""
         x, m, v = state
         m = (1 - b1) * g + b1 * m
         v = maximum(b2 * v, absolute(g))
@@ -242,16 +247,18 @@ def adamax(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> A
 
 @optimizer
 def sm3(step_size: Any, momentum: Any = 0.9) -> Any:
-    """SM3: AdaGrad with one number for each slice along each axis (https://arxiv.org/abs/1901.11150)."""
+    """The optimizer SM3: AdaGrad with one number for each slice along each axis (https://arxiv.org/abs/1901.11150)."""
     size = make_schedule(step_size)
 
     def along(total: Any, axis: int, x: Any) -> Any:
+        """The numbers of the slices along an axis, broadcast to the shape of x."""
         return broadcast_to(total.reshape(tuple(n if k == axis else 1 for k, n in enumerate(x.shape))), x.shape)
 
     def init(x: Any) -> Any:
         return (x, zeros_like(x), *(zeros(n, x.dtype) for n in x.shape))
 
     def update(i: Any, g: Any, state: Any) -> Any:
+        """One step of SM3: bounds the sum of squared gradients of an element by maxima along each axis."""
         x, m, *totals = state
         bound = functools.reduce(minimum, [along(t, k, x) for k, t in enumerate(totals)]) if totals else zeros_like(x)
         total = bound + square(g)

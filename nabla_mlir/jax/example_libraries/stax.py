@@ -37,6 +37,7 @@ def Dense(  # noqa: N802  # the names of JAX
     """
 
     def init(rng: Any, input_shape: Sequence[int]) -> Any:
+        """Returns the shape of the result, and random weights and a random bias."""
         first, second = split(rng)
         weights = W_init(first, (input_shape[-1], out_dim)), b_init(second, (out_dim,))
         return (*input_shape[:-1], out_dim), weights
@@ -68,6 +69,7 @@ Identity: Layer = elementwise(lambda x: x)
 
 
 def _flattened(rng: Any, input_shape: Sequence[int]) -> Any:
+    """The init function of `Flatten`: the shape with all axes but the first joined, and no parameters."""
     return (input_shape[0], math.prod(input_shape[1:])), ()
 
 
@@ -89,6 +91,7 @@ def FanInConcat(axis: int = -1) -> Layer:  # noqa: N802
     """A layer that joins its inputs along an axis."""
 
     def init(rng: Any, input_shape: Any) -> Any:
+        """Returns the shape of the joined inputs, and no parameters."""
         first = list(input_shape[0])
         first[axis] = sum(shape[axis] for shape in input_shape)
         return tuple(first), ()
@@ -97,12 +100,13 @@ def FanInConcat(axis: int = -1) -> Layer:  # noqa: N802
 
 
 def Dropout(rate: float, mode: str = "train") -> Layer:  # noqa: N802
-    """A layer that keeps each element with probability `rate` and divides it by `rate`, if `mode` is "train".
+    """A layer for training that sets random elements to zero; each is kept with probability `rate` and then divided by `rate`.
 
-    `apply_fun` requires the keyword argument `rng`, a key, in this mode.
+    With another `mode` than "train", it returns its inputs. In training, `apply_fun` requires the keyword argument `rng`, a key.
     """
 
     def apply(params: Any, inputs: Any, *, rng: Any = None, **kwargs: Any) -> Any:
+        """Sets random elements of the inputs to zero in training, and returns the inputs otherwise."""
         if mode != "train":
             return inputs
         mask = bernoulli(rng, rate, inputs.shape)
@@ -112,12 +116,12 @@ def Dropout(rate: float, mode: str = "train") -> Layer:  # noqa: N802
 
 
 def _masked(mask: Any, x: Any) -> Any:
-    """The elements where the mask is True, and zero elsewhere."""
+    """Returns the array with zeros where the mask is False."""
     return x * mask.astype(x.dtype)
 
 
 def serial(*layers: Layer) -> Layer:
-    """The layers one after the other.
+    """A layer that applies several layers one after the other.
 
     Example:
       >>> import nabla_mlir as nm
@@ -127,6 +131,7 @@ def serial(*layers: Layer) -> Layer:
     """
 
     def init(rng: Any, input_shape: Any) -> Any:
+        """Returns the shape after the last layer, and the list of the parameters of the layers."""
         params = []
         for init_fun, _ in layers:
             rng, own = split(rng)
@@ -135,6 +140,7 @@ def serial(*layers: Layer) -> Layer:
         return input_shape, params
 
     def apply(params: Any, inputs: Any, **kwargs: Any) -> Any:
+        """Returns the outputs of the last layer."""
         for (_, apply_fun), param, key in zip(layers, params, _keys(kwargs, len(layers)), strict=True):
             inputs = apply_fun(param, inputs, **key)
         return inputs
@@ -143,13 +149,15 @@ def serial(*layers: Layer) -> Layer:
 
 
 def parallel(*layers: Layer) -> Layer:
-    """The layers side by side, each on its own input of a list."""
+    """A layer that applies several layers side by side, each to its own entry of a list of inputs."""
 
     def init(rng: Any, input_shape: Any) -> Any:
+        """Returns the list of output shapes and the list of parameters, for a list of input shapes."""
         pairs = [layer[0](key, shape) for layer, key, shape in zip(layers, split(rng, len(layers)), input_shape, strict=True)]
         return [shape for shape, _ in pairs], [param for _, param in pairs]
 
     def apply(params: Any, inputs: Any, **kwargs: Any) -> Any:
+        """Returns the list of the outputs of the layers."""
         keys = _keys(kwargs, len(layers))
         return [layer[1](p, x, **key) for layer, p, x, key in zip(layers, params, inputs, keys, strict=True)]
 
@@ -157,13 +165,13 @@ def parallel(*layers: Layer) -> Layer:
 
 
 def _keys(kwargs: dict[str, Any], count: int) -> list[dict[str, Any]]:
-    """The keyword arguments of each of several layers: each gets its own key."""
+    """Returns the keyword arguments for each of several layers: each layer gets its own key."""
     rng = kwargs.get("rng")
     return [kwargs] * count if rng is None else [{**kwargs, "rng": key} for key in split(rng, count)]
 
 
 def shape_dependent(make_layer: Callable[[Any], Layer]) -> Layer:
-    """The layer that a function makes for the shape of the input."""
+    """A layer whose functions are those of ``make_layer(input_shape)``."""
     return (
         lambda rng, input_shape: make_layer(input_shape)[0](rng, input_shape),
         lambda params, inputs, **kwargs: make_layer(inputs.shape)[1](params, inputs, **kwargs),

@@ -27,27 +27,27 @@ JaxRuntimeError = NablaError
 
 
 class CheckError(NablaError, ValueError):
-    """A check of `check` failed."""
+    """The error for a failed check: `check` raises it outside of `checkify`, and `Error.throw` raises it later."""
 
 
 class ErrorCategory(Exception):  # noqa: N818  # the name of JAX
-    """The base class of the kinds of checks."""
+    """The base class of the kinds of checks that `checkify` can be asked for."""
 
 
 class FailedCheckError(ErrorCategory):
-    """The checks that code states by `check`."""
+    """The kind of the checks that code states by `check`."""
 
 
 class NaNError(ErrorCategory):
-    """Checks for NaN, which `nm.debug_nans` makes."""
+    """The kind of the checks for NaN. `nm.debug_nans` makes them."""
 
 
 class OOBError(ErrorCategory):
-    """Checks of indices."""
+    """The kind of the checks that indices are in bounds."""
 
 
 class DivisionByZeroError(ErrorCategory):
-    """Checks of divisors."""
+    """The kind of the checks that divisors are not zero."""
 
 
 Errors = frozenset[type[ErrorCategory]]
@@ -61,7 +61,8 @@ all_checks: Errors = automatic_checks | user_checks
 
 
 class Error:
-    """The checks of one call: for each whether it failed, its message and the values in it. It is a pytree.
+    """The results of the checks of one call: for each check, whether it failed, its message, and the values in the message. It is a
+    pytree.
 
     Args:
       failed: a truth value for each check.
@@ -73,7 +74,7 @@ class Error:
         self.failed, self.values, self.messages = failed, values, messages
 
     def get(self) -> str | None:
-        """The message of the first check that failed, or None."""
+        """Returns the message of the first failed check, or None if no check failed."""
         for failed, (args, kwargs), message in zip(self.failed, self.values, self.messages, strict=True):
             if np.asarray(failed).any():
                 numbers, spec = pytree.flatten((args, kwargs))
@@ -94,7 +95,7 @@ pytree.register_node(
 
 @dataclass
 class _Open:
-    """The checks of a call while it is traced."""
+    """The checks that a call has met so far, while it is traced."""
 
     block: ir.Block
     failed: list[Any] = field(default_factory=list)
@@ -103,6 +104,8 @@ class _Open:
 
 
 class _State(threading.local):
+    """The calls of `checkify` that this thread is tracing, innermost last."""
+
     calls: tuple[_Open, ...] = ()
 
 
@@ -110,7 +113,7 @@ _state = _State()
 
 
 def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs: Any) -> None:
-    """States that a value is true. Inside `checkify` the function returns the failure, elsewhere it is raised.
+    """Checks that a value is true. Within `checkify`, a failure is returned as part of `Error`; elsewhere it is raised.
 
     Args:
       pred: a truth value.
@@ -130,19 +133,20 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
     if _state.calls:
         call = _state.calls[-1]
         if ir.InsertionPoint.current.block != call.block:
-            raise _inside()
+            raise _nested_check_error()
         call.failed.append(~as_tensor(asarray(pred, bool)))
         call.values.append((list(fmt_args), dict(fmt_kwargs)))
         call.messages.append(msg)
     elif debug:
         return
     elif isinstance(pred, Tensor):
-        raise _inside()
+        raise _nested_check_error()
     elif not np.asarray(pred).all():
         raise CheckError(msg.format(*fmt_args, **fmt_kwargs), where=user_frame())
 
 
-def _inside() -> TraceError:
+def _nested_check_error() -> TraceError:
+    """Returns the error of a check inside of a loop, a map, a derivative or another `jit`."""
     return TraceError(
         "check requires checkify directly around the traced code, got code inside of jit, a loop, a map or a derivative.",
         where=user_frame(),
@@ -156,7 +160,7 @@ def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
 
 
 def check_error(error: Error) -> None:
-    """States the failures of another call, by `check` or by raising the first."""
+    """Repeats the failed checks of an `Error`: within `checkify` as checks of the current call, elsewhere by raising the first."""
     if _state.calls or current_trace() is not None:
         for failed, (args, kwargs), message in zip(error.failed, error.values, error.messages, strict=True):
             check(~as_tensor(failed), message, *args, **kwargs)
@@ -165,7 +169,7 @@ def check_error(error: Error) -> None:
 
 
 def checkify(f: Callable[..., Any], errors: Errors = user_checks) -> Callable[..., tuple[Error, Any]]:
-    """A function that returns the failed checks of `f` and its result.
+    """Returns a function that returns the checks of `f` as an `Error`, and the result of `f`.
 
     Args:
       f: a function with calls of `check`.
@@ -193,7 +197,10 @@ def checkify(f: Callable[..., Any], errors: Errors = user_checks) -> Callable[..
 
     @functools.wraps(f)
     def checked(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
+        """Runs `f` as one traced function, and returns its checks with its result."""
+
         def run(*inner: Any, **keywords: Any) -> tuple[Error, Any]:
+            """Calls `f` and collects its checks."""
             call = _Open(ir.InsertionPoint.current.block)
             before, _state.calls = _state.calls, (*_state.calls, call)
             try:

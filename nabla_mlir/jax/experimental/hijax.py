@@ -16,6 +16,7 @@ from nabla_mlir.jax.interpreters.ad import is_undefined_primal as is_undefined_p
 
 
 def _refuse(what: str) -> TraceError:
+    """Returns the error for a use of types that are no arrays."""
     return TraceError(
         f"{what} requires types that are no arrays, got nabla_mlir, whose programs have arrays alone.", where=user_frame()
     )
@@ -29,7 +30,7 @@ class HiType:
 
 
 class MutableHiType(HiType):
-    """The base class of such types whose values change."""
+    """The base class of types with operations of their own whose values change."""
 
 
 class AvalQDD(HiType):
@@ -37,7 +38,7 @@ class AvalQDD(HiType):
 
 
 class AvalMutableQDD(AvalQDD):
-    """The same for a value that changes."""
+    """A type together with the state of its value, which changes."""
 
 
 class HiPrimitive:

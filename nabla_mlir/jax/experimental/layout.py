@@ -28,7 +28,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Format:
-    """A layout and a sharding, each of which may be None."""
+    """A layout and a sharding; either may be None."""
 
     layout: Any = None
     sharding: Any = None

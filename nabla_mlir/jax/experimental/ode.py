@@ -73,7 +73,7 @@ def _size(x: Tensor) -> Tensor:
 
 
 def _first_step(f: Any, t: Tensor, y: Tensor, slope: Tensor, rtol: float, atol: float) -> Tensor:
-    """The first step by the rule of Hairer, Nørsett and Wanner."""
+    """The length of the first step, by the rule of Hairer, Nørsett and Wanner."""
     scale = absolute(y) * rtol + atol
     norm = lambda v: sqrt(_size(v / scale).sum())  # noqa: E731
     d, d_slope = norm(y), norm(slope)
@@ -85,13 +85,16 @@ def _first_step(f: Any, t: Tensor, y: Tensor, slope: Tensor, rtol: float, atol: 
 
 
 def _next_step(h: Tensor, error: Tensor) -> Tensor:
+    """The length of the next step, from the length and the relative error of the last one."""
     shorter = where(error < 1.0, 1.0, _SHORTER)
     factor = minimum(_LONGER, maximum(error**-0.2 * _SAFETY, shorter))
     return h * convert(where(error == 0.0, _LONGER, factor), h.dtype)
 
 
 def _step(f: Any, y: Tensor, slope: Tensor, t: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The value and slope after a step, the error, and the coefficients of the interpolating polynomial, highest first."""
+    """The value and the slope after a step, its error, and the coefficients of the interpolating
+    polynomial, highest power first.
+    """
     slopes, ahead, own = [slope], y, convert(h, y.dtype)
     for time, weights in _STAGES:
         ahead = y + _sum(weights, slopes) * own
@@ -109,18 +112,22 @@ def _step(f: Any, y: Tensor, slope: Tensor, t: Tensor, h: Tensor) -> tuple[Tenso
 
 
 def _solved(f: Any, options: tuple[float, ...], y: Tensor, ts: Tensor) -> Tensor:
-    """The values at all times; `y` is the value at the first time."""
+    """The values at all times; y is the value at the first one. `options` are rtol, atol, the most steps and the longest step."""
     rtol, atol, most, longest = options
 
     def until(carry: Any, target: Tensor) -> Any:
-        """Integrates until `target`; returns the state there, and the value from the polynomial of the last step."""
+        """The state after the steps up to the time `target`, and the value at this time, from the polynomial of the last step."""
 
         def goes_on(state: Any) -> Any:
+            """True if the time is before the target and the number of steps is not used up."""
             k, _, _, t, h, *_ = state
             moves = (t < target) & (h > 0.0)
             return moves & (k < most) if most < np.inf else moves
 
         def body(state: Any) -> Any:
+            """One step of the method: it is accepted if its error is within the tolerance; the next step size follows from the
+            error.
+            """
             k, y, slope, t, h, before, coefficients = state
             ahead, its_slope, error, between = _step(f, y, slope, t, h)
             ratio = error / (maximum(absolute(y), absolute(ahead)) * rtol + atol)
@@ -156,16 +163,18 @@ def _forward(func: Any, options: Any, y: Tensor, ts: Tensor, *args: Any) -> Any:
 
 
 def _backward(func: Any, options: Any, residuals: Any, ct: Tensor) -> Any:
-    """Integrates the adjoint equation from each time to the earlier one; returns the cotangents of all arguments."""
+    """The cotangents of all arguments: the adjoint equation is integrated from each time to the time before it."""
     ys, ts, args = residuals
     leaves, spec = pytree.flatten(args)
     active = [i for i, x in enumerate(leaves) if is_differentiable(x.dtype)]
 
     def slope_of(y: Tensor, t: Tensor, *inner: Tensor) -> Tensor:
+        """The slope as a function of the value, the time, and the differentiable arguments."""
         values = {**dict(enumerate(leaves)), **dict(zip(active, inner, strict=True))}
         return func(y, t, *pytree.unflatten(spec, [values[i] for i in range(len(leaves))]))
 
     def adjoint(state: Any, t: Tensor, *inner: Tensor) -> Any:
+        """The slopes of the adjoint equation, in reversed time."""
         y, y_bar, *_ = state
         slope, pull = vjp(slope_of, y, -t, *inner)
         of_y, of_t, *rest = pull(y_bar)
@@ -174,6 +183,7 @@ def _backward(func: Any, options: Any, residuals: Any, ct: Tensor) -> Any:
     points = [leaves[i] for i in active]
 
     def back(carry: Any, at: Any) -> Any:
+        """The cotangents at the time before, and the cotangent of the time."""
         y_bar, t_bar, bars = carry
         y, ct_before, ct_here, t, before = at
         of_t = real((slope_of(y, t, *points) * ct_here).sum())
@@ -195,7 +205,7 @@ _solve.defvjp(_forward, _backward)
 
 
 def _integrated(func: Any, options: Any, y: Any, ts: Tensor, args: Any) -> Any:
-    """Solves the equation for a pytree, whose leaves become one vector."""
+    """The solution for a pytree y, whose leaves become one vector."""
     vector, tree_of = ravel_pytree(y)
 
     def flat(v: Tensor, t: Tensor, *args: Any) -> Tensor:
@@ -241,6 +251,9 @@ def odeint(
     """
 
     def run(y0: Any, t: Any, args: Any) -> Any:
+        """Converts the state to floating point, and integrates; arrays that `func` refers to become arguments. Raises DtypeError if
+        the times are not floating-point numbers.
+        """
         ts = as_tensor(t)
         if not is_float(ts.dtype):
             raise DtypeError(

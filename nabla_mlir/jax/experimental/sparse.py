@@ -19,9 +19,10 @@ from nabla_mlir.transforms.vectorize import vmap
 
 
 class BCOO:
-    """An array by the positions and values of its elements; elements at equal positions add up. It is a pytree.
+    """An array in coordinate format: stored are the values of elements and their positions. It is a pytree.
 
-    The leading axes of `indices` but the last two are axes of a batch: each entry has its own positions.
+    Elements at equal positions are added. The leading axes of `indices`, all but the last two, are batch axes: each entry of the
+    batch has its own positions.
 
     Args:
       args: the values and their positions, of shapes ``(*batch, n, *dense)`` and ``(*batch, n, axes)``.
@@ -98,7 +99,7 @@ class BCOO:
         return bcoo_fromdense(mat, nse=nse, n_dense=n_dense, n_batch=n_batch, index_dtype=index_dtype)
 
     def todense(self) -> Any:
-        """The array with its zeros."""
+        """Returns the array with all its elements, also those that are zero."""
         inner = self.shape[self.n_batch :]
 
         def one(data: Any, indices: Any) -> Any:
@@ -109,7 +110,7 @@ class BCOO:
         return one(self.data, self.indices)
 
     def transpose(self, axes: Any = None) -> BCOO:
-        """The array with its axes permuted, for an array without batch and dense axes."""
+        """Returns the array with its axes permuted; it must have no batch axes and no dense axes."""
         self._check_plain("transpose")
         order = tuple(range(self.ndim))[::-1] if axes is None else tuple(axes)
         return BCOO((self.data, self.indices[:, np.array(order)]), shape=[self.shape[i] for i in order])
@@ -120,6 +121,7 @@ class BCOO:
         return self.transpose()
 
     def __matmul__(self, other: Any) -> Any:
+        """Returns the product with a matrix or a vector, as an array with all its elements."""
         self._check_plain("a product")
         if self.ndim != 2:
             raise ShapeError(f"a product requires a sparse matrix, got shape {self.shape}.", where=user_frame())
@@ -135,6 +137,7 @@ class BCOO:
         return (self.T @ left.T).T if left.ndim == 2 else self.T @ left
 
     def __mul__(self, other: Any) -> Any:
+        """Returns the elementwise product with a number or an array, which has the same positions."""
         if getattr(other, "shape", ()) == ():
             return BCOO((self.data * other, self.indices), shape=self.shape)
         self._check_plain("a product")
@@ -152,6 +155,7 @@ class BCOO:
         return self.data.sum() if axis is None and not self.n_batch and not self.n_dense else self.todense().sum(axis)
 
     def _check_plain(self, what: str) -> None:
+        """Raises ShapeError if the array has batch axes or dense axes; `what` names the operation in the error."""
         if self.n_batch or self.n_dense:
             raise ShapeError(
                 f"{what} requires a sparse array without batch and dense axes, got {self.n_batch} and {self.n_dense}.",
@@ -166,7 +170,7 @@ pytree.register_node(
 
 
 def _restored(shape: tuple[int, ...], data: Any, indices: Any) -> BCOO:
-    """An array from the leaves of a tree, which may be other objects than arrays."""
+    """Returns an array made from the leaves of a pytree, without checks, because leaves may be objects other than arrays."""
     made = object.__new__(BCOO)
     made.data, made.indices, made.shape = data, indices, shape
     made.indices_sorted = made.unique_indices = False
@@ -174,7 +178,7 @@ def _restored(shape: tuple[int, ...], data: Any, indices: Any) -> BCOO:
 
 
 def bcoo_fromdense(mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0, index_dtype: Any = np.int32) -> BCOO:
-    """An array of numbers that are known, in the format BCOO.
+    """Converts an array to the format BCOO: stores the elements that are not zero.
 
     Args:
       mat: the array.
@@ -194,7 +198,7 @@ def bcoo_fromdense(mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dens
     dense = asarray(mat)
     count = int((dense != 0).sum()) if nse is None else nse
     found = dense.nonzero(size=count, fill_value=0)
-    # Places beyond the elements that are not zero repeat the first position, with the value 0.
+    # If `nse` exceeds the number of elements that are not zero, the remaining entries have the first position and the value 0.
     is_used = np.arange(count) < (dense != 0).sum()
     positions = [asarray(axis) for axis in found]
     data = dense[tuple(positions)] * asarray(is_used).astype(dense.dtype)

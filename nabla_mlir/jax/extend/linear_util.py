@@ -16,7 +16,7 @@ _EMPTY = object()
 
 
 class Store:
-    """The auxiliary value of one call."""
+    """Holds the auxiliary value of a transformation after a call."""
 
     def __init__(self) -> None:
         self.value: Any = _EMPTY
@@ -63,7 +63,7 @@ class WrappedFun:
 
 
 def wrap_init(f: Callable[..., Any], params: dict[str, Any] | None = None, *, debug_info: Any = None) -> WrappedFun:
-    """A function without transformations yet.
+    """Returns a `WrappedFun` of the function, without transformations yet.
 
     Args:
       f: the function.
@@ -94,7 +94,10 @@ def transformation(gen: Callable[..., Any], fun: WrappedFun | None = None, *gen_
 
 
 def transformation_with_aux(gen: Callable[..., Any], fun: WrappedFun | None = None, *gen_static_args: Any) -> Any:
-    """The same for a generator that yields ``(result, auxiliary value)`` last; returns the function and a reader of the latter."""
+    """Puts around a function a transformation with an auxiliary value; returns the function and a reader of the value.
+
+    The generator yields ``(result, auxiliary value)`` last.
+    """
     if fun is None:
         return functools.partial(transformation_with_aux, gen)
     store = Store()

@@ -10,7 +10,7 @@ from nabla_mlir.jax.primitives import Primitive, lowerings
 
 
 class _Lowered:
-    """An implementation that is an ordinary function."""
+    """Marks a lowering that is an ordinary function, which can be traced."""
 
     def __init__(self, function: Callable[..., Any]):
         self.lowered = function

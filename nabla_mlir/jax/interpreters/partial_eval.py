@@ -8,7 +8,7 @@ from nabla_mlir.base.errors import RuleMissingError, user_frame
 
 
 class PartialVal(NamedTuple):
-    """A value that is known, ``(None, value)``, or one of which only the shape and the dtype are, ``(aval, None)``."""
+    """A value that is known, ``(None, value)``, or of which only shape and dtype are known, ``(aval, None)``."""
 
     aval: Any
     const: Any

@@ -9,11 +9,12 @@ from nabla_mlir.base.errors import ShapeError, user_frame
 
 
 def _refuse(name: str, condition: str, got: str) -> NoReturn:
+    """Raises ShapeError: the operation `name` requires the condition."""
     raise ShapeError(f"{name} requires {condition}, got {got}.", where=user_frame())
 
 
 def _check_axes(name: str, word: str, axes: Sequence[int], rank: int, *, ordered: bool) -> None:
-    """Checks that axes are different, inside the rank and, if `ordered`, ascending."""
+    """Raises ShapeError unless the axes are different, below the rank, and, with `ordered`, ascending."""
     if any(not 0 <= d < rank for d in axes):
         _refuse(name, f"{word} from 0 to {rank - 1}", str(tuple(axes)))
     if len(set(axes)) != len(axes):
@@ -23,17 +24,22 @@ def _check_axes(name: str, word: str, axes: Sequence[int], rank: int, *, ordered
 
 
 def _check_disjoint(name: str, first: tuple[str, Sequence[int]], second: tuple[str, Sequence[int]]) -> None:
+    """Raises ShapeError if two lists of axes, each given with its name, have a common axis."""
     if set(first[1]) & set(second[1]):
         _refuse(name, f"{first[0]} and {second[0]} without a common axis", f"{tuple(first[1])} and {tuple(second[1])}")
 
 
 def _check_indices(name: str, shape: Sequence[int]) -> None:
+    """Raises ShapeError if the array of indices is a scalar."""
     if not shape:
         _refuse(name, "indices whose last axis contains the index vectors", "a scalar")
 
 
 def _check_batching(name: str, x: Sequence[int], of_x: Sequence[int], indices: Sequence[int], of_indices: Sequence[int]) -> None:
-    """Checks the batching axes of the operand and of the indices; shapes are those of the arrays."""
+    """Raises ShapeError unless the batching axes of the operand and of the indices match in number and lengths.
+
+    `x` and `indices` are shapes; `of_x` and `of_indices` are their batching axes.
+    """
     _check_axes(name, "batching axes of the operand", of_x, len(x), ordered=True)
     _check_axes(name, "batching axes of the indices", of_indices, len(indices), ordered=False)
     if len(indices) - 1 in of_indices:
@@ -46,14 +52,14 @@ def _check_batching(name: str, x: Sequence[int], of_x: Sequence[int], indices: S
 
 
 def _check_map(name: str, word: str, axes: Sequence[int], x: Sequence[int], indices: Sequence[int]) -> None:
-    """Checks the axes of the operand to which the components of an index vector belong."""
+    """Raises ShapeError unless each component of an index vector has its own axis of the operand."""
     if len(axes) != indices[-1]:
         _refuse(name, f"as many {word} as components of an index", f"{len(axes)} and {indices[-1]}")
     _check_axes(name, word, axes, len(x), ordered=False)
 
 
 def check_gather(x: Sequence[int], indices: Sequence[int], numbers: Any, sizes: Sequence[int]) -> None:
-    """Checks the dimension numbers of a gather for the shapes of its operand and indices.
+    """Raises ShapeError unless the dimension numbers of a gather fit the shapes of its operand and its indices.
 
     Raises:
       ShapeError: a condition of `stablehlo.gather` is violated.
@@ -79,12 +85,13 @@ def check_gather(x: Sequence[int], indices: Sequence[int], numbers: Any, sizes: 
 
 
 def _check_one(name: str, word: str, sizes: Sequence[int], axes: Iterable[int]) -> None:
+    """Raises ShapeError unless the slices have size 1 along the given axes."""
     if any(sizes[d] != 1 for d in axes):
         _refuse(name, f"slices of size 1 along {word} axes", str(tuple(sizes)))
 
 
 def check_scatter(name: str, x: Sequence[int], indices: Sequence[int], updates: Sequence[int], numbers: Any) -> None:
-    """Checks the dimension numbers of a scatter for the shapes of its operand, indices and updates.
+    """Raises ShapeError unless the dimension numbers of a scatter fit the shapes of its operand, indices and updates.
 
     Raises:
       ShapeError: a condition of `stablehlo.scatter` is violated.

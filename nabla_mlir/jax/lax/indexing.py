@@ -49,6 +49,7 @@ class ScatterDimensionNumbers(NamedTuple):
 
 # ---------------------------------------------------------------- slices
 def _starts(x: Tensor, axis: int, start: Any) -> list[Any]:
+    """The start indices of a slice: `start` for the axis, and 0 for the other axes."""
     position = require_integer("start_index", tensor(start))
     return [position if d == axis else full((), 0, position.dtype) for d in range(x.ndim)]
 
@@ -145,7 +146,7 @@ def gather(
 
 
 def _fits(positions: Tensor, limits: np.ndarray) -> Tensor:
-    """True for each index vector, along the last axis, that is inside the limits."""
+    """True for each index vector, which is along the last axis, if it is inside the limits."""
     every = np.broadcast_to(per_component(limits, positions, positions.ndim - 1), positions.shape)
     low = lg.compare(positions, full_like(positions, 0), comparison_direction="GE")
     high = lg.compare(positions, constant(every.astype(positions.dtype)), comparison_direction="LE")
@@ -184,7 +185,7 @@ def _scattering(name: str, body: str, doc: str) -> Callable[..., Any]:
 
 
 def _positions(name: str, x: Tensor, indices: Any, new: Tensor, numbers: Any, mode: Any) -> tuple[Tensor, dict[str, Any]]:
-    """The checked indices of a scatter and its dimension numbers; with the mode CLIP the indices are clamped."""
+    """The checked indices of a scatter and its dimension numbers; with the mode CLIP the indices are clamped to the array."""
     positions = require_integer(name, tensor(indices))
     check_scatter(name, x.shape, positions.shape, new.shape, numbers)
     dims = scatter_dims(
@@ -247,13 +248,14 @@ def scatter_apply(
 
 
 def _applied(func: Any, operand: Any, indices: Any, numbers: Any, shape: tuple[int, ...], unique: bool, mode: Any) -> Any:
+    """The array with `func` applied to the elements at the indices."""
     old = _read(operand, indices, numbers, shape, mode)
     return scatter(operand, indices, func(old), numbers, unique_indices=unique, mode=mode)
 
 
 @library
 def _read(operand: Any, indices: Any, numbers: Static[Any], shape: Static[Any], mode: Any) -> Tensor:
-    """Gathers the elements to which a scatter with these dimension numbers would write."""
+    """The elements of the array to which a scatter with these dimension numbers would write."""
     x = tensor(operand)
     new = full(shape, 0, x.dtype)
     positions, dims = _positions("scatter_apply", x, indices, new, numbers, mode)

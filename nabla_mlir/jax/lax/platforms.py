@@ -10,7 +10,7 @@ from nabla_mlir.jax.environment import default_backend
 
 
 def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any]) -> Any:
-    """The result of the function for the platform that runs functions, which is "cpu".
+    """Calls the function for the platform on which functions run, "cpu", and returns its result.
 
     Args:
       *args: the arguments of all functions.

@@ -33,7 +33,7 @@ _MOST = 10  # the largest number of iterations; six are enough in f64
 
 
 def _weights(least: float, tolerance: float, most: int) -> list[tuple[float, float, float]]:
-    """The weights of the iterations that move all singular values from [least, 1] to 1, within the tolerance."""
+    """Returns the weights (a, b, c) of each iteration, until all singular values from [least, 1] are 1 within the tolerance."""
     weights: list[tuple[float, float, float]] = []
     while least + tolerance < 1 and len(weights) < most:
         square = least * least
@@ -47,7 +47,10 @@ def _weights(least: float, tolerance: float, most: int) -> list[tuple[float, flo
 
 
 def _step(u: Tensor, a: float, b: float, c: float) -> Tensor:
-    """``u (a + b u^H u) (1 + c u^H u)^-1``, as a sum of a multiple of u and a term computed by a factorisation."""
+    """One weighted iteration: ``u (a + b u^H u) (1 + c u^H u)^-1``.
+
+    It is the sum of a multiple of u and a term from a factorisation: QR for large c, otherwise Cholesky.
+    """
     n, first = u.shape[-1], b / c
     if c > _BY_QR:
         q, _ = qr(concatenate([u * c**0.5, eye(n, dtype=u.dtype)]))
@@ -59,11 +62,12 @@ def _step(u: Tensor, a: float, b: float, c: float) -> Tensor:
 
 
 def _norm(x: Tensor) -> Tensor:
+    """The Frobenius norm of a matrix."""
     return sqrt((absolute(x) ** 2).sum())
 
 
 def _iteration(x: Tensor, eps: float, most: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The factor u, the number of iterations, and True if the last iteration changed nothing."""
+    """Returns the unitary factor u of x, the number of iterations, and True if the last iteration changed nothing."""
     tolerance = 5.0 * eps
     size = sqrt(absolute(x).sum(0).max() * absolute(x).sum(1).max())
     u = x / convert(where(size == 0.0, 1.0, size), x.dtype)
@@ -85,6 +89,7 @@ def _iteration(x: Tensor, eps: float, most: int) -> tuple[Tensor, Tensor, Tensor
 
 @functools.partial(custom_jvp, nondiff_argnums=(1, 2))
 def _polar(x: Tensor, eps: float, most: int) -> Any:
+    """Returns the factors u and h of x, the number of iterations, and whether they converged."""
     u, count, ends = _iteration(x, eps, most)
     h = matmul(la.adjoint(u), x)
     return u, (h + la.adjoint(h)) * 0.5, count, ends
@@ -92,7 +97,7 @@ def _polar(x: Tensor, eps: float, most: int) -> Any:
 
 @_polar.defjvp
 def _polar_jvp(eps: float, most: int, primals: Any, tangents: Any) -> Any:
-    """The derivative of ``x = u h``; see the docstring of the module."""
+    """The factors of ``x = u h`` and their tangents, by the formulas in the docstring of the module."""
     u, h, count, ends = _polar(*primals, eps, most)
     (x_dot,) = tangents
     m = matmul(la.adjoint(u), x_dot)

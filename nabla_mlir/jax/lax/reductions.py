@@ -44,7 +44,7 @@ _WORDS: dict[Any, str] = {
 
 # ---------------------------------------------------------------- reductions
 def _by_word(name: str, word: str, doc: str) -> Callable[..., Any]:
-    """A reduction of `jax.lax` along axes by the operation `word`."""
+    """The function of `jax.lax` that reduces along axes by the operation `word`."""
 
     @described(name, doc)
     def f(operand: Any, axes: Static[Any]) -> Tensor:
@@ -86,18 +86,21 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
     """
 
     def run(operands: Any, init_values: Any) -> Any:
+        """Reduces by a record if the computation is a known operation, otherwise by halves."""
         xs, inits, spec = _pairs("reduce", operands, init_values)
         axes = axes_of("reduce", tuple(dimensions), xs[0].ndim)
-        word = _word(computation, xs[0]) if len(xs) == 1 else None
+        word = _operation_name(computation, xs[0]) if len(xs) == 1 else None
         if word is not None:
             return pytree.unflatten(spec, [reduce_record(xs[0], inits[0], dimensions=tuple(sorted(axes)), body=word)])
-        return pytree.unflatten(spec, _halved(xs, inits, axes, _together(computation, spec)))
+        return pytree.unflatten(spec, _reduce_by_halves(xs, inits, axes, _elementwise(computation, spec)))
 
     return staged(per_entry(run))(operands, init_values)
 
 
 def _pairs(name: str, operands: Any, init_values: Any) -> tuple[list[Tensor], list[Tensor], Any]:
-    """The arrays and the initial values of a reduction, and their structure."""
+    """The arrays and the initial values of a reduction as lists of leaves, and their common structure. Raises TreeError or
+    ShapeError if they do not match.
+    """
     leaves, spec = pytree.flatten(operands)
     starts, of_starts = pytree.flatten(init_values)
     if spec != of_starts:
@@ -113,19 +116,23 @@ def _pairs(name: str, operands: Any, init_values: Any) -> tuple[list[Tensor], li
     return xs, inits, spec
 
 
-def _word(computation: Callable[..., Any], x: Tensor) -> str | None:
-    """The name of a function in the records; None without a name, or for an order of complex numbers."""
+def _operation_name(computation: Callable[..., Any], x: Tensor) -> str | None:
+    """The name of the operation that a function computes in the records; None if it has no name.
+
+    "max" and "min" of complex numbers have none, because records do not order them.
+    """
     word = _WORDS.get(computation)
     return None if word in ("max", "min") and is_complex(x.dtype) else word
 
 
-def _together(computation: Callable[..., Any], spec: Any) -> Callable[[Sequence[Tensor], Sequence[Tensor]], list[Tensor]]:
-    """Returns a function that applies a function of scalars to whole arrays, element by element."""
+def _elementwise(computation: Callable[..., Any], spec: Any) -> Callable[[Sequence[Tensor], Sequence[Tensor]], list[Tensor]]:
+    """A function that applies `computation`, a function of scalars, to whole arrays, element by element."""
 
     def on_vectors(low: Any, high: Any) -> Any:
         return computation(pytree.unflatten(spec, low), pytree.unflatten(spec, high))
 
     def run(low: Sequence[Tensor], high: Sequence[Tensor]) -> list[Tensor]:
+        """Combines corresponding elements of two lists of arrays; raises TreeError if the results have another structure."""
         shape = low[0].shape
         flat = ([reshaped(v, (v.size,)) for v in side] for side in (low, high))
         out, of_out = pytree.flatten(vmap(on_vectors)(*flat))
@@ -138,8 +145,11 @@ def _together(computation: Callable[..., Any], spec: Any) -> Callable[[Sequence[
     return run
 
 
-def _halved(xs: Sequence[Tensor], inits: Sequence[Tensor], axes: Sequence[int], join: Any) -> list[Tensor]:
-    """Combines halves as whole arrays, in a balanced tree, until one row is left; the last step adds the initial value."""
+def _reduce_by_halves(xs: Sequence[Tensor], inits: Sequence[Tensor], axes: Sequence[int], join: Any) -> list[Tensor]:
+    """The reduction of the arrays along the axes: halves are combined as whole arrays until one row is left.
+
+    The last step combines this row with the initial value.
+    """
     rest = [d for d in range(xs[0].ndim) if d not in axes]
     shape = tuple(xs[0].shape[d] for d in rest)
     rows = [reshaped(transposed(x, (*axes, *rest)), (reductions.count(x.shape, tuple(axes)), *shape)) for x in xs]
@@ -154,6 +164,7 @@ def _halved(xs: Sequence[Tensor], inits: Sequence[Tensor], axes: Sequence[int], 
 
 
 def _index_dtype(name: str, x: Any, axis: int, dtype: Any) -> np.dtype:
+    """The dtype of indices; raises an error unless it is an integer dtype and the axis exists."""
     own = as_dtype(dtype)
     if own.kind not in "iu":
         raise DtypeError(f"{name} requires an integer dtype of indices, got {own}.", where=user_frame())
@@ -178,7 +189,7 @@ def argmin(operand: Any, axis: Static[int], index_dtype: Any) -> Tensor:
 
 # ---------------------------------------------------------------- running
 def _along(name: str, doc: str) -> Callable[..., Any]:
-    """A running reduction of `jax.lax` along one axis."""
+    """The function of `jax.lax` for a running reduction along one axis."""
     own = getattr(running, name)
 
     @described(name, doc)
@@ -233,6 +244,7 @@ def reduce_window(
     strides, spread, holes = (tuple(v or ones) for v in (window_strides, base_dilation, window_dilation))
 
     def run(operand: Any, init_value: Any) -> Any:
+        """Checks the window for the operands, and reduces; raises ShapeError if the window does not fit."""
         xs, inits, spec = _pairs("reduce_window", operand, init_value)
         x, init = xs[0], inits[0]
         if x.ndim != rank or {len(strides), len(spread), len(holes)} != {rank}:
@@ -255,8 +267,8 @@ def reduce_window(
             "window_dilations": holes,
             "padding": pads,
         }
-        word = _word(computation, x) if len(xs) == 1 else None
-        join = _together(computation, spec)
+        word = _operation_name(computation, x) if len(xs) == 1 else None
+        join = _elementwise(computation, spec)
         outs, is_empty = _folded_windows(xs, inits, join, geometry) if word is None else (_named_windows(x, word, geometry), None)
         if word is not None and splat_of(init) == identity_of(word, x.dtype):
             return pytree.unflatten(spec, outs)
@@ -270,14 +282,14 @@ def reduce_window(
 
 
 def _named_windows(x: Tensor, word: str, geometry: dict[str, Any]) -> list[Tensor]:
-    """Combines the elements of each window by a named operation; padding is its neutral element."""
+    """The elements of each window combined by a named operation; padding is its neutral element."""
     return [windows.reduce_window(x, full((), identity_of(word, x.dtype), x.dtype), body=word, **geometry)]
 
 
 def _folded_windows(
     xs: Sequence[Tensor], inits: Sequence[Tensor], join: Any, geometry: dict[str, Any]
 ) -> tuple[list[Tensor], Tensor | None]:
-    """Combines the elements of each window by any function; also returns True where a window has no element.
+    """The elements of each window combined by any function, and a mask of the windows without elements (None if there are none).
 
     The function has no neutral element, so a mask marks padding. The combination of an element with padding is the element. The
     padding has the initial value, where the function and its derivatives are defined.
@@ -290,6 +302,7 @@ def _folded_windows(
     is_padding = windows.padded(full(xs[0].shape, False, np.dtype(bool)), full((), True, np.dtype(bool)), *around)
 
     def join_elements(low: list[Tensor], high: list[Tensor]) -> list[Tensor]:
+        """The combination of two elements; an element combined with padding is the element."""
         (*below, low_mask), (*above, high_mask) = low, high
         each = zip(below, above, join(below, above), strict=True)
         return [*(select(low_mask, b, select(high_mask, a, c)) for a, b, c in each), logical_and(low_mask, high_mask)]

@@ -32,7 +32,7 @@ _TERMS = (
 
 
 def _right(z: Tensor) -> Tensor:
-    """The logarithm for real parts of at least 1/2."""
+    """The function log(gamma(z)) for real parts of at least 1/2, by the approximation of Lanczos."""
     w = z - 1.0
     total = w * 0.0 + _FIRST
     for k, c in enumerate(_TERMS):
@@ -42,7 +42,7 @@ def _right(z: Tensor) -> Tensor:
 
 
 def complex_loggamma(z: Tensor) -> Tensor:
-    """log(gamma(z)), continuous outside of the negative real axis; NaN at the poles 0, -1, -2, ...
+    """The function log(gamma(z)), continuous except across the negative real axis; NaN at the poles 0, -1, -2, ...
 
     In the upper half plane, log(sin(pi z)) = log(1 - q) - i pi z + log(i / 2) with q = exp(2 pi i z), and 1 - q is computed from
     the distance to the nearest whole number. The lower half plane follows by conjugation.
@@ -61,7 +61,7 @@ def complex_loggamma(z: Tensor) -> Tensor:
 
 
 def complex_gamma(z: Tensor) -> Tensor:
-    """gamma(z); NaN at the poles, and real on the real axis."""
+    """The gamma function; NaN at its poles, and real on the real axis."""
     value = exp(complex_loggamma(z))
     on_axis = imag(z) == 0.0
     return where(on_axis, ew.make_complex(real(value), where(value == value, 0.0, imag(value))), value).astype(z.dtype)

@@ -60,6 +60,7 @@ class Distribution:
         support: tuple[float, float] = (-np.inf, np.inf),
         **formulas: Formula,
     ):
+        """Makes the public functions for which the formulas suffice."""
         self.name = name
         self._formulas, self._support = formulas, support
         self._shapes = [part.partition("=")[::2] for part in shapes.split()]
@@ -82,7 +83,7 @@ class Distribution:
         return f"<{self.name}>"
 
     def _function(self, name: str) -> Callable[..., Any]:
-        """Makes the public function with a name, such as `logpdf`."""
+        """The public function with a name, such as `logpdf`."""
         first = {"ppf": ["q"], "isf": ["q"], "entropy": []}.get(name, ["k" if self.is_discrete else "x"])
         names_and_defaults = [(n, None) for n in first] + [(n, float(v) if v else None) for n, v in self._shapes]
         names_and_defaults += [("loc", 0)] if self._has_location else []
@@ -93,6 +94,7 @@ class Distribution:
         )
 
         def f(*args: Any) -> Tensor:
+            """Splits the arguments into shapes, location and scale, and evaluates the function."""
             values = list(inexacts(name, *args))
             scale = values.pop() if self._has_scale else 1.0
             location = values.pop() if self._has_location else 0.0
@@ -111,12 +113,12 @@ class Distribution:
         return call
 
     def _value(self, name: str, values: list[Any], location: Any, scale: Any) -> Any:
-        """The value of a function at the standardised variable; NaN where the shapes are invalid."""
+        """The function `name` at some values; NaN where the shapes are not valid."""
         out, valid = self._formula(name, values, location, scale), self._formulas.get("valid")
         return out if valid is None else where(valid(*values[len(values) - len(self._shapes) :]), out, np.nan)
 
     def _formula(self, name: str, values: list[Any], location: Any, scale: Any) -> Any:
-        """The function `name` at these values, from the formulas of the standard distribution (location 0, scale 1)."""
+        """The function `name` at some values, from the formulas of the distribution with location 0 and scale 1."""
         if name in ("ppf", "isf"):
             q, *shapes = values
             return self._quantile(name, q, shapes) * scale + location
@@ -131,13 +133,14 @@ class Distribution:
         return self._within(name, z, shapes)
 
     def _log_density(self, z: Any, shapes: list[Any], scale: Any) -> Any:
+        """The logarithm of the density at the standardised variable z; -inf outside of the support."""
         outside = self._formulas.get("outside")
         out = self._formulas["log"](z, *shapes) - (log(scale) if self._has_scale else 0.0)
         # outside the support the formula is finite unless a shape is NaN; the result must be -inf
         return out if outside is None else where(outside(z, *shapes), stop_gradient(out) - np.inf, out)
 
     def _within(self, name: str, z: Any, shapes: list[Any]) -> Any:
-        """A function of probability by its formula between the ends of the support, and by its constants beyond them."""
+        """A distribution function by its formula between the ends of the support, and by constants beyond them."""
         low, high = self._support
         z = floor(z) if self.is_discrete else z
         constants = {"cdf": (0.0, 1.0), "sf": (1.0, 0.0), "logcdf": (-np.inf, 0.0), "logsf": (0.0, -np.inf)}[name]
@@ -152,6 +155,7 @@ class Distribution:
         return out
 
     def _probability(self, name: str, z: Any, shapes: list[Any]) -> Any:
+        """A distribution function (cdf, sf, logcdf or logsf) by its formula, or from the formula of another one."""
         if name in self._formulas:
             return self._formulas[name](z, *shapes)
         if name in ("cdf", "sf"):
@@ -162,13 +166,16 @@ class Distribution:
         return log1p(-self._formulas["sf" if own == "cdf" else "cdf"](z, *shapes))
 
     def _quantile(self, name: str, q: Any, shapes: list[Any]) -> Any:
+        """The quantile function `name` (ppf or isf), from its formula or from that of the other one."""
         if name in self._formulas:
             return self._formulas[name](q, *shapes)
         return self._formulas["isf" if name == "ppf" else "ppf"](1.0 - q, *shapes)
 
 
 def _bound(name: str, signature: inspect.Signature, args: Any, kwargs: Any) -> list[Any]:
-    """The arguments of a call in the order of the signature, with its defaults."""
+    """The arguments of a call in the order of the signature, with its defaults; raises TraceError if they
+    do not fit the signature.
+    """
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:

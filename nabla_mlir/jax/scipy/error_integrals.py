@@ -28,7 +28,7 @@ _COUNT = 44  # the number of terms of the rational series; the error is 1e-15 in
 
 
 def _coefficients() -> tuple[float, list[float]]:
-    """The scale L and the coefficients of the series of Weideman, highest power first, by a discrete Fourier transform."""
+    """Returns the scale L and the coefficients of Weideman's series, highest power first, from a discrete Fourier transform."""
     points = 2 * _COUNT
     scale = math.sqrt(_COUNT / math.sqrt(2))
     t = scale * np.tan(np.arange(1 - points, points) * math.pi / points / 2)
@@ -42,7 +42,7 @@ _SCALE, _SERIES = _coefficients()
 
 @custom_jvp
 def _wofz(z: Tensor) -> Tensor:
-    """The series of Weideman in the upper half plane, and the reflection formula below it."""
+    """The Faddeeva function: Weideman's series in the upper half plane, and the reflection formula in the lower one."""
     below = imag(z) < 0.0
     up = where(below, -z, z)
     distance = _SCALE - 1j * up
@@ -55,6 +55,7 @@ def _wofz(z: Tensor) -> Tensor:
 
 @_wofz.defjvp
 def _wofz_jvp(primals: Any, tangents: Any) -> Any:
+    """The value and the tangent of the Faddeeva function w, whose derivative is -2 z w + 2i / sqrt(pi)."""
     (z,), (t,) = primals, tangents
     value = _wofz(z)
     return value, t * (-2.0 * z * value + 2j / _ROOT)
@@ -74,6 +75,7 @@ def wofz(z: Any) -> Tensor:
 
 @custom_jvp
 def _erfcx(x: Tensor) -> Tensor:
+    """The function exp(x**2) erfc(x) of real numbers, from the Faddeeva function of i abs(x) and a reflection for negative x."""
     value = real(_wofz(1j * absolute(x)))
     below = x < 0.0
     value = where(absolute(x) == np.inf, 0.0, value)
@@ -82,6 +84,7 @@ def _erfcx(x: Tensor) -> Tensor:
 
 @_erfcx.defjvp
 def _erfcx_jvp(primals: Any, tangents: Any) -> Any:
+    """The value and the tangent of y = erfcx(x), whose derivative is 2 x y - 2 / sqrt(pi)."""
     (x,), (t,) = primals, tangents
     value = _erfcx(x)
     return value, t * (2.0 * x * value - 2.0 / _ROOT)
@@ -101,7 +104,7 @@ def erfcx(x: Any) -> Tensor:
 
 @custom_jvp
 def _dawsn(x: Tensor) -> Tensor:
-    """The Dawson integral: a power series for small x, and the Faddeeva function for large x."""
+    """Dawson's integral: a power series for small x, and the Faddeeva function for large x."""
     size = absolute(x)
     low = size < 2.0
     near, far = where(low, size, 0.0), where(low | (size == np.inf), 2.0, size)
@@ -117,6 +120,7 @@ def _dawsn(x: Tensor) -> Tensor:
 
 @_dawsn.defjvp
 def _dawsn_jvp(primals: Any, tangents: Any) -> Any:
+    """The value and the tangent of y = dawsn(x), whose derivative is 1 - 2 x y."""
     (x,), (t,) = primals, tangents
     value = _dawsn(x)
     return value, t * (1.0 - 2.0 * x * value)
@@ -157,6 +161,7 @@ def _fresnel(x: Tensor) -> tuple[Tensor, Tensor]:
 
 @_fresnel.defjvp
 def _fresnel_jvp(primals: Any, tangents: Any) -> Any:
+    """The values and the tangents of the Fresnel integrals, whose derivatives are their integrands."""
     (x,), (t,) = primals, tangents
     angle = (0.5 * math.pi) * x * x
     return _fresnel(x), (t * sin(angle), t * cos(angle))
@@ -180,7 +185,7 @@ _END = 9.0  # exp(-s**2 / 2) is negligible for s > 9
 
 @custom_jvp
 def _owens_t(h: Tensor, a: Tensor) -> Tensor:
-    """The integral by Gauss quadrature for abs(a) <= 1; other values follow from the value at (h a, 1 / a)."""
+    """Owen's T function: Gauss quadrature for abs(a) <= 1; for larger a, from the value at (h a, 1 / a)."""
     high, slope = absolute(h), absolute(a)
     steep = slope > 1.0
     outer = where(steep, high * slope, high)
@@ -201,6 +206,7 @@ def _owens_t(h: Tensor, a: Tensor) -> Tensor:
 
 @_owens_t.defjvp
 def _owens_t_jvp(primals: Any, tangents: Any) -> Any:
+    """The value and the tangent of Owen's T function, from its derivatives by h and by a."""
     (h, a), (t, s) = primals, tangents
     by_h = exp(-0.5 * h * h) * ew.erf(h * a * math.sqrt(0.5)) * (-0.5 / math.sqrt(2 * math.pi))
     by_a = exp(-0.5 * h * h * (1.0 + a * a)) / ((1.0 + a * a) * (2.0 * math.pi))

@@ -81,7 +81,9 @@ def idctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[
 
 
 def _along(what: str, transform: Any, x: Any, type: int, s: Any, axes: Any, norm: str | None) -> Any:
-    """Applies a one-dimensional transform along several axes."""
+    """Returns the array after a one-dimensional transform along each of several axes; raises ShapeError unless there is a length
+    for each axis.
+    """
     count = np.ndim(x)
     if s is not None and len(s) > count:
         raise ShapeError(f"{what} requires at most {count} lengths, got {tuple(s)}.", where=user_frame())
@@ -96,7 +98,7 @@ def _along(what: str, transform: Any, x: Any, type: int, s: Any, axes: Any, norm
 
 
 def _rows(what: str, x: Tensor, type: int, n: int | None, axis: int, norm: str | None) -> tuple[Tensor, int]:
-    """Checks the arguments, and returns the input with the transformed axis as the last axis."""
+    """Checks the arguments of a transform, and returns the input with the transformed axis last, and the number of that axis."""
     if type != 2 or norm not in (None, "backward", "ortho"):
         raise ShapeError(f"{what} requires type 2 and norm backward or ortho, got {type} and {norm!r}.", where=user_frame())
     at = axis_of(what, axis, x.ndim)
@@ -108,11 +110,13 @@ def _rows(what: str, x: Tensor, type: int, n: int | None, axis: int, norm: str |
 
 
 def _twiddles(count: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the cosines and sines of pi k / (2 count), which turn a Fourier transform into a cosine transform."""
     angles = np.pi * np.arange(count) / (2 * count)
     return np.cos(angles).astype(dtype), np.sin(angles).astype(dtype)
 
 
 def _scale(count: int, dtype: np.dtype) -> np.ndarray:
+    """Returns the factors of the norm "ortho", which make the cosine transform orthogonal."""
     scale = np.full(count, np.sqrt(1 / (2 * count)))
     scale[:1] = np.sqrt(1 / (4 * count))
     return scale.astype(dtype)

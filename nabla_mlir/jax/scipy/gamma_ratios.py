@@ -27,7 +27,7 @@ def of_format(x: Tensor, single: int, double: int) -> int:
 
 
 def over_square(u: Tensor) -> Tensor:
-    """(u - log1p(u)) / u^2 for u from -1/2 to 1, by the series of atanh(u / (2 + u)), without cancellation."""
+    """The function (u - log1p(u)) / u^2 for u from -1/2 to 1, by the series of atanh(u / (2 + u)), without cancellation."""
     v = u / (u + 2.0)
     series = full_like(u, 0)
     for j in reversed(range(of_format(u, 8, 17))):
@@ -37,7 +37,7 @@ def over_square(u: Tensor) -> Tensor:
 
 @custom_jvp
 def deviance(u: Tensor, quotient: Tensor) -> Tensor:
-    """u - log(1 + u) for 1 + u = quotient: the exponent of densities near their maximum (Loader 2000).
+    """The function u - log(1 + u) for 1 + u = quotient: the exponent of densities near their maximum (Loader 2000).
 
     Its derivative by u is u / quotient, so derivatives do not contain the series.
     """
@@ -47,18 +47,23 @@ def deviance(u: Tensor, quotient: Tensor) -> Tensor:
 
 
 def _is_near(u: Tensor) -> Tensor:
+    """True for numbers for which `over_square` is accurate."""
     return (u >= -0.5) & (u <= 1.0)
 
 
 @deviance.defjvp
 def _deviance_jvp(primals: Any, tangents: Any) -> Any:
+    """The value and the tangent of `deviance`, whose derivative by u is u / quotient."""
     u, quotient = primals
     # Far from 1 the derivative of u / quotient would cancel.
     return deviance(u, quotient), tangents[0] * where(_is_near(u), u / quotient, 1.0 - 1.0 / quotient)
 
 
 def stirling_rest(a: Tensor) -> Tensor:
-    """lgamma(a) - ((a - 1/2) log(a) - a + log(2 pi) / 2) for a > 0; by the series for a >= 10, otherwise by lgamma."""
+    """The error of Stirling's formula, lgamma(a) - ((a - 1/2) log(a) - a + log(2 pi) / 2), for a > 0.
+
+    It is computed by its series for a >= 10, and by lgamma below.
+    """
     large = a >= LARGE
     low = where(large, 1.0, a)
     below = gamma.lgamma(low) - ((low - 0.5) * log(low) - low + 0.5 * math.log(2 * math.pi))
@@ -66,7 +71,7 @@ def stirling_rest(a: Tensor) -> Tensor:
 
 
 def stirling_series(a: Tensor) -> Tensor:
-    """`stirling_rest` for a >= 10, by its series."""
+    """The error of Stirling's formula for a >= 10, by its series; see `stirling_rest`."""
     inverse = 1.0 / a
     series = full_like(a, 0)
     for c in reversed(_STIRLING):
@@ -78,7 +83,7 @@ SHIFT = 10  # the number that `gamma_step` adds to its argument, so that the Sti
 
 
 def gamma_step(q: Tensor, p: Tensor) -> Tensor:
-    """lgamma(q + p) - lgamma(q) - p log(q + 10 + p) for 0 < p < 1, with all digits also for small p.
+    """The difference lgamma(q + p) - lgamma(q) - p log(q + 10 + p) for 0 < p < 1, with all digits also for small p.
 
     The formula uses lgamma(q) = lgamma(q + 10) - log(q (q + 1) ... (q + 9)) and differences of terms of the Stirling series.
     """
@@ -97,7 +102,7 @@ def gamma_step(q: Tensor, p: Tensor) -> Tensor:
 
 
 def _with_slopes_of(plain: Callable[..., Tensor]) -> Callable[[Callable[..., Tensor]], Any]:
-    """A decorator: gives a function the derivatives of a shorter formula, which is accurate enough for derivatives only."""
+    """A decorator: the function gets the derivatives of the shorter formula `plain`, which is accurate enough for derivatives."""
 
     def decorate(f: Callable[..., Tensor]) -> Any:
         whole = custom_jvp(f)
@@ -108,13 +113,15 @@ def _with_slopes_of(plain: Callable[..., Tensor]) -> Callable[[Callable[..., Ten
 
 
 def _plain_log_beta(a: Tensor, b: Tensor) -> Tensor:
+    """The logarithm of abs(beta(a, b)) as a sum of three lgamma, which cancel for large numbers."""
     return gamma.lgamma(a) + gamma.lgamma(b) - gamma.lgamma(a + b)
 
 
 @_with_slopes_of(_plain_log_beta)
 def log_beta(a: Tensor, b: Tensor) -> Tensor:
-    """log(abs(beta(a, b))). If both numbers are positive and finite and one is large, the Stirling formula is used, whose
-    largest terms cancel in closed form.
+    """The logarithm of abs(beta(a, b)).
+
+    If both numbers are positive and finite and one is large, Stirling's formula is used, whose largest terms cancel in closed form.
     """
     inside = (a > 0.0) & (b > 0.0) & (a < np.inf) & (b < np.inf) & (a + b >= LARGE)
     p, q = where(inside, a, LARGE), where(inside, b, LARGE)
@@ -125,12 +132,13 @@ def log_beta(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _plain_log_binomial(n: Tensor, k: Tensor) -> Tensor:
+    """The logarithm of the binomial coefficient as a sum of three lgamma, which cancel for large numbers."""
     return gamma.lgamma(n + 1.0) - gamma.lgamma(k + 1.0) - gamma.lgamma(n - k + 1.0)
 
 
 @_with_slopes_of(_plain_log_binomial)
 def log_binomial(n: Tensor, k: Tensor) -> Tensor:
-    """log(abs(n! / (k! (n - k)!))), by the beta function for large n."""
+    """The logarithm of abs(n! / (k! (n - k)!)), by the beta function for large n."""
     large = n >= LARGE
     whole = where(large, n, LARGE)
     part = where(large, k, 1.0)
@@ -138,12 +146,13 @@ def log_binomial(n: Tensor, k: Tensor) -> Tensor:
 
 
 def _plain_log_rising(z: Tensor, m: Tensor) -> Tensor:
+    """The difference lgamma(z + m) - lgamma(z), which cancels for large z."""
     return gamma.lgamma(z + m) - gamma.lgamma(z)
 
 
 @_with_slopes_of(_plain_log_rising)
 def log_rising(z: Tensor, m: Tensor) -> Tensor:
-    """log(abs(gamma(z + m) / gamma(z))). If z and z + m are large, the Stirling formula avoids cancellation."""
+    """The logarithm of abs(gamma(z + m) / gamma(z)). If z and z + m are large, Stirling's formula avoids cancellation."""
     large = (z >= LARGE) & (z + m >= LARGE) & (z < np.inf) & (m < np.inf)
     base, step = where(large, z, LARGE), where(large, m, 1.0)
     total = base + step

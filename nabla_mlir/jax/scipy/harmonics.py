@@ -24,7 +24,10 @@ from nabla_mlir.transforms.scans import scan
 
 
 def _orders(z: Tensor, v: int, n_iter: int) -> Tensor:
-    """Orders 0 to v: ratios of neighbouring orders by downward recurrence, normalised by 1 = J0 + 2 J2 + 2 J4 + ..."""
+    """Returns the Bessel functions of orders 0 to v along a new first axis.
+
+    Ratios of neighbouring orders are computed by downward recurrence, and normalised by 1 = J0 + 2 J2 + 2 J4 + ...
+    """
     inside = absolute(z) < np.inf
     x = where(inside, z, 0.0)
     first = convert(floor(1.5 * max(absolute(x), initial=0.0)), x.dtype) + float(v + n_iter)
@@ -54,6 +57,7 @@ _bessel: Any = custom_jvp(_orders, nondiff_argnums=(1, 2))
 
 @_bessel.defjvp  # type: ignore[untyped-decorator]
 def _bessel_jvp(v: int, n_iter: int, primals: Any, tangents: Any) -> Any:
+    """The values and tangents of orders 0 to v; the derivative of an order is half the difference of its neighbours."""
     values = _bessel(primals[0], v + 1, n_iter)
     slopes = [-values[1], *(0.5 * (values[k - 1] - values[k + 1]) for k in range(1, v + 1))]
     return values[: v + 1], tangents[0] * stack(slopes)
@@ -82,7 +86,7 @@ def bessel_jn(z: Any, *, v: Static[int], n_iter: Static[int] = 50) -> Tensor:
 
 @library
 def _harmonics(n: Any, m: Any, theta: Any, phi: Any, n_max: Static[int]) -> Tensor:
-    """The spherical harmonics by recurrences in the order and then in the degree."""
+    """Returns the spherical harmonics, by a recurrence in the order and then one in the degree."""
     n, m = (require_integer("sph_harm_y", tensor(x)) for x in (n, m))
     n, m, theta, phi = (x + 0.0 for x in inexacts("sph_harm_y", n, m, theta, phi))
     n, order = minimum(stop_gradient(n), float(n_max)), absolute(stop_gradient(m))

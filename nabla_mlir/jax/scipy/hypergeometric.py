@@ -27,7 +27,7 @@ from nabla_mlir.transforms.control import while_loop
 
 
 def _pole(x: Tensor) -> Tensor:
-    """True where the gamma function has a pole."""
+    """True where the gamma function has a pole: at 0, -1, -2, ..."""
     fixed = stop_gradient(x)
     return (fixed <= 0.0) & (fixed == floor(fixed))
 
@@ -79,9 +79,10 @@ def hyp1f1(a: Any, b: Any, x: Any) -> Tensor:
 
 # ---------------------------------------------------------------- Gauss
 def _start(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The sum of the series at x and its derivative by x."""
+    """The sum of the Gauss series at x, and its derivative by x."""
 
     def step(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Adds term k of the power series to the value, and its derivative to the slope."""
         part, value, slope = state
         below = c + k - 1.0
         ratio = part * (a + k - 1.0) * (b + k - 1.0) / where(below == 0.0, 1.0, below)  # 0 only after the last term of a polynomial
@@ -94,7 +95,9 @@ def _start(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _nearer(a: Tensor, b: Tensor, c: Tensor, s: Tensor, r: Tensor, value: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
-    """One step from 1 - s to 1 - s (1 - r): the function at the new point, and its derivative times the distance from 1.
+    """The Gauss function and its derivative after one step of the continuation, from 1 - s to 1 - s (1 - r).
+
+    The derivative is multiplied by the distance from 1.
 
     The coefficients f of Taylor's series obey ``(n + 1) (n + 2) z s f[n + 2] = (n + a) (n + b) f[n] - (n + 1) (n (s - z) + c -
     (a + b + 1) z) f[n + 1]`` at z = 1 - s; the terms here are ``f[n] s**n r**(n - 1)``.
@@ -112,8 +115,10 @@ def _nearer(a: Tensor, b: Tensor, c: Tensor, s: Tensor, r: Tensor, value: Tensor
 
 
 def _continued(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
-    """The Gauss function for x < 1. For x < 0 it is ``s**h F(h, c - l, c, 1 - s)`` with s = 1 / (1 - x), h = max(a, b) and
-    l = min(a, b), because most terms of that series are positive.
+    """The Gauss function for x < 1, continued from its series.
+
+    For x < 0 it is ``s**h F(h, c - l, c, 1 - s)`` with s = 1 / (1 - x), h = max(a, b) and l = min(a, b), because most terms of that
+    series are positive.
     """
     below, lower = x < 0.0, a < b
     low, high = where(lower, a, b), where(lower, b, a)
@@ -133,6 +138,7 @@ def _continued(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
         return any(stop_gradient(state[0]) > stop_gradient(end))
 
     def body(state: Any) -> Any:
+        """One step of the continuation towards the end point; nothing changes once it is reached."""
         s, value, slope = state
         moves = s > end
         r = where(moves, minimum(0.5, 1.0 - end / where(moves, s, 1.0)), 0.0)
@@ -145,7 +151,7 @@ def _continued(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
 
 
 def _at_one(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """The value at x = 1 by the formula of Gauss, for c > a + b."""
+    """The Gauss function at x = 1 by Gauss' formula, for c > a + b."""
     d = c - a - b
     absent = _pole(c - a) | _pole(c - b) | (d <= 0.0)
     d, p, q = (where(absent, 1.0, v) for v in (d, c - a, c - b))
@@ -154,7 +160,7 @@ def _at_one(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
 
 
 def _gauss(terms: bool, a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
-    """The Gauss function. Without `terms`, polynomials are not a special case, so that derivatives by a and b are correct."""
+    """The Gauss function; without `terms`, polynomials are no special case, so that derivatives by a and b are correct."""
     last = maximum(where(_pole(a), a, -np.inf), where(_pole(b), b, -np.inf))
     known = stop_gradient(last) > -np.inf
     infinite = _pole(c) & ~(known & (stop_gradient(last) > stop_gradient(c)))

@@ -41,17 +41,19 @@ _MOST = 2000  # the largest number of iterations; large parameters need some hun
 
 
 def until_still(step: Callable[[Any, Any], Any], start: tuple[Tensor, ...], slack: float = 1.0) -> tuple[Tensor, ...]:
-    """Repeats ``step(k, state)`` for k = 1, 2, ... until the last value of the state changes by at most `slack` roundings.
+    """The state after ``step(k, state)`` for k = 1, 2, ..., until its last value changes by at most `slack` roundings.
 
     A few more iterations follow, because derivatives converge later than values.
     """
     eps = slack * float(np.finfo(start[-1].dtype).eps)
 
     def goes_on(carry: Any) -> Any:
+        """True while the value changes, and for twelve more iterations."""
         k, still, *_ = carry
         return (still < 12.0) & (k < float(_MOST))
 
     def body(carry: Any) -> Any:
+        """One step; counts the steps in a row in which the last value has not changed by more than the rounding error."""
         k, still, *state = carry
         new = step(k, tuple(state))
         change = any(absolute(stop_gradient(new[-1] - state[-1])) > eps * absolute(stop_gradient(new[-1])))
@@ -67,6 +69,7 @@ def ratio(numerator: Callable[[Any], Any], denominator: Callable[[Any], Any], fi
     away = lambda v: where(absolute(v) < tiny, tiny, v)  # noqa: E731
 
     def step(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """One step of the continued fraction by the method of Lentz."""
         c, d, value = state
         n, m = numerator(k), denominator(k)
         d = 1.0 / away(m + n * d)
@@ -123,7 +126,7 @@ _SLOPES = (
 
 
 def _gamma_term(a: Tensor, x: Tensor) -> Tensor:
-    """x^a exp(-x) / gamma(a + 1) for finite x > 0; for large `a` by the deviance, because the powers would cancel."""
+    """The term x^a exp(-x) / gamma(a + 1) for finite x > 0; for large `a` by the deviance, because the powers would cancel."""
     large = a >= LARGE
     high, low = where(large, a, LARGE), where(large, 1.0, a)
     position = where(large, x, LARGE)
@@ -143,8 +146,11 @@ def _signed_root_jvp(primals: Any, tangents: Any) -> Any:
     return _signed_root(u), tangents[0] / ((1.0 + u) * sqrt(2.0 * over_square(u)))
 
 
-def _uniform(a: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-    """Both functions at x = a (1 + u) for a >= 20 and u from -1/2 to 1 (DLMF 8.12; the sum by Temme's recurrence)."""
+def _uniform_expansion(a: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    """The lower and the upper incomplete gamma function at x = a (1 + u), for a >= 20 and u from -1/2 to 1.
+
+    The expansion is DLMF 8.12; its sum is computed by Temme's recurrence.
+    """
     eta = _signed_root(u)
     count, inverse = of_format(a, 12, len(_SLOPES) - 1), 1.0 / a
     above, before, total = full_like(a, 0), full_like(a, 0), full_like(a, 0)
@@ -156,11 +162,14 @@ def _uniform(a: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
     return 0.5 * ew.erfc(-position) - rest, 0.5 * ew.erfc(position) + rest
 
 
-def _parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The lower and upper function: by the uniform expansion near x = a, otherwise one of them by a series or a fraction."""
+def _lower_and_upper(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The lower and the upper incomplete gamma function.
+
+    Near x = a both come from the uniform expansion; elsewhere one of them comes from a series or a continued fraction.
+    """
     even = (a >= _UNIFORM) & (a < np.inf) & (x >= 0.5 * a) & (x <= 2.0 * a)
     large = where(even, a, _UNIFORM)
-    uniform = _uniform(large, where(even, x - large, 0.0) / large)
+    uniform = _uniform_expansion(large, where(even, x - large, 0.0) / large)
     order = where(a < np.inf, a, 1.0)
     small = order < 1.0
     low = x < where(small, 1.0, order + 1.0)
@@ -170,6 +179,7 @@ def _parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     a1, x1 = where(small & (order > 0.0), order, 0.5), where(low & inside & small, x, 0.5)
 
     def term(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Adds term k to the series of the lower function and to that of the upper one."""
         part, plain, gap, gaps, total = state
         part = part * near / (order + k)
         gap = (gap - plain / k) * x1 / (a1 + k)  # (part - x^k / k!) / a
@@ -188,6 +198,7 @@ def _parts(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _at_ends(a: Tensor, x: Tensor, value: Tensor, at_zero: float) -> Tensor:
+    """The value with the limits of the function where a or x is 0 or infinite; NaN outside of the domain."""
     value = where((x == 0.0) | (a == np.inf), at_zero, where((x == np.inf) | (a == 0.0), 1.0 - at_zero, value))
     is_open = (a == x) & ((x == 0.0) | (x == np.inf))
     return where((a >= 0.0) & (x >= 0.0) & ~is_open, value, np.nan)
@@ -209,14 +220,15 @@ def gammainc(a: Any, x: Any) -> Tensor:
 
 
 def _lower(a: Tensor, x: Tensor) -> Tensor:
-    return _at_ends(a, x, _parts(a, x)[0], 0.0)
+    return _at_ends(a, x, _lower_and_upper(a, x)[0], 0.0)
 
 
 def _upper(a: Tensor, x: Tensor) -> Tensor:
-    return _at_ends(a, x, _parts(a, x)[1], 1.0)
+    return _at_ends(a, x, _lower_and_upper(a, x)[1], 1.0)
 
 
 def _gamma_density(a: Tensor, x: Tensor) -> Tensor:
+    """The derivative of the lower incomplete gamma function by x."""
     inside = (x > 0.0) & (x < np.inf)
     y = where(inside, x, 1.0)
     at_end = exp(-gamma.lgamma(a)) * power(x, a - 1.0) * exp(-x)  # a power has derivatives at 0, but its logarithm does not
@@ -254,7 +266,7 @@ _NODES = np.polynomial.legendre.leggauss(40)
 
 
 def _exact_product(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """x y as a rounded product and its error (Dekker 1971)."""
+    """The rounded product of x and y, and its rounding error (Dekker 1971)."""
     factor = 4097.0 if x.dtype.itemsize <= 4 else 134217729.0
     (x1, x2), (y1, y2) = ((high, v - high) for v in (x, y) for high in [v * factor - (v * factor - v)])
     product = x * y
@@ -262,14 +274,17 @@ def _exact_product(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _exact_sum(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """x + y as a rounded sum and its error (Knuth)."""
+    """The rounded sum of x and y, and its rounding error (Knuth)."""
     total = x + y
     part = total - x
     return total, (x - (total - part)) + (y - part)
 
 
 def _gap(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """x b - (1 - x) a, the distance of x from the mean times a + b, with all digits although large numbers cancel."""
+    """The number x b - (1 - x) a, computed without loss of digits although large numbers cancel.
+
+    Divided by a + b, it is the distance of x from the mean of the beta distribution.
+    """
     plain = x * b - (1.0 - x) * a
     a, b, x = (stop_gradient(v) for v in (a, b, x))
     (first, e1), (second, e2) = _exact_product(x, a), _exact_product(x, b)
@@ -280,19 +295,19 @@ def _gap(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
 
 
 def _beta_term(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
-    """x^a y^b / beta(a, b) for y = 1 - x and d = x b - y a; deviances from the maximum avoid the cancellation of powers."""
+    """The term x^a y^b / beta(a, b) for y = 1 - x and d = x b - y a, by deviances, which avoid the cancellation of powers."""
     exponent = _beta_exponent(a, b, x, y, d)
     return exp(exponent + stirling_rest(a + b) - stirling_rest(a) - stirling_rest(b)) * sqrt(a / (a + b) * b * (0.5 / math.pi))
 
 
 def _beta_exponent(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
-    """log(x^a y^b) minus its largest value, for d = x b - y a."""
+    """The logarithm of x^a y^b minus its largest value, for d = x b - y a."""
     share = a / (a + b)
     return -(a * deviance(d / a, x / share) + b * deviance(-d / b, y / (b / (a + b))))
 
 
 def _left_tail(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
-    """The integral of the density from 0 to x = 1 - y, for large parameters and x below the mean.
+    """The integral of the beta density from 0 to x = 1 - y, for large parameters and x below the mean.
 
     Gauss-Legendre quadrature covers the interval in which the density falls to e^-40 of its value at x.
     """
@@ -311,7 +326,7 @@ def _left_tail(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
 
 
 def _log_of_small(p: Tensor, q: Tensor, z: Tensor) -> Tensor:
-    """log(betainc(p, q, z)) for p < 1 and z up to the mean, with all digits also for small p.
+    """The logarithm of betainc(p, q, z) for p < 1 and z up to the mean, without loss of digits for small p.
 
     The formula is log(z^p gamma(p + q) / (gamma(p + 1) gamma(q)) (1 + p S)) with the series S of DLMF 8.17.7.
     """
@@ -328,7 +343,7 @@ def _log_of_small(p: Tensor, q: Tensor, z: Tensor) -> Tensor:
 
 
 def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """The incomplete beta function: each range of the parameters has its own formula."""
+    """The incomplete beta function: a continued fraction, a quadrature or a series, depending on the parameters."""
     finite = (a > 0.0) & (b > 0.0) & (a < np.inf) & (b < np.inf)
     order, other = where(finite, a, 1.0), where(finite, b, 1.0)
     wide = (order >= _WIDE) & (other >= _WIDE)

@@ -28,7 +28,9 @@ _NEAR = 4.0  # up to this number, the series of si and ci lose few digits
 
 
 def series(term: Any, start: Tensor, total: Tensor) -> Tensor:
-    """Adds to a total the summands of ``term(k, part) -> (part, summand)`` for k = 1, 2, ..."""
+    """The sum of `total` and the summands of ``term(k, part) -> (part, summand)`` for k = 1, 2, ..., until
+    they do not change it.
+    """
 
     def step(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         part, summand = term(k, state[0])
@@ -63,6 +65,7 @@ def _expn(n: Tensor, x: Tensor) -> Tensor:
 
 @_expn.defjvp
 def _expn_jvp(primals: Any, tangents: Any) -> Any:
+    """The value and the tangent of the exponential integral, whose derivative is minus the integral of order n - 1."""
     n, x = primals
     down = _expn(where(n > 0.0, n - 1.0, 0.0), x)
     return _expn(n, x), -tangents[1] * where(n > 0.0, down, exp(-x) * (1.0 + x) / (x * x))
@@ -153,6 +156,7 @@ def _sici(x: Tensor) -> tuple[Tensor, Tensor]:
 
 @_sici.defjvp
 def _sici_jvp(primals: Any, tangents: Any) -> Any:
+    """The values and the tangents of the sine and cosine integrals."""
     (x,), (t,) = primals, tangents
     near = absolute(x) < 0.5  # a series is used here, because its derivatives exist at 0
     small, large = where(near, x, 0.0), where(near, 1.0, x)
@@ -172,7 +176,7 @@ def sici(x: Any) -> tuple[Tensor, Tensor]:
 
 # ---------------------------------------------------------------- Bernoulli's numbers and Spence's function
 def _bernoulli(n: int) -> list[Fraction]:
-    """The Bernoulli numbers up to n, with B(1) = -1/2."""
+    """The Bernoulli numbers from B(0) to B(n), with B(1) = -1/2."""
     numbers = [Fraction(1)]
     for m in range(1, n + 1):
         numbers.append(-sum((math.comb(m + 1, k) * b for k, b in enumerate(numbers)), Fraction(0)) / (m + 1))
@@ -213,7 +217,7 @@ def _spence(z: Tensor) -> Tensor:
 
 @_spence.defjvp
 def _spence_jvp(primals: Any, tangents: Any) -> Any:
-    """The derivative log(z) / (1 - z); near 1 it is a series."""
+    """The value and the tangent of the Spence function, whose derivative is log(z) / (1 - z), or a series near 1."""
     (z,), (t,) = primals, tangents
     away = absolute(z - 1.0) > 0.1
     distance, near = where(away, 1.0 - z, 1.0), where(away, 0.0, 1.0 - z)

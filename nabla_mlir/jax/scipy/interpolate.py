@@ -67,7 +67,9 @@ class RegularGridInterpolator:
         return staged(lambda grid, values, xi: self._at(grid, values, xi, rule))(self.grid, self.values, xi)
 
     def _at(self, grid: Any, values: Any, xi: Any, method: str) -> Any:
-        """Interpolates at the points `xi`."""
+        """Returns the interpolated values at the points `xi`; outside of the grid, `fill_value`. Raises ShapeError for another
+        number of coordinates.
+        """
         positions = nnp.stack(nnp.broadcast_arrays(*xi), axis=-1) if isinstance(xi, tuple) else nnp.asarray(xi)
         if positions.ndim == 1:
             positions = positions[:, None] if len(grid) == 1 else positions[None]
@@ -96,6 +98,7 @@ class RegularGridInterpolator:
 
 
 def _checked(method: str) -> str:
+    """Returns the method; raises ShapeError unless it is "linear" or "nearest"."""
     if method not in ("linear", "nearest"):
         raise ShapeError(f"RegularGridInterpolator requires the method linear or nearest, got {method!r}.", where=user_frame())
     return method

@@ -165,7 +165,7 @@ def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: b
 
 
 def _row_order(pivots: Tensor, n: int) -> Tensor:
-    """The permutation of rows that results from row exchanges; indices start at 0."""
+    """The permutation of n rows that results from the row exchanges in `pivots`, which are counted from 0."""
     positions = tensor(np.arange(n, dtype=np.int32))
     order = positions + reshaped(pivots[..., :1] * 0, (*pivots.shape[:-1], 1))
     for k in range(pivots.shape[-1]):

@@ -50,7 +50,7 @@ def block_diag(*arrs: Any) -> Tensor:
 
 
 def _stack(a: Tensor, b: Tensor) -> list[Tensor]:
-    """Broadcasts the axes before the last one."""
+    """Two arrays of vectors in one dtype, whose axes before the last one are broadcast."""
     shape = broadcast_shapes("toeplitz", [a.shape[:-1], b.shape[:-1]])
     return [broadcast_to(tensor(x), (*shape, x.shape[-1])) for x in in_one_dtype(a, b)]
 
@@ -96,6 +96,7 @@ def companion(a: Any) -> Tensor:
 
 
 def _coefficients(name: str, a: Any, fewest: int) -> Tensor:
+    """The coefficients of polynomials; raises ShapeError if there are too few."""
     p = inexact(atleast_1d(a))
     if p.shape[-1] < fewest:
         raise ShapeError(f"{name} requires at least {fewest} coefficients, got shape {p.shape}.", where=user_frame())
@@ -157,7 +158,10 @@ def convolution_matrix(a: Any, n: Static[int], mode: str = "full") -> Tensor:
 
 
 def _known(name: str, doc: str, make: Any) -> Any:
-    """Returns a function of known numbers whose result is a constant matrix, of the default float dtype unless one is given."""
+    """A function with documentation whose result is a constant matrix that `make` computes in NumPy.
+
+    The matrix has the default float dtype, unless `make` takes a dtype.
+    """
     takes_dtype = "dtype" in inspect.signature(make).parameters
     return described(name, doc)(lambda *args, **kwargs: asarray(make(*args, **kwargs), None if takes_dtype else Defaults.float))
 
@@ -167,6 +171,7 @@ def _hilbert(n: int) -> np.ndarray:
 
 
 def _hadamard(n: int, dtype: Any = int) -> np.ndarray:
+    """The Hadamard matrix of size n, which is a power of two; raises ShapeError for other sizes."""
     out = np.ones((1, 1), as_dtype(dtype))
     while out.shape[0] < n:
         out = np.block([[out, out], [out, -out]])
@@ -176,6 +181,7 @@ def _hadamard(n: int, dtype: Any = int) -> np.ndarray:
 
 
 def _dft(n: int, scale: str | None = None, *, dtype: Any = complex) -> np.ndarray:
+    """The matrix of the discrete Fourier transform of length n, with an optional scale."""
     if scale not in (None, "sqrtn", "n"):
         raise ShapeError(f"dft requires scale None, 'sqrtn' or 'n', got {scale!r}.", where=user_frame())
     if np.dtype(as_dtype(complex if dtype is None else dtype)).kind != "c":
@@ -185,6 +191,7 @@ def _dft(n: int, scale: str | None = None, *, dtype: Any = complex) -> np.ndarra
 
 
 def _helmert(n: int, full: bool = False) -> np.ndarray:
+    """The Helmert matrix of size n, without its first row unless `full`; raises ShapeError if n is not positive."""
     if n < 1:
         raise ShapeError(f"helmert requires a positive number, got {n}.", where=user_frame())
     rows = np.tril(np.ones((n, n)), -1) - np.diag(np.arange(n))
@@ -194,6 +201,8 @@ def _helmert(n: int, full: bool = False) -> np.ndarray:
 
 
 def _inverse_hilbert(n: int) -> np.ndarray:
+    """The inverse of the Hilbert matrix of size n, which has whole numbers as elements."""
+
     def at(i: int, j: int) -> int:
         return (-1) ** (i + j) * (i + j - 1) * comb(n + i - 1, n - j) * comb(n + j - 1, n - i) * comb(i + j - 2, i - 1) ** 2
 
@@ -201,7 +210,7 @@ def _inverse_hilbert(n: int) -> np.ndarray:
 
 
 def _of_kind(name: str, kind: str | None, low: Any, product: Any) -> np.ndarray:
-    """A lower triangular matrix, its transpose, or their symmetric product."""
+    """A lower triangular matrix, its transpose, or a symmetric product, as `kind` requests; raises ShapeError for another kind."""
     choices = {None: product, "symmetric": product, "lower": low, "upper": low.T}
     if kind not in choices:
         raise ShapeError(f"{name} requires kind symmetric, lower or upper, got {kind!r}.", where=user_frame())

@@ -24,7 +24,7 @@ _HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 
 
 class _MultivariateNormal:
-    """The normal distribution of vectors."""
+    """The normal distribution of vectors, with its log density."""
 
     @staticmethod
     @library
@@ -65,13 +65,14 @@ class _MultivariateNormal:
 
 
 def separate_inexacts(*xs: Any) -> list[Tensor]:
-    """Converts arrays to one floating-point dtype; their shapes do not change."""
+    """Returns the arrays in one floating-point dtype, each with its own shape."""
     tensors = [inexact(x) for x in xs]
     dtype = np.result_type(*(x.dtype for x in tensors))
     return [inexacts("stats", x, np.zeros((), dtype))[0] for x in tensors]
 
 
 def _diagonal(x: Tensor) -> Tensor:
+    """Returns the diagonals of the matrices in the last two axes."""
     return sum(x * np.eye(x.shape[-1], dtype=x.dtype), -1)
 
 
@@ -84,7 +85,10 @@ class _Dirichlet:
     @staticmethod
     @library
     def logpdf(x: Any, alpha: Any) -> Tensor:
-        """The logarithm of the density at vectors along the first axis of `x`, which may lack its last element."""
+        """Returns the logarithm of the density at the vectors along the first axis of `x`.
+
+        The last element of the vectors may be left out: the elements add up to 1.
+        """
         x, alpha = separate_inexacts(x, alpha)
         if x.shape[0] not in (alpha.shape[-1], alpha.shape[-1] - 1):
             raise ShapeError(f"dirichlet requires vectors of {alpha.shape[-1]} elements, got shape {x.shape}.", where=user_frame())
@@ -105,12 +109,14 @@ dirichlet: _Dirichlet = _Dirichlet()
 
 
 class _Multinomial:
-    """The distribution of the counts of several outcomes in n trials."""
+    """The distribution of the counts of each of several outcomes in n trials."""
 
     @staticmethod
     @library
     def logpmf(x: Any, n: Any, p: Any) -> Tensor:
-        """The logarithm of the probability of the counts along the last axis of `x`, -inf if they do not add up to n."""
+        """Returns the logarithm of the probability of the counts along the last axis of `x`; -inf if the
+        counts do not add up to n.
+        """
         x, n, p = separate_inexacts(x, n, p)
         value = sp.gammaln(n + 1.0) + sum(sp.xlogy(x, p) - sp.gammaln(x + 1.0), -1)
         rest = sum(x, -1) - n

@@ -84,7 +84,7 @@ def minimize(
 
 
 def _bfgs(fun: Callable[[Any], Any], x0: Any, settings: Mapping[str, Any]) -> OptimizeResults:
-    """Runs the iterations of BFGS from x0."""
+    """Returns the result of the BFGS iterations from x0, with the settings of `minimize`."""
     x = nnp.asarray(x0)
     if x.ndim != 1:
         raise ShapeError(
@@ -132,7 +132,7 @@ def _bfgs(fun: Callable[[Any], Any], x0: Any, settings: Mapping[str, Any]) -> Op
 
 
 def _line_search(both: Any, x: Any, f: Any, g: Any, d: Any, first: Any, maxiter: int) -> Any:
-    """Finds a step along d that satisfies the Wolfe conditions, by bisection (Lewis and Overton 2013).
+    """Finds a step along the direction d that satisfies the Wolfe conditions, by bisection (Lewis and Overton 2013).
 
     Returns:
       True if a step was found, its length, the value and gradient after it, and the number of evaluations.
@@ -140,10 +140,12 @@ def _line_search(both: Any, x: Any, f: Any, g: Any, d: Any, first: Any, maxiter:
     slope = g @ d
 
     def fits(state: Any) -> tuple[Any, Any]:
+        """Returns whether the step decreases the function enough, and whether the slope after it is flat enough."""
         t, _, _, value, gradient, _ = state
         return value <= f + _DECREASE * t * slope, gradient @ d >= _CURVATURE * slope
 
     def step(state: Any) -> Any:
+        """Halves the interval that contains a suitable step, or doubles the step while there is no upper end."""
         t, low, high, _, _, k = state
         goes_down, _ = fits(state)
         low, high = nnp.where(goes_down, t, low), nnp.where(goes_down, high, t)
@@ -151,6 +153,7 @@ def _line_search(both: Any, x: Any, f: Any, g: Any, d: Any, first: Any, maxiter:
         return (t, low, high, *both(x + t * d), k + 1)
 
     def go_on(state: Any) -> Any:
+        """True while the step does not satisfy both conditions and evaluations are left."""
         goes_down, is_flatter = fits(state)
         return ~(goes_down & is_flatter) & (state[5] < maxiter)
 

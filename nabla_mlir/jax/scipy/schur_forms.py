@@ -122,13 +122,13 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Tensor, Tensor]:
     cosine, sine = where(is_block, offset / length, 1), where(is_block, below / length, 0)
     ones = cosine[..., :1] * 0 + 1
     on = concatenate([ew.conj(cosine), ones], -1) * concatenate([ones, cosine], -1)
-    rotation = _on(on, 0) + _on(sine, 1) - _on(sine, -1)
+    rotation = _on_diagonal(on, 0) + _on_diagonal(sine, 1) - _on_diagonal(sine, -1)
     t = matmul(matmul(rotation, t), la.adjoint(rotation))
     return where(np.tri(n, k=-1, dtype=bool), 0, t), matmul(z, la.adjoint(rotation))
 
 
-def _on(values: Tensor, k: int) -> Tensor:
-    """Matrices with these vectors on the k-th diagonal."""
+def _on_diagonal(values: Tensor, k: int) -> Tensor:
+    """Matrices with the vectors `values` on the k-th diagonal, and zeros elsewhere."""
     low, high = max(-k, 0), max(k, 0)
     square = values[..., None] * np.eye(values.shape[-1], dtype=_NARROW)
     return pad(square, [(0, 0)] * (values.ndim - 1) + [(low, high), (high, low)])
@@ -174,7 +174,7 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float
 
 @per_entry
 def _sylvester(a: Tensor, b: Tensor, c: Tensor, tol: float) -> Tensor:
-    """Solves the equation as a linear solve, so that derivatives of every order solve it too."""
+    """The solution of A X + X B = C as a linear solve, so that derivatives of every order solve the equation, too."""
     left, right = (schur(stop_gradient(x), "complex") for x in (a, b))
     sums = diagonal(left[0], axis1=-2, axis2=-1)[..., :, None] + diagonal(right[0], axis1=-2, axis2=-1)[..., None, :]
     is_solvable = (ew.absolute(sums) >= tol).all((-2, -1), keepdims=True)
@@ -189,7 +189,7 @@ def _sylvester(a: Tensor, b: Tensor, c: Tensor, tol: float) -> Tensor:
 
 
 def _by_forms(left: Any, right: Any, c: Tensor, is_solvable: Tensor) -> Tensor:
-    """Solves ``A X + X B = C`` from the Schur forms (T, Z) of A and B."""
+    """The solution of A X + X B = C, from the Schur forms (T, Z) of A and B; NaN unless it is solvable."""
     (r, u), (s, v) = left, right
     y = _triangular_sylvester(r, s, matmul(matmul(la.adjoint(u), _complex(c)), v))
     x = matmul(matmul(u, y), la.adjoint(v))
@@ -197,10 +197,11 @@ def _by_forms(left: Any, right: Any, c: Tensor, is_solvable: Tensor) -> Tensor:
 
 
 def _triangular_sylvester(r: Tensor, s: Tensor, f: Tensor) -> Tensor:
-    """Solves ``R Y + Y S = F`` for upper triangular R and S, column after column."""
+    """The solution of R Y + Y S = F for upper triangular R and S, column after column."""
     columns, unit = np.arange(f.shape[-1]), np.eye(r.shape[-1], dtype=_NARROW)
 
     def step(j: Any, y: Tensor) -> Tensor:
+        """Computes column j of the solution, from the columns before it."""
         column = _column(s, j)
         rest = _column(f, j) - matmul(y, column)
         new = triangular_solve(r + unit * _row(column, j), rest)
@@ -244,11 +245,12 @@ def _sqrtm(a: Any) -> Tensor:
 
 @custom_jvp
 def _root(a: Tensor) -> Tensor:
-    """The square root of a matrix: from its Schur form, one column of the triangular root after the other."""
+    """The square root of a matrix, from its Schur form, column after column."""
     t, z = _triangular(a)
     rows, columns, unit = np.arange(t.shape[-1])[:, None], np.arange(t.shape[-1]), np.eye(t.shape[-1], dtype=_NARROW)
 
     def step(j: Any, u: Tensor) -> Tensor:
+        """Computes column j of the square root above the diagonal; infinite where the root does not exist."""
         system = u + unit * _row(_column(u, j), j)
         is_zero = (unit == 1) & (system == 0)
         new = triangular_solve(where(is_zero, 1, system), where(rows < j, _column(t, j), 0))
@@ -290,6 +292,8 @@ def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
 
     @value.defjvp
     def value_jvp(primals: Any, tangents: Any) -> Any:
+        """The value and the tangent; the tangent is that of the function by eigenvectors."""
+
         def by_vectors(a: Tensor) -> Tensor:
             w, v = fa.eig(a)
             return la.adjoint(solve(la.adjoint(v), la.adjoint(v * func(w)[..., None, :])))
@@ -306,18 +310,25 @@ def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
 
 
 def _triangular(a: Tensor) -> tuple[Tensor, Tensor]:
-    """The complex form; real eigenvalues of a real matrix have the imaginary part 0, because its sign selects the root."""
+    """The complex Schur form of a matrix.
+
+    Real eigenvalues of a real matrix have the imaginary part 0, because its sign selects the root.
+    """
     return schur(a) if is_complex(a.dtype) else rsf2csf(*schur(a))
 
 
 def _parlett(a: Tensor, func: Callable[[Any], Any]) -> tuple[Tensor, Tensor]:
-    """The function of a matrix, and SciPy's estimate of its relative error (Golub and Van Loan, algorithm 9.1.1)."""
+    """A function of a matrix by the Parlett recurrence, and SciPy's estimate of the relative error.
+
+    See Golub and Van Loan, algorithm 9.1.1.
+    """
     t, z = _triangular(a)
     n, eps = t.shape[-1], float(np.finfo(t.dtype).eps)
     rows, columns, unit = np.arange(n)[:, None], np.arange(n), np.eye(n, dtype=_NARROW)
     values = diagonal(t, axis1=-2, axis2=-1)
 
     def step(j: Any, f: Tensor) -> Tensor:
+        """Computes column j above the diagonal, from the columns before it."""
         system = t - unit * _row(_column(t, j), j)
         system = where((unit == 1) & (system == 0), 1, system)
         column = _column(t, j)

@@ -14,20 +14,22 @@ from nabla_mlir.transforms.linear import jvp
 def with_slopes(
     f: Callable[..., Tensor], density: Callable[..., Tensor], loops: Callable[..., Tensor] | None = None, has_constants: bool = True
 ) -> Any:
-    """Adds derivatives to a function `f` of parameters and, as the last one, an argument. The derivative by the argument is
-    `density`; the derivatives by the parameters are those of the loops of `loops`, by default of `f`. A parameter that is a
-    constant of the program has no derivative, so its loops are not traced, unless `has_constants` is False: a density that calls
-    the function with other parameters would be traced once more.
+    """Returns `f` with derivatives; `f` is a function of parameters and, last, an argument.
+
+    The derivative by the argument is `density`. The derivatives by the parameters are those of `loops`, by default of `f`. A
+    parameter that is a constant of the program is not differentiated, so that its loops are not traced. `has_constants=False` turns
+    this off, for a density that calls the function with other parameters and would have to be traced again.
     """
     inner = loops or f
 
     @functools.cache
     def with_constants(constants: tuple[int, ...]) -> Any:
-        """The function with its derivatives, where the parameters at the positions `constants` are not differentiated."""
+        """Returns the function with its derivatives; the parameters at the positions `constants` are not differentiated."""
         whole = custom_jvp(f, constants)
 
         @whole.defjvp
         def rule(*args: Any) -> Any:
+            """Returns the value, and the tangent as a sum over the argument and the parameters with tangents."""
             *fixed, primals, tangents = args
             values, seeds = list(primals), list(tangents)
             for k, constant in zip(constants, fixed, strict=True):

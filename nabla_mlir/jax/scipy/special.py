@@ -249,7 +249,10 @@ def _entr(x: Tensor) -> Tensor:
 
 @_entr.defjvp
 def _entr_jvp(primals: Any, tangents: Any) -> Any:
-    """The slope -1 - log(x) has the second derivative -1 / x. That of -x * log(x) by its factors, x * (1 / x**2), overflows."""
+    """The value and the tangent of the entropy -x log(x), whose slope is -1 - log(x).
+
+    The second derivative is then -1 / x. The derivative by the factors of -x log(x) contains x * (1 / x**2), which overflows.
+    """
     (x,), (t,) = primals, tangents
     outside = x < 0.0
     return _entr(x), t * where(outside, 0.0, -1.0 - log(where(outside, 1.0, x)))
@@ -288,7 +291,7 @@ _EXPONENTIAL = [1 / math.factorial(k + 2) for k in range(12)]  # (exp(w) - 1 - w
 
 
 def _power_less_one(logarithm: Tensor, power: Tensor) -> Tensor:
-    """(exp(power * logarithm) - 1) / power; small exponents use a series, whose derivatives exist at 0."""
+    """The function (exp(power * logarithm) - 1) / power; small exponents use a series, whose derivatives exist at 0."""
     w = product(power, logarithm)
     small = absolute(w) < 0.2
     safe = where(small | (power == 0.0), 1.0, power)
@@ -308,7 +311,10 @@ def _near_log_ndtr(x: Tensor) -> Tensor:
 
 @_near_log_ndtr.defjvp
 def _near_log_ndtr_jvp(primals: Any, tangents: Any) -> Any:
-    """The density divided by the distribution function, as one exponential: a quotient by its square overflows in f32."""
+    """The value and the tangent of log(ndtr(x)).
+
+    The density divided by ndtr(x) is computed as one exponential, because a quotient by the square would overflow in float32.
+    """
     (x,), (t,) = primals, tangents
     y = _near_log_ndtr(x)
     return y, t * exp(x * x * -0.5 - y - 0.5 * math.log(2 * math.pi))
@@ -330,14 +336,14 @@ def ndtr(x: ArrayLike) -> Tensor:
 
 
 def _excess(x: Tensor, u: Tensor) -> Tensor:
-    """u * u - x * x / 2 for a rounded u: the correction of the exponent in the tail of erfc, about exp(-u * u)."""
+    """The correction u * u - x * x / 2 of the exponent in the tail of erfc, for a rounded u."""
     tail = (x < -1.0) & (x > -_NO_TAIL)
     (x, dx), (u, du) = _halves(where(tail, x, 0.0)), _halves(where(tail, u, 0.0))
     return (u * u - 0.5 * x * x) + (2.0 * u * du - x * dx) + (du * du - 0.5 * dx * dx)
 
 
 def _halves(x: Tensor) -> tuple[Tensor, Tensor]:
-    """`x` as a sum of two numbers; the square of the first one is exact."""
+    """Two numbers whose sum is x; the square of the first one is exact."""
     info = np.finfo(x.dtype)
     high = ew.reduce_precision(x, exponent_bits=info.nexp, mantissa_bits=info.nmant // 2 - 1 + info.nmant % 2)
     return high, x - high
@@ -370,7 +376,10 @@ def ndtri(p: ArrayLike) -> Tensor:
 
 @custom_jvp
 def _ndtri(p: Tensor) -> Tensor:
-    """A rational approximation (Abramowitz and Stegun 26.2.23), refined by the Newton method for log(ndtr)."""
+    """The quantile of the standard normal distribution: a rational approximation, refined by Newton's method for log(ndtr).
+
+    The approximation is Abramowitz and Stegun 26.2.23.
+    """
     inside = (p > 0.0) & (p < 1.0)
     low = where(p < 0.5, p, 1.0 - p)
     low = where(inside, low, 0.25)

@@ -26,7 +26,9 @@ _BOUNDARIES = {"zeros": "constant", "constant": "edge", "even": "reflect", "odd"
 
 
 def _window(what: str, window: Any, nperseg: int, dtype: np.dtype) -> Any:
-    """The weights of a window: the periodic form of a named window, or the given array."""
+    """The weights of a window: the periodic form of a named window, or the given weights after a check of their number. Raises
+    ShapeError for an unknown window.
+    """
     if isinstance(window, str):
         if window not in _WINDOWS:
             raise ShapeError(
@@ -42,6 +44,7 @@ def _window(what: str, window: Any, nperseg: int, dtype: np.dtype) -> Any:
 
 
 def _lengths(what: str, nperseg: int, noverlap: int | None, nfft: int | None) -> tuple[int, int]:
+    """The overlap of the segments and the length of the transforms, with their defaults; raises ShapeError if they do not fit."""
     overlap, count = nperseg // 2 if noverlap is None else noverlap, nperseg if nfft is None else nfft
     if not 0 <= overlap < nperseg <= count:
         raise ShapeError(
@@ -51,6 +54,7 @@ def _lengths(what: str, nperseg: int, noverlap: int | None, nfft: int | None) ->
 
 
 def _segments(x: Tensor, nperseg: int, step: int) -> Tensor:
+    """The overlapping segments of a signal along a new axis before the last one."""
     starts = np.arange(0, x.shape[-1] - nperseg + 1, step)
     return x[..., starts[:, None] + np.arange(nperseg)]
 
@@ -60,6 +64,7 @@ def _frequencies(count: int, is_onesided: bool, fs: Any) -> Any:
 
 
 def _transformed(segments: Tensor, detrend: Any, window: Any, count: int, is_onesided: bool) -> Tensor:
+    """The Fourier transforms of segments, after their trend is removed and they are multiplied by the window."""
     if callable(detrend):
         segments = detrend(segments)
     elif detrend:
@@ -240,7 +245,7 @@ def csd(
 
 
 def _median(power: Tensor) -> Tensor:
-    """The medians of the real and imaginary part, divided by the bias of the median of a chi-squared distribution."""
+    """The medians of the real and imaginary parts, divided by the bias of the median of a chi-squared distribution."""
     n = power.shape[-2]
     pairs = 2.0 * np.arange(1, (n - 1) // 2 + 1)
     bias = 1 + np.sum(1 / (pairs + 1) - 1 / pairs)

@@ -44,7 +44,7 @@ def _unless(outside: Any, other: float, value: Any) -> Any:
 
 
 def _log_complement(t: Any) -> Any:
-    """log(1 - exp(-t)) for t >= 0, with all digits."""
+    """The logarithm of 1 - exp(-t) for t >= 0, computed without loss of digits."""
     far = t > math.log(2)
     return where(far, log1p(-exp(-_unless(~far, 1.0, t))), log(-expm1(-_unless(far, 1.0, t))))
 
@@ -56,12 +56,12 @@ norm: Distribution = Distribution(
 )  # fmt: skip
 expon: Distribution = Distribution(
     "expon", log=lambda z: -_unless(z < 0, 0.0, z), outside=lambda z: z < 0, cdf=lambda z: -expm1(-z), sf=lambda z: exp(-z),
-    logsf=lambda z: -z, logcdf=_log_complement, ppf=lambda q: -log1p(-_chance(q)), isf=lambda q: -log(_chance(q)),
+    logsf=lambda z: -z, logcdf=_log_complement, ppf=lambda q: -log1p(-_valid_or_nan(q)), isf=lambda q: -log(_valid_or_nan(q)),
     support=(0.0, np.inf),
 )  # fmt: skip
 uniform: Distribution = Distribution(
     "uniform", log=lambda z: _unless((z < 0) | (z > 1), 0.5, z) * 0.0, outside=lambda z: (z < 0) | (z > 1),
-    cdf=lambda z: z, sf=lambda z: 1.0 - z, ppf=lambda q: _chance(q), support=(0.0, 1.0),
+    cdf=lambda z: z, sf=lambda z: 1.0 - z, ppf=lambda q: _valid_or_nan(q), support=(0.0, 1.0),
 )  # fmt: skip
 
 
@@ -91,20 +91,20 @@ logistic: Distribution = Distribution(
 
 
 def _cauchy_quantile(q: Any) -> Any:
-    """-cot(pi q), computed from the nearer end of [0, 1] for accuracy."""
-    q = _chance(q)
+    """The quantile -cot(pi q) of the Cauchy distribution, computed from the nearer end of [0, 1] for accuracy."""
+    q = _valid_or_nan(q)
     low = q < 0.5
     value = 1.0 / tan(math.pi * where(low, q, 1.0 - q))
     return where(low, -value, value)
 
 
 def _far(z: Any) -> Any:
-    """True where 1 + z**2 rounds to z**2."""
+    """True where 1 + z**2 is rounded to z**2."""
     return absolute(z) > 2.0 * float(finfo(z.dtype).eps) ** -0.5
 
 
 def _log1p_square(z: Any) -> Any:
-    """log(1 + z**2), also where the square overflows."""
+    """The logarithm of 1 + z**2, also where the square overflows."""
     far, size = _far(z), absolute(z)
     return where(far, 2.0 * log(_unless(~far, 1.0, size)), log1p(square(_unless(far, 0.0, z))))
 
@@ -114,6 +114,7 @@ def _cauchy_cdf(z: Any) -> Any:
 
 
 def _cauchy_log_cdf(z: Any) -> Any:
+    """The logarithm of the distribution function of the Cauchy distribution."""
     far = _far(z) & (z < 0)  # the angle is its tangent, -1 / z
     near = _unless(far, -1.0, z)
     value = where(near < 0, log(_cauchy_cdf(near)), log1p(-_cauchy_cdf(-near)))
@@ -127,7 +128,7 @@ cauchy: Distribution = Distribution(
 
 
 def _gumbel_log_density(z: Any) -> Any:
-    """-z - exp(-z); -inf at -inf."""
+    """The log density -z - exp(-z) of the Gumbel distribution; -inf at -inf."""
     lowest = z == -np.inf
     y = _unless(lowest, 0.0, z)
     return where(lowest, -np.inf, -y - exp(-y))
@@ -178,7 +179,7 @@ pareto: Distribution = Distribution(
     "pareto", "b", outside=lambda z, b: z < 1, log=lambda z, b: log(b) - (b + 1.0) * log(_unless(z < 1, 1.0, z)),
     cdf=lambda z, b: -expm1(-b * log(z)), logcdf=lambda z, b: _log_complement(b * log(z)), support=(1.0, np.inf),
     sf=lambda z, b: exp(-b * log(z)), logsf=lambda z, b: -b * log(z), valid=lambda b: b > 0,
-    ppf=lambda q, b: exp(-log1p(-_chance(q)) / b), isf=lambda q, b: exp(-log(_chance(q)) / b),
+    ppf=lambda q, b: exp(-log1p(-_valid_or_nan(q)) / b), isf=lambda q, b: exp(-log(_valid_or_nan(q)) / b),
 )  # fmt: skip
 
 
@@ -203,7 +204,7 @@ wrapcauchy: Distribution = Distribution(
 
 
 def _log_i0e(k: Any) -> Any:
-    """log(I0(k)) - k, by a formula with derivatives at 0, unlike log(i0e(k)); NaN for negative numbers."""
+    """The function log(I0(k)) - k, by a formula with derivatives at 0, unlike log(i0e(k)); NaN for negative numbers."""
     return where(k >= 0, bessel.of_real("vonmises", bessel.log_i0e, k), np.nan)
 
 
@@ -211,13 +212,13 @@ def _inside(z: Any) -> Any:
     return _unless((z < 0) | (z > 1), 0.5, z)
 
 
-def _chance(q: Any) -> Any:
-    """A probability; NaN for other numbers."""
+def _valid_or_nan(q: Any) -> Any:
+    """The probability q; NaN for numbers outside of [0, 1]."""
     return _unless((q < 0) | (q > 1), np.nan, q)
 
 
 def _log_mass(a: Any, b: Any) -> Any:
-    """log(ndtr(b) - ndtr(a)) for a < b, computed in the tail where the difference is accurate."""
+    """The logarithm of ndtr(b) - ndtr(a) for a < b, computed in the tail in which the difference is accurate."""
     swap = a > 0
     low, high = where(swap, -b, a), where(swap, -a, b)
     upper, lower = sp.log_ndtr(high), sp.log_ndtr(low)
@@ -266,7 +267,7 @@ bernoulli: Distribution = Distribution(
     "bernoulli", "p", is_discrete=True, outside=lambda k, p: _above(k, 1.0),
     log=lambda k, p: times_log(_up_to(k, 1.0), p) + times_log1p(1.0 - _up_to(k, 1.0), -p),
     cdf=lambda k, p: where(k >= 0, 1.0 - p, k), support=(0.0, 0.0),
-    ppf=lambda q, p: where(_chance(q) <= 1.0 - p, 0.0, where(_chance(q) >= 0, 1.0, np.nan)),
+    ppf=lambda q, p: where(_valid_or_nan(q) <= 1.0 - p, 0.0, where(_valid_or_nan(q) >= 0, 1.0, np.nan)),
 )  # fmt: skip
 binom: Distribution = Distribution(
     "binom", "n p", is_discrete=True, outside=lambda k, n, p: _above(k, n),
@@ -283,7 +284,7 @@ _ENTROPY = (-1 / 12, -1 / 24, -19 / 360, -9 / 80, -863 / 2520, -1375 / 1008, -33
 
 
 def _poisson_entropy(mu: Any) -> Any:
-    """The sum of -p log(p), where log(p) = -c(k) - k (u - log(1 + u)) for 1 + u = mu / k, or a series for large means."""
+    """The entropy of the Poisson distribution with the mean mu: the sum of -p log(p), or a series for large means."""
     low = (mu > 0) & (mu <= _SUMMED)
     mean = reshaped(where(low, mu, 1.0), (*mu.shape, 1))
     counts = np.arange(1, _COUNTS)
@@ -321,7 +322,8 @@ class ModeResult(NamedTuple):
     count: Any
 
 
-def _propagates(name: str, nan_policy: str) -> None:
+def _check_nan_policy(name: str, nan_policy: str) -> None:
+    """Raises ShapeError unless NaN propagates, which is the only supported policy."""
     if nan_policy != "propagate":
         raise ShapeError(f"{name} requires nan_policy='propagate', got {nan_policy!r}.", where=user_frame(),
                          help="nanmean, nanstd and their like leave NaN out.")  # fmt: skip
@@ -335,7 +337,7 @@ def mode(a: Any, axis: Static[int | None] = 0, nan_policy: str = "propagate", ke
       >>> [int(v) for v in mode(np.array([3, 1, 3, 2]))]
       [3, 2]
     """
-    _propagates("mode", nan_policy)
+    _check_nan_policy("mode", nan_policy)
     x = tensor(a)
     x, at = (ravel(x), 0) if axis is None else (x, axis_of("mode", axis, x.ndim))
     rows = moveaxis(x, at, -1)
@@ -353,7 +355,7 @@ def sem(
   a: Any, axis: Static[int | None] = 0, ddof: Static[int] = 1, nan_policy: str = "propagate", *, keepdims: bool = False
 ) -> Tensor:  # fmt: skip
     """The standard error of the mean: the standard deviation divided by the root of the number of elements."""
-    _propagates("sem", nan_policy)
+    _check_nan_policy("sem", nan_policy)
     x = inexact(a)
     n = x.size if axis is None else x.shape[axis_of("sem", axis, x.ndim)]
     return reductions.std(x, axis, ddof=ddof, keepdims=keepdims) / math.sqrt(n)
@@ -374,7 +376,7 @@ def rankdata(
       >>> rankdata(np.array([10.0, 30.0, 10.0])).tolist()
       [1.5, 3.0, 1.5]
     """
-    _propagates("rankdata", nan_policy)
+    _check_nan_policy("rankdata", nan_policy)
     if method not in ("average", "min", "max", "dense", "ordinal"):
         raise ShapeError(f"rankdata requires method average, min, max, dense or ordinal, got {method!r}.", where=user_frame())
     x = tensor(a)

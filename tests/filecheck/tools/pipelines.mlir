@@ -8,12 +8,13 @@
 // LIST-NEXT: --vector-bytes
 // LIST-NEXT: --triton
 // LIST-NEXT: cse {{ *}}Equal operations are rewritten once
+// LIST-NEXT: nabla-roll-loops
 // LIST-NEXT: nabla-legalize-for-iree
 // LIST-NEXT: nabla-schedule {{.*}} (vector-bytes)
 // LIST: --nabla-lower
 
 // Options are given once, and reach the passes that have them; some passes are there for some targets.
-// CPU: builtin.module(cse,nabla-verify-supported,nabla-one-device,nabla-forget-empty,nabla-count-loops,nabla-legalize-linalg,
+// CPU: builtin.module(cse,nabla-roll-loops,nabla-verify-supported,nabla-one-device,nabla-forget-empty,nabla-count-loops,nabla-legalize-linalg,
 // CPU-SAME: nabla-forget-unique-indices,nabla-read-carries,nabla-sums-in-parts,nabla-fuse-chains,nabla-limit-buffers,nabla-wait-for-loops,nabla-update-in-place,
 // VULKAN: nabla-legalize-linalg{target=vulkan}
 // VULKAN-SAME: nabla-hold-loop-results,nabla-read-carries,nabla-fuse-chains{target=vulkan},nabla-limit-buffers{target=vulkan},nabla-wait-for-loops,nabla-update-in-place{target=vulkan}

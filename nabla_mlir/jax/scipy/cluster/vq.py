@@ -13,7 +13,7 @@ from nabla_mlir.table.tensor import Tensor
 
 @library
 def vq(obs: Any, code_book: Any, check_finite: bool = True) -> tuple[Tensor, Tensor]:
-    """The index of the nearest row of `code_book` for each row of `obs`, and the distance to it.
+    """Returns, for each row of `obs`, the index of the nearest row of `code_book` and the distance to it.
 
     Args:
       obs: observations of shape (m, n), or m numbers.

@@ -100,9 +100,10 @@ def _solved(
     M: Any,
     symmetric: bool = False,
 ) -> Any:
-    """Solves an equation of pytrees with a method for vectors."""
+    """Solves an equation of pytrees by a method for vectors, and returns the solution as a pytree like `b`."""
 
     def run(b: Any, x0: Any) -> Any:
+        """Solves the equation of vectors, and converts the solution to a pytree."""
         vector, unravel = ravel_pytree(b)
         start = nnp.zeros_like(vector) if x0 is None else ravel_pytree(x0)[0].astype(vector.dtype)
         steps = 10 * vector.size if maxiter is None else maxiter
@@ -119,13 +120,18 @@ def _solved(
 
 
 def _linear(a: Any, unravel: Callable[[Any], Any]) -> Linear:
-    """A matrix, or a function of pytrees, as a function of vectors."""
+    """Converts a matrix, or a linear function of pytrees, to a function from vectors to vectors."""
     apply = a if callable(a) else functools.partial(nnp.matmul, nnp.asarray(a))
     return lambda v: ravel_pytree(apply(unravel(v)))[0].astype(v.dtype)
 
 
 def _cg(matvec: Linear, b: Any, x: Any, limit: Any, maxiter: int, inverse: Linear) -> Any:
+    """Returns the solution that conjugate gradients reach from x; ends at a residual of at most `limit` or after `maxiter`
+    iterations.
+    """
+
     def step(state: Any) -> Any:
+        """One iteration of conjugate gradients: updates the solution x, the residual r, and the direction p."""
         x, r, z, p, k = state
         q, rz = matvec(p), nnp.vdot(r, z)
         alpha = rz / nnp.vdot(p, q)
@@ -139,9 +145,10 @@ def _cg(matvec: Linear, b: Any, x: Any, limit: Any, maxiter: int, inverse: Linea
 
 
 def _bicgstab(matvec: Linear, b: Any, x: Any, limit: Any, maxiter: int, inverse: Linear) -> Any:
-    """Runs the stabilised biconjugate gradient method on vectors."""
+    """Returns the solution of the stabilised biconjugate gradient method for vectors, from the start x."""
 
     def step(state: Any) -> Any:
+        """One iteration: a step along the direction p, then a step that minimises the residual."""
         x, r, p, rho, k = state
         y = inverse(p)
         v = matvec(y)
@@ -162,11 +169,12 @@ def _bicgstab(matvec: Linear, b: Any, x: Any, limit: Any, maxiter: int, inverse:
 
 
 def _gmres(restart: int, matvec: Linear, b: Any, x: Any, limit: Any, maxiter: int, inverse: Linear) -> Any:
-    """Runs GMRES with restarts on vectors."""
+    """Returns the solution of GMRES for vectors, from the start x. `restart` is the number of basis vectors of a cycle."""
     count = min(restart, b.size)
     eps = nnp.finfo(b.dtype).eps
 
     def direction(j: Any, state: Any) -> Any:
+        """Adds basis vector j + 1 of the Krylov space, orthogonal to the earlier ones, and column j of the Hessenberg matrix."""
         basis, hessenberg = state
         w = matvec(inverse(basis[j]))
         size = nnp.linalg.norm(w)

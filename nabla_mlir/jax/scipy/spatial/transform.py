@@ -105,7 +105,7 @@ class Rotation(NamedTuple):
 
     def apply(self, vectors: Any, inverse: bool = False) -> Any:
         """Rotates vectors of shape (..., 3); `inverse` applies the inverse rotation."""
-        return _turned(self.quat, vectors, inverse)
+        return _rotated(self.quat, vectors, inverse)
 
     def as_euler(self, seq: str, degrees: bool = False) -> Any:
         """Angles about three axes, in the convention of `from_euler`; the last angle is 0 if two axes are parallel."""
@@ -205,7 +205,8 @@ def _product(p: Any, q: Any) -> Tensor:
 
 
 @library
-def _turned(quat: Any, vectors: Any, inverse: Static[bool]) -> Tensor:
+def _rotated(quat: Any, vectors: Any, inverse: Static[bool]) -> Tensor:
+    """The vectors rotated by the quaternions, or by their inverses."""
     matrix, v = _as_matrix(quat), inexact(vectors)
     return matmul(matrix_transpose(matrix) if inverse else matrix, v[..., None])[..., 0]
 
@@ -218,6 +219,9 @@ def _magnitude(quat: Any) -> Tensor:
 
 @library
 def _mean(quat: Any, weights: Any) -> Tensor:
+    """The quaternion of the weighted mean rotation: the eigenvector of a matrix with the largest eigenvalue. Raises ShapeError
+    unless there is a weight for each rotation.
+    """
     q, w = inexact(quat), inexact(weights)
     if q.ndim != 2 or w.shape != q.shape[:1]:
         raise ShapeError(f"mean requires rotations and a weight for each, got shapes {q.shape} and {w.shape}.", where=user_frame())
@@ -226,6 +230,7 @@ def _mean(quat: Any, weights: Any) -> Tensor:
 
 @library
 def _as_quat(quat: Any, canonical: Static[bool], scalar_first: Static[bool]) -> Tensor:
+    """The quaternions in the requested form: with a canonical sign, or with the scalar first."""
     q = inexact(quat)
     if canonical:
         is_negative = q[..., 2] < 0
@@ -238,6 +243,7 @@ def _as_quat(quat: Any, canonical: Static[bool], scalar_first: Static[bool]) -> 
 # ---------------------------------------------------------------- matrices
 @library
 def _as_matrix(quat: Any) -> Tensor:
+    """The rotation matrices of quaternions."""
     q = inexact(quat)
     x, y, z, w = (q[..., k] for k in range(4))
     rows = [
@@ -250,7 +256,7 @@ def _as_matrix(quat: Any) -> Tensor:
 
 @library
 def _from_matrix(matrix: Any) -> Tensor:
-    """Selects, of four formulas, the one with the largest divisor."""
+    """The quaternions of rotation matrices, by the formula with the largest divisor out of four."""
     m = inexact(matrix)
     on = [m[..., k, k] for k in range(3)]
     trace = on[0] + on[1] + on[2]
@@ -296,6 +302,7 @@ def _as_rotvec(quat: Any, degrees: Static[bool]) -> Tensor:
 
 @library
 def _from_mrp(mrp: Any) -> Tensor:
+    """The quaternions of modified Rodrigues parameters."""
     v = inexact(mrp)
     size = (v * v).sum(-1, keepdims=True) + 1
     return concatenate([2 * v, 2 - size], -1) / size
@@ -303,6 +310,7 @@ def _from_mrp(mrp: Any) -> Tensor:
 
 @library
 def _as_mrp(quat: Any) -> Tensor:
+    """The modified Rodrigues parameters of quaternions."""
     q = inexact(quat)
     sign = where(q[..., 3:] < 0, -1.0, 1.0)
     return sign * q[..., :3] / (1.0 + sign * q[..., 3:])
@@ -310,6 +318,7 @@ def _as_mrp(quat: Any) -> Tensor:
 
 # ---------------------------------------------------------------- angles
 def _axes_of(name: str, seq: str, most: int) -> list[int]:
+    """The numbers of the axes in a text such as "xyz"; raises ShapeError for other texts."""
     axes = ["xyz".find(letter) for letter in seq.lower()]
     is_plain = seq in (seq.lower(), seq.upper()) and 1 <= len(seq) <= most
     if not is_plain or -1 in axes or any(a == b for a, b in itertools.pairwise(axes)):
@@ -319,7 +328,7 @@ def _axes_of(name: str, seq: str, most: int) -> list[int]:
 
 @library
 def _from_euler(angles: Any, seq: Static[str], degrees: Static[bool]) -> Tensor:
-    """The quaternions of angles about the axes of `seq`."""
+    """The quaternions of angles about the axes of `seq`; raises ShapeError for another number of angles."""
     axes, amounts = _axes_of("from_euler", seq, 3), inexact(angles)
     if amounts.shape[-1] != len(axes):
         raise ShapeError(f"from_euler requires {len(axes)} angles for {seq!r}, got shape {amounts.shape}.", where=user_frame())
@@ -334,7 +343,9 @@ def _from_euler(angles: Any, seq: Static[str], degrees: Static[bool]) -> Tensor:
 
 @library
 def _as_euler(quat: Any, seq: Static[str], degrees: Static[bool]) -> Tensor:
-    """Euler angles by the method of Bernardes and Viollet (2022), as in SciPy."""
+    """The Euler angles of quaternions, by the method of Bernardes and Viollet (2022), as in SciPy. Raises ShapeError unless `seq`
+    names three axes.
+    """
     axes, q, is_fixed = _axes_of("as_euler", seq, 3), inexact(quat), seq.islower()
     if len(axes) != 3:
         raise ShapeError(f"as_euler requires three axes, got {seq!r}.", where=user_frame())
