@@ -23,7 +23,7 @@ class StepWriter(NestWriter):
 
     @contextmanager
     def region(self) -> Iterator[None]:
-        """A context for a region that may not run: what it computes is not known afterwards."""
+        """A context for the code of a region: after it, values that the region has computed are unknown, since it may not run."""
         before = dict(self.values)
         yield
         self.values.clear()
