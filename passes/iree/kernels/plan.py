@@ -49,7 +49,7 @@ class Planner:
                 self.keep(node)
 
     def keep(self, node: Node) -> None:
-        """Plans a store of `node` in memory, so that its readers load it and don't recompute it.
+        """Plans a store of `node` in memory, so that its readers load it instead of recomputing it.
 
         Raises:
           NotSupported: the node is in memory already, so memory does not help its reader.
@@ -267,7 +267,7 @@ def _parts(node: Node) -> Iterable[Node]:
 
 
 def _needs(compound: Compound, planner: Planner) -> list[Node]:
-    """The values that must be in memory before a compound: its operands, and values that its regions read and don't change."""
+    """The values that must be in memory before a compound: its operands, and values that its regions read and do not change."""
     outer: dict[Node, None] = {}
     inside = set(compound.results)
     work = []
