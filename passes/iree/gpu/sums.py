@@ -105,6 +105,7 @@ def sums_kernel(name: str, sums: Sums) -> str:
     step = w.number(sums.inner)
 
     def combine(k: Code, total: Code) -> Code:
+        """The tile of totals combined with the tile of elements that begins at the inner index k."""
         index = w.add(k, w.range(sums.inner))
         at_inner = {axis: w.expand(x, 0) for axis, x in split_index(w, axes.sizes, axes.inner, index).items()}
         inner_mask = None if inner % sums.inner == 0 else w.expand(w.less(index, inner), 0)

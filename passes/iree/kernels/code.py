@@ -206,6 +206,7 @@ class NestWriter:
         each = 1 + has_tail  # the number of carries of a sum
 
         def body(loops: list[Affine], width: int, carried: list[Code]) -> list[Code]:
+            """Writes one iteration of all items, with vectors of `width` elements; returns the new sums."""
             totals = list(carried)
             for item in nest.items:
                 positions = space.indices(item.domain, loops)
@@ -333,7 +334,7 @@ class NestWriter:
         rows = min(thresholds.SUMMED_ROWS, shape[outer[-1]]) if outer else 1
 
         def over_positions(dimensions: list[int], points: list[Point]) -> None:
-            """Writes loops over these dimensions of the result; `points` has the elements of a tile along the dimensions before."""
+            """Writes loops over these dimensions of the result; `points` has the elements of a tile along earlier dimensions."""
             if not dimensions:
                 self._sum(target, points, inner, lane, lanes)
                 return
@@ -370,6 +371,7 @@ class NestWriter:
         each = 1 + has_tail
 
         def body(loops: list[Affine], width: int, carried: list[Code]) -> list[Code]:
+            """Writes one iteration over the inner dimensions, for all sums of the tile; returns the new sums."""
             terms = dict(zip(order, loops, strict=True))
             sums: list[Code] = []
             for i, (position, w) in enumerate(points):

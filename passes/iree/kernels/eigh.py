@@ -207,6 +207,7 @@ class _Iteration:
         one, zero = Number(t, t.number(1)), Number(t, t.number(0))
 
         def rotate(step: str, values: list[str]) -> list[str]:
+            """Computes and stores one rotation of the sweep; the values are its sine and cosine, p and g of the QL algorithm."""
             s, c, p, g = (Number(t, x) for x in values)
             i = t.of_indices("subi", t.add(last, -1), step)
             below = t.add(i, 1)

@@ -114,6 +114,7 @@ def _shifted(name: str) -> Callable[[Node, Node], Node]:
     """A shift. If the amount is at least the number of bits, the result is 0 (or all sign bits in an arithmetic shift)."""
 
     def make(x: Node, n: Node) -> Node:
+        """The shift of x by n."""
         bits = 8 * BYTES[x.dtype]
         amount = Node("bitcast_convert", (n,), n.shape, f"ui{bits}")
         if name == "shift_right_arithmetic":

@@ -248,6 +248,7 @@ class _Writer:
         t, what = self.t, self.what
 
         def put(i: Index, x: Complex) -> None:
+            """Writes element i of the results."""
             if what.whole:
                 for root in self._column_roots(i, column):
                     x = times(t, x, root)
@@ -274,6 +275,7 @@ class _Writer:
         t, lanes = self.t, self.lanes
 
         def put(i: Index, x: Complex) -> None:
+            """Writes element i of a vector of columns."""
             start = self._start(self.what.target, group, column, i)
             for half in (0, 1):
                 pairs = [lane // 2 + lanes * (lane % 2) for lane in range(half * lanes, (half + 1) * lanes)]

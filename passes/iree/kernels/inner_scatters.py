@@ -23,6 +23,7 @@ def write_scatter(kernel: StepWriter, scatter: Scatter) -> None:
         starts, tests = _starts(writer, scatter, at, index_memory)
 
         def update(at: At) -> None:
+            """Writes the update of one element of the window; `at` is its index in the array of updates."""
             offsets = [ZERO if along is None else at[along] for along, _ in windows.sources]
             position = linear([s + o for s, o in zip(starts, offsets, strict=True)], operand.shape)
             source = linear([at[d] for d in range(len(updates.shape))], updates.shape)

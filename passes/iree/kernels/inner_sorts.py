@@ -36,6 +36,7 @@ def _merge_all(kernel: StepWriter, sort: Sort, memories: list[Buffer]) -> Affine
     count = whole.shape[sort.dimension]
 
     def merge(carries: list[Code]) -> list[Code]:
+        """Merges all pairs of runs; the carries are the length of a run, and the half of memory that has the runs."""
         width, half = carries
         writer.ranges[half.name] = (0, 1)
         olds = [replace(m, offset=Affine(((half.name, whole.size),))) for m in memories]
@@ -96,6 +97,7 @@ def _insert(kernel: StepWriter, sort: Sort, row: list[Affine], memories: list[Bu
             return writer.combined("andi", writer.compared("ugt", j, zero), _is_before(kernel, sort, new, olds))
 
         def move(carries: list[Code]) -> list[Code]:
+            """Moves the element before index j to index j, unless it leaves the first ones; returns the new index."""
             (j,) = carries
             before = writer.combined("subi", j, one)
             olds = [_element(writer, sort, row, m, at(before)) for m in first]

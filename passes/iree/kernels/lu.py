@@ -77,6 +77,7 @@ def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str
         following = t.of_indices("minsi", t.add(c, 1), u.shape[2] - 1)
 
         def reduce_row(i: str, best: list[str]) -> list[str]:
+            """Subtracts a multiple of the pivot row from row i; returns the best pivot of the next column so far."""
             factor = t.scalar("arith.mulf", t.load(u, b, i, c), inverse)
             old = [t.vector(u, b, i, part) for part in parts]
             new = t.minus_product(old, factor, pivot_row)

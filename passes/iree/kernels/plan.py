@@ -19,7 +19,7 @@ _POSITIONS = 4
 
 
 class Planner:
-    """Plans the steps of one region. `is_known` is True for a node whose value the kernel has computed already."""
+    """Plans the steps of a region with some `compounds`; `is_known` is True for a node whose value the kernel has already."""
 
     def __init__(self, compounds: Iterable[Compound], is_known: Callable[[Node], bool]):
         self._is_known = is_known
@@ -202,6 +202,7 @@ def _visit(
     work = list(roots)
 
     def start(indices: Node, positions: int, index: Index) -> Affine:
+        """A symbol for a dynamic start index in 0 ... positions - 1, whose scalar is visited, too; 0 for one position."""
         if positions == 1:
             return ZERO
         work.append((indices, index or origin(indices)))
@@ -273,6 +274,7 @@ def _needs(compound: Compound, planner: Planner) -> list[Node]:
     work = []
 
     def enter(inner: Compound) -> None:
+        """Collects the results of the regions of a compound, and the values that are defined inside, at any depth."""
         for region in inner.regions:
             inside.update(region.arguments)
             work.extend(region.results)

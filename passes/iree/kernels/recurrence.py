@@ -43,6 +43,7 @@ def recurrence_text(name: str, recurrence: Recurrence, form: Form) -> tuple[str,
         zero = t.constant("dense<0.0>" if is_vector else "0.0", kind)
 
         def element(i: str, state: list[str]) -> list[str]:
+            """Writes element i of all lines; the state is their last elements, and their last coefficients if they are late."""
             at, values = recurrence.position(t, i), state[:count]
             coefficients = [load(a, o, at, j) for o, j in positions]
             factors = state[count:] if recurrence.is_late else coefficients

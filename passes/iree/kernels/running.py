@@ -134,6 +134,7 @@ def _line(t: Text, running: Running, x: Memory, y: Memory, positions: Sequence[t
         return [t.result(f"arith.{running.operation} {a}, {b} : {kind}") for a, b in zip(values, others, strict=True)]
 
     def element(base: Sequence[str] | None, i: str, values: list[str]) -> list[str]:
+        """Writes element i of all lines; returns `values` combined with it."""
         at = running.position(t, i)
         source, target = (t.vector, t.put) if is_vector else (t.load, t.store)
         new = combined(values, [source(x, o, at, j) for o, j in positions])

@@ -45,7 +45,7 @@ class StepWriter(NestWriter):
             self.step(step, outputs)
 
     def step(self, step: Nest | Compound, outputs: Mapping[int, Buffer] = MappingProxyType({})) -> None:
-        """Writes a nest or a compound."""
+        """Writes a nest or a compound; `outputs` is memory for some results of a compound, by their index."""
         if isinstance(step, Compound):
             self.compound(step, outputs)
         else:

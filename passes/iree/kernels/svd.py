@@ -272,6 +272,7 @@ class _Iteration:
         (left, _), (right, _) = self.sides
 
         def rotate(i: str, values: list[str]) -> list[str]:
+            """Computes and stores a rotation from the right and one from the left; the values are c, s, f and x of the sweep."""
             c, s, f, x = (Number(t, v) for v in values)
             after, position = t.add(i, 1), t.add(end, t.of_indices("subi", i, first))
             g, y = e[after], w[after]

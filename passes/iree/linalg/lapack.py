@@ -224,6 +224,7 @@ def _eigh(a: Val) -> tuple[Val, Val]:
         return ~b.reduce_any(rest > bound, range(rest.rank)) if rest.rank else ~(rest > bound)
 
     def one_round(a: Val, vectors: Val) -> list[Val]:
+        """Rotates the pairs of columns of this round, and exchanges the pairs."""
         top, bottom = _halves(real(diagonal_of(a)), 1)
         pairs = diagonal_of(b.cut(b.cut(a, 1, 0, n // 2), 2, n // 2, n))
         c, s = _rotation(top, bottom, pairs)

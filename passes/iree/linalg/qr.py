@@ -33,6 +33,7 @@ def geqp3(a: Val, first: Val) -> list[Val]:
     order = b.concat([b.reshape(v, (batch, n, 1)) for v in (columns + 1, first)], 2)
 
     def step(j: Val, a: Val, taus: Val, order: Val) -> list[Val]:
+        """Exchanges column j with the longest remaining column, and makes it zero below the diagonal."""
         norms = b.reduce_sum(select(row < spread(j, a.shape), 0.0, squared(a)), [1])
         swaps = ne(line_at(order, b.full(1, (), np.int32), 2), 0)
         sizes = select(columns < spread(j, columns.shape), -1.0, select(swaps, math.inf, norms))
@@ -89,6 +90,7 @@ def orgqr(a: Val, taus: Val) -> Val:
     identity = b.broadcast(b.constant(np.eye(m, n).astype(a.dtype)), a.shape, [1, 2])
 
     def step(i: Val, q: Val) -> list[Val]:
+        """Multiplies q by reflection k - 1 - i from the left."""
         j = (k - 1) - i
         unit = select(rows > spread(j, rows.shape), line_at(a, j, 2), 0)
         unit = select(eq(rows, spread(j, rows.shape)), 1, unit)

@@ -166,6 +166,7 @@ def _reduced(a: Val) -> tuple[Val, Val]:
     steps = b.iota(taus.shape, 1, np.int32)
 
     def step(j: Val, t: Val, taus: Val) -> list[Val]:
+        """Makes column j zero below the subdiagonal by a reflection from both sides, and stores the reflection."""
         at = spread(j, t.shape)
         v, tau, beta = reflection(line_at(t, j, 2), j + 1)
         t = adjoint(reflect(adjoint(t), v, tau))

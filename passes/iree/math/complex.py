@@ -31,6 +31,7 @@ def _complex(*names: str, into: Patterns = PATTERNS) -> Callable[[Callable[..., 
     """
 
     def register(formula: Callable[..., Val]) -> Callable[..., Val]:
+        """Registers a formula, and returns it unchanged."""
 
         def rewrite(op: ir.Operation, target: Target) -> Replacement:
             values = operands(op)

@@ -142,6 +142,7 @@ class _Program:
         copies: dict[ir.Value, ir.Value] = {}
 
         def renamed(value: ir.Value) -> ir.Value:
+            """The copy that replaces a value; the value itself if it does not depend on a copied one."""
             if value in self.numbers:
                 return names.get(value, value)
             if value not in copies and any(root in names for root in self.roots.get(value, ())):

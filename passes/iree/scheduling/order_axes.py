@@ -115,6 +115,7 @@ def in_order(value: ir.Value, order: Permutation) -> ir.Value:
         return copies.get(value, value)
 
     def make(value: ir.Value) -> ir.Value:
+        """The value with its axes in the new order: a new constant, elementwise operation or broadcast."""
         shape, dtype = shape_and_dtype(value.type)
         new_shape, number = tuple(shape[d] for d in order), splat_of(wrap(value))
         if number is not None:
@@ -234,11 +235,11 @@ class _Layout:
         op.erase()
 
     def _multiplied(self, op: ir.Operation) -> Val:
-        """A product whose axis numbers are adapted to the new order of its factors."""
+        """The product `op` of factors in the new order, with adapted axis numbers."""
         factors = [self._moved.get(v, v) for v in op.operands]
         axes = [
-            [[self._permutation[d] for d in ds] if v in self._moved else ds for ds in own]
-            for v, own in zip(op.operands, _axes(op), strict=True)
+            [[self._permutation[d] for d in ds] if v in self._moved else ds for ds in batch_and_contracted]
+            for v, batch_and_contracted in zip(op.operands, _axes(op), strict=True)
         ]
         (lb, lc), (rb, rc) = axes
         numbers = hlo.DotDims.encode(dict(zip(hlo.DotDims.lists, (lb, rb, lc, rc), strict=True)))

@@ -49,7 +49,7 @@ class _Loop:
         self._op = op
 
     def reuse(self) -> None:
-        """Lets each output tape of the loop use the memory of an input tape whose row is read in the same iteration."""
+        """Starts each tape that the loop writes completely from a dead value of its type, if there is one, instead of zeros."""
         counter = find_counter(self._op)
         if counter is None:
             return
