@@ -29,14 +29,14 @@ irdl.dialect @ad {
     irdl.regions(body: %body)
   }
 
-  // The value itself; its tangent is zero.
+  // The operand, unchanged, with a zero tangent.
   irdl.operation @stop_gradient {
     %tensor = irdl.base "!builtin.tensor"
     irdl.operands(input: %tensor)
     irdl.results(output: %tensor)
   }
 
-  // left * right elementwise, and 0 where left is 0, though right be infinite or NaN.
+  // left * right elementwise, and 0 where left is 0, even if right is infinite or NaN.
   irdl.operation @product {
     %tensor = irdl.base "!builtin.tensor"
     irdl.operands(left: %tensor, right: %tensor)
@@ -67,7 +67,7 @@ irdl.dialect @ad {
     irdl.results(output: %tensor)
   }
 
-  // The root of a degree, elementwise, whose first derivative at 0 is taken to be 0; the second one is infinite or NaN there.
+  // The root of the degree `degree`, elementwise. At 0, its first derivative is defined as 0; the second one is infinite or NaN.
   irdl.operation @root {
     %tensor = irdl.base "!builtin.tensor"
     %degree = irdl.base "#builtin.float"
@@ -76,14 +76,14 @@ irdl.dialect @ad {
     irdl.attributes { "degree" = %degree }
   }
 
-  // sqrt(left * left + right * right) elementwise without overflow; its first derivatives at the origin are taken to be 0.
+  // sqrt(left * left + right * right) elementwise without overflow; its first derivatives at the origin are defined as 0.
   irdl.operation @hypot {
     %tensor = irdl.base "!builtin.tensor"
     irdl.operands(left: %tensor, right: %tensor)
     irdl.results(output: %tensor)
   }
 
-  // base ** exponent * log(base) ** degree elementwise, and 0 where the power is 0, though the logarithm be infinite.
+  // base ** exponent * log(base) ** degree elementwise, and 0 where the power is 0, even if the logarithm is infinite.
   irdl.operation @power_log {
     %tensor = irdl.base "!builtin.tensor"
     %degree = irdl.base "#builtin.float"
@@ -124,7 +124,7 @@ irdl.dialect @ad {
     irdl.regions(primal: %primal, fwd: %fwd, bwd: %bwd)
   }
 
-  // Inside a rule of `custom_jvp` or `custom_vjp`: the innermost one of that name around it, on other operands.
+  // A call, inside a rule of `custom_jvp` or `custom_vjp`, of the innermost custom function with this name, on other operands.
   irdl.operation @recur {
     %tensor = irdl.base "!builtin.tensor"
     %name = irdl.base "#builtin.string"
@@ -134,9 +134,9 @@ irdl.dialect @ad {
   }
 
   // The x with matvec(x) = b. Operands: b. Regions: `matvec`, linear in its arguments; `solve` from b to x;
-  // `transpose_solve` from the right-hand side of the transposed system to its solution, which means
-  // nothing unless `transposable`. Derivatives with respect to
-  // b and to what `matvec` captures are implicit; nothing is differentiated through `solve`.
+  // `transpose_solve` from the right-hand side of the transposed system to its solution, which is used only if
+  // `transposable` is true. Derivatives with respect to b, and to values from outside that `matvec` reads, are implicit: `solve` is
+  // not differentiated.
   irdl.operation @linear_solve {
     %tensor = irdl.base "!builtin.tensor"
     %transposable = irdl.base "#builtin.integer"
@@ -149,8 +149,8 @@ irdl.dialect @ad {
     irdl.regions(matvec: %matvec, solve: %solve, transpose_solve: %transpose_solve)
   }
 
-  // The results of the body, which has no arguments; reverse mode computes its values again, except for what
-  // `policies` allow to keep.
+  // The results of the body, which has no arguments. Reverse mode recomputes the values of the body, except for values that
+  // `policies` allow to store.
   irdl.operation @checkpoint {
     %tensor = irdl.base "!builtin.tensor"
     %policies = irdl.base "#builtin.array"
@@ -162,7 +162,7 @@ irdl.dialect @ad {
     irdl.regions(body: %body)
   }
 
-  // The value itself, with a name for policies.
+  // The operand, unchanged, with a name for policies of checkpoints.
   irdl.operation @name {
     %tensor = irdl.base "!builtin.tensor"
     %name = irdl.base "#builtin.string"

@@ -12,6 +12,7 @@ from nabla_mlir.dialects.types import is_differentiable, shape_and_dtype
 
 
 def _i64s(values: Sequence[int]) -> ir.Attribute:
+    """The attribute `array<i64: ...>` of these integers."""
     return ir.DenseI64ArrayAttr.get(list(values), context())
 
 
@@ -48,7 +49,13 @@ class _Derivative(Differentiated):
         return list(self.op.operands)[len(self.block.arguments) :]
 
     def _verify(self, seeds: list[ir.Type], seed_word: str, derivatives: list[ir.Type]) -> None:
-        """Raises unless the operands, the seeds and the results have the types that the body requires."""
+        """Raises VerifyError unless operands and results have the types that the body requires.
+
+        Args:
+          seeds: the types of the seeds.
+          seed_word: the word for the seeds in the message: tangents or cotangents.
+          derivatives: the types of the results after those of the body.
+        """
         arguments = [a.type for a in self.block.arguments]
         operands = [v.type for v in self.op.operands]
         if operands[: len(arguments)] != arguments:
@@ -64,6 +71,7 @@ class _Derivative(Differentiated):
             raise self.error(f"results of types {types_text(expected)}, got {types_text(results)}")
 
     def _verify_indices(self) -> tuple[list[ir.Type], list[ir.Type]]:
+        """Checks the body, `wrt` and `of`; returns the types of the differentiated arguments and of the differentiated results."""
         self.verify_body()
         arguments = [a.type for a in self.block.arguments]
         outputs = [v.type for v in self.terminator.operands]
@@ -124,7 +132,7 @@ class VjpOp(_Derivative):
 
 
 STOP_GRADIENT = "ad.stop_gradient"
-# Elementwise operations, each with the number of its operands.
+# Elementwise operations of derivatives that avoid NaN, for example from 0 * inf, each with the number of its operands.
 GUARDS = {
     "ad.product": 2,
     "ad.quotient": 2,

@@ -12,7 +12,8 @@ from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import RegionOp
 
 RECUR = "ad.recur"
-# On a custom function without its rule: inside that rule, beyond the requested derivatives; or with the error of the rule.
+# The attribute of a custom function whose rule was not traced. It is a unit if the function is called in its own rule, and no
+# derivative of that order was requested. It is a text with the error if the rule raised one.
 WITHOUT_RULE = "without_rule"
 Types = list[ir.Type]
 
@@ -44,6 +45,8 @@ class RuleOp(RegionOp):
 
 
 class _CustomOp(RuleOp, Differentiated):
+    """The common base of `ad.custom_jvp` and `ad.custom_vjp`."""
+
     @property
     def label(self) -> str:
         """The name by which `ad.recur` refers to this operation from inside its rules."""
@@ -53,6 +56,7 @@ class _CustomOp(RuleOp, Differentiated):
         return str(value.value)
 
     def _verify_custom(self) -> tuple[Types, Types, Types, Types]:
+        """Checks regions, name and indices; returns the types of operands, results, their tangents, and tangents of results."""
         operands, results = self.verify_regions()
         self.require(bool(self.label), "a name that is not empty")
         for word, indices, types in (("wrt", self.wrt, operands), ("of", self.of, results)):
@@ -159,6 +163,7 @@ class CheckpointOp(RuleOp):
         return self._flag("recompute")
 
     def _flag(self, name: str) -> bool:
+        """A required boolean attribute."""
         value = self.value_of(name, "true or false")
         if not isinstance(value, ir.BoolAttr):
             raise self.error(f"the attribute '{name}' as true or false, got {value}")
@@ -199,7 +204,7 @@ def verify_recur(op: ir.Operation) -> None:
 
 
 def enclosing(op: ir.Operation, label: str | None) -> ir.Operation | None:
-    """The innermost custom rule of that name around an operation."""
+    """The innermost custom function with the name `label` whose rules contain an operation; None if there is none."""
     parent = op.parent
     while parent is not None:
         around = parent.operation

@@ -3,7 +3,8 @@
 // Read by `iree-opt --irdl-file=` and by tests; nabla_mlir/dialects/batch.py checks in addition what IRDL cannot
 // say (that the axes and the types of operands and results fit the body).
 irdl.dialect @batch {
-  // in_axes[i] holds the place of each axis in operand i, or -1 where it is not carried; out_axes likewise.
+  // The body for each index along the named axes. in_axes[i][k] is the dimension of operand i that is axis k, or -1 if the operand
+  // does not have this axis; out_axes is the same for results.
   irdl.operation @vmap {
     %tensor = irdl.base "!builtin.tensor"
     %axes = irdl.base "#builtin.array"
@@ -17,7 +18,7 @@ irdl.dialect @batch {
     irdl.regions(body: %body)
   }
 
-  // The sum over the entries of `axis`, the same for each of them. Its adjoint is itself.
+  // The sum over all entries along `axis`; each entry gets the same sum. The adjoint of psum is psum.
   irdl.operation @psum {
     %tensor = irdl.base "!builtin.tensor"
     %axis = irdl.base "#builtin.string"
@@ -26,7 +27,7 @@ irdl.dialect @batch {
     irdl.attributes { "axis" = %axis }
   }
 
-  // The largest of the entries of `axis`. Entries that tie share the derivative.
+  // The largest of the entries along `axis`. Equal largest entries share the derivative.
   irdl.operation @pmax {
     %tensor = irdl.base "!builtin.tensor"
     %axis = irdl.base "#builtin.string"
@@ -35,7 +36,7 @@ irdl.dialect @batch {
     irdl.attributes { "axis" = %axis }
   }
 
-  // The smallest of the entries of `axis`. Entries that tie share the derivative.
+  // The smallest of the entries along `axis`. Equal smallest entries share the derivative.
   irdl.operation @pmin {
     %tensor = irdl.base "!builtin.tensor"
     %axis = irdl.base "#builtin.string"
@@ -44,7 +45,7 @@ irdl.dialect @batch {
     irdl.attributes { "axis" = %axis }
   }
 
-  // All entries of `axis`, stacked along a new dimension. Its adjoint is psum_scatter.
+  // All entries along `axis`, stacked along the new dimension `dimension`. The adjoint of all_gather is psum_scatter.
   irdl.operation @all_gather {
     %operand = irdl.base "!builtin.tensor"
     %result = irdl.base "!builtin.tensor"
@@ -55,7 +56,8 @@ irdl.dialect @batch {
     irdl.attributes { "axis" = %axis, "dimension" = %dimension }
   }
 
-  // The sum over the entries of `axis`, of which entry i keeps slice i of `dimension`. Its adjoint is all_gather.
+  // The sum over all entries along `axis`; entry i gets slice i of the sum along `dimension`. The adjoint of psum_scatter is
+  // all_gather.
   irdl.operation @psum_scatter {
     %operand = irdl.base "!builtin.tensor"
     %result = irdl.base "!builtin.tensor"
@@ -66,7 +68,7 @@ irdl.dialect @batch {
     irdl.attributes { "axis" = %axis, "dimension" = %dimension }
   }
 
-  // The place of an entry along `axis`.
+  // The index of the entry along `axis`.
   irdl.operation @axis_index {
     %tensor = irdl.base "!builtin.tensor"
     %axis = irdl.base "#builtin.string"

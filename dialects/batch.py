@@ -15,7 +15,13 @@ Axes = Sequence[Sequence[int]]  # per operand or result: the position of each ma
 
 
 def with_axes(type: ir.Type, positions: Sequence[int], sizes: Sequence[int]) -> ir.Type:
-    """The type of a value outside the map: inside it has `type`, outside also axes at the positions `positions`."""
+    """The type outside a map of a value that has `type` inside it.
+
+    Args:
+      type: the type inside the map.
+      positions: for each axis of the map, the dimension outside that is this axis, or NOT_CARRIED.
+      sizes: the sizes of the axes.
+    """
     shape, dtype = shape_and_dtype(type)
     axes = sorted((p, n) for p, n in zip(positions, sizes, strict=True) if p != NOT_CARRIED)
     out = list(shape)
@@ -25,6 +31,7 @@ def with_axes(type: ir.Type, positions: Sequence[int], sizes: Sequence[int]) -> 
 
 
 def _positions(values: Axes) -> ir.Attribute:
+    """The attribute `in_axes` or `out_axes` with these positions."""
     return ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(list(v), context()) for v in values], context())
 
 
@@ -73,6 +80,7 @@ class VmapOp(RegionOp):
         return self._axes("out_axes")
 
     def _axes(self, attribute: str) -> list[tuple[int, ...]]:
+        """The positions in the attribute `in_axes` or `out_axes`."""
         return [tuple(a) for a in self.items(attribute, ir.DenseI64ArrayAttr, "a list of array<i64: ...>")]
 
     def verify(self) -> None:
@@ -88,7 +96,14 @@ class VmapOp(RegionOp):
         self._verify_side("result", [r.type for r in self.op.results], outputs, self.out_axes)
 
     def _verify_side(self, word: str, outside: list[ir.Type], inside: list[ir.Type], axes: list[tuple[int, ...]]) -> None:
-        """Raises unless the types outside have the axes of the map at distinct positions; `word` is operand or result."""
+        """Raises VerifyError unless the types outside are those inside with the axes of the map at distinct positions.
+
+        Args:
+          word: operand or result.
+          outside: the types of the operands, or of the results.
+          inside: the types of the arguments of the body, or of the values that it returns.
+          axes: the positions of the axes.
+        """
         counts = {len(outside), len(inside), len(axes)}
         self.require(
             len(counts) == 1,
@@ -96,10 +111,10 @@ class VmapOp(RegionOp):
         )
         sizes = self.sizes
         for i, (out, body, positions) in enumerate(zip(outside, inside, axes, strict=True)):
-            own = [p for p in positions if p != NOT_CARRIED]
-            rank = len(shape_and_dtype(body)[0]) + len(own)
+            carried = [p for p in positions if p != NOT_CARRIED]
+            rank = len(shape_and_dtype(body)[0]) + len(carried)
             self.require(
-                len(positions) == len(sizes) and len(set(own)) == len(own) and all(0 <= p < rank for p in own),
+                len(positions) == len(sizes) and len(set(carried)) == len(carried) and all(0 <= p < rank for p in carried),
                 f"distinct positions below {rank} for the {len(sizes)} axes of {word} {i}, got {list(positions)}",
             )
             expected = with_axes(body, positions, sizes)
@@ -121,7 +136,7 @@ def axis_of(op: ir.Operation) -> str:
 
 
 def collectives(op: ir.Operation, axis: str) -> list[ir.Operation]:
-    """The collectives in the regions of `op` that use its axis of this name, not the axis of an inner map."""
+    """The collectives in the regions of the map `op` that use its axis of this name, not an axis of an inner map."""
     result = []
     for inner in (o.operation for region in op.regions for block in region.blocks for o in block.operations):
         if inner.name in COLLECTIVES and axis_of(inner) == axis:
@@ -132,7 +147,7 @@ def collectives(op: ir.Operation, axis: str) -> list[ir.Operation]:
 
 
 def free_axes(op: ir.Operation) -> set[str]:
-    """The mapped axes from outside that `op` depends on through collectives, its own or those in its regions."""
+    """The names of the axes of maps around `op` that collectives use: `op` itself, or collectives in its regions."""
     if op.name in COLLECTIVES:
         return {axis_of(op)}
     inside = {name for region in op.regions for block in region.blocks for o in block.operations for name in free_axes(o.operation)}
@@ -145,7 +160,7 @@ def bound_axes(op: ir.Operation) -> set[str]:
 
 
 def rename_axes(op: ir.Operation, names: Mapping[str, str]) -> None:
-    """Renames the axes of the collectives that use axes of the map `op`."""
+    """Renames the axes of the collectives that use axes of the map `op`; `names` maps old names to new ones."""
     uses = [(inner, new) for old, new in names.items() for inner in collectives(op, old)]
     for inner, new in uses:
         inner.attributes["axis"] = ir.StringAttr.get(new, context())
@@ -176,6 +191,7 @@ class CollectiveOp(View):
             self._verify_dimension(entry, whole, size)
 
     def _verify_dimension(self, entry: ir.Type, whole: ir.Type, size: int) -> None:
+        """Raises VerifyError unless the type `whole` is `entry` with an axis of this size at the attribute `dimension`."""
         value = self.value_of("dimension", "an integer")
         if not isinstance(value, ir.IntegerAttr):
             raise self.error("the attribute 'dimension', an integer")

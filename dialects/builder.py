@@ -101,19 +101,19 @@ def conj(x: Val) -> Val:
 
 
 def iota(shape: Sequence[int], dim: int, dtype: Any) -> Val:
-    """0, 1, 2 ... along one dimension."""
+    """The array with 0, 1, 2, ... along one dimension."""
     return op("stablehlo.iota", type=tensor_type(tuple(shape), np.dtype(dtype)), iota_dimension=hlo.I64.encode(dim))
 
 
 def reshape(x: Val, shape: Sequence[int]) -> Val:
-    """The elements of `x` in another static shape; no operation if it has it already."""
+    """The elements of `x` in another static shape; `x` itself if it has this shape."""
     if x.shape == tuple(shape):
         return x
     return op("stablehlo.reshape", x, type=tensor_type(tuple(shape), x.dtype))
 
 
 def broadcast(x: Val, shape: Sequence[int], dims: Sequence[int]) -> Val:
-    """Dimension i of `x` becomes dimension dims[i] of the result; size 1 is repeated."""
+    """The broadcast of `x` to a shape: dimension i of `x` becomes dimension dims[i] of the result; size 1 is repeated."""
     if x.shape == tuple(shape) and list(dims) == list(range(x.rank)):
         return x
     dimensions = hlo.I64Array.encode(dims)
@@ -121,7 +121,7 @@ def broadcast(x: Val, shape: Sequence[int], dims: Sequence[int]) -> Val:
 
 
 def transpose(x: Val, permutation: Sequence[int]) -> Val:
-    """Dimension i of the result is dimension permutation[i] of `x`."""
+    """The transpose of `x`: dimension i of the result is dimension permutation[i] of `x`."""
     if list(permutation) == list(range(x.rank)):
         return x
     return op("stablehlo.transpose", x, permutation=hlo.I64Array.encode(permutation))
@@ -133,7 +133,7 @@ def swap(x: Val) -> Val:
 
 
 def slice_(x: Val, start: Sequence[int], limit: Sequence[int], strides: Sequence[int] | None = None) -> Val:
-    """The static slice start:limit:strides; no operation if it is all of `x`."""
+    """The static slice start:limit:strides of `x`; `x` itself if it is all of `x`."""
     strides = [1] * x.rank if strides is None else strides
     if not any(start) and tuple(limit) == x.shape and all(s == 1 for s in strides):
         return x
@@ -183,7 +183,7 @@ def pad(x: Val, low: Sequence[int], high: Sequence[int], interior: Sequence[int]
 
 
 def dot(x: Val, y: Val, contract: tuple[Sequence[int], Sequence[int]], batch: int = 0, dtype: Any = None) -> Val:
-    """dot_general over the given contracted dimensions; the first `batch` dimensions of both are batch."""
+    """The `dot_general` over the dimensions `contract` of x and of y; the first `batch` dimensions of both are batch dimensions."""
     dims = {
         "lhs_batching_dimensions": range(batch),
         "rhs_batching_dimensions": range(batch),
@@ -223,7 +223,7 @@ def fill_region(region: ir.Region, types: Sequence[ir.Type], body: Callable[...,
 
 
 def while_loop(initial: Sequence[Val], condition: Callable[..., Val], body: Callable[..., Sequence[Val]]) -> list[Val]:
-    """stablehlo.while; both functions get the carried values."""
+    """The results of a `stablehlo.while`; both functions get the carried values, and `body` returns the new ones."""
     types = [v.type for v in initial]
     loop = make("stablehlo.while", initial, types, regions=2)
     fill_region(loop.regions[0], types, condition)
@@ -232,7 +232,7 @@ def while_loop(initial: Sequence[Val], condition: Callable[..., Val], body: Call
 
 
 def for_loop(count: int, initial: Sequence[Val], body: Callable[..., Sequence[Val]]) -> list[Val]:
-    """A loop of fixed length; `body` gets the index (a scalar int32) and the carried values."""
+    """The last carried values of a loop of `count` iterations; `body` gets the index (a scalar int32) and the carried values."""
     index = full(0, (), np.int32)
     result = while_loop([index, *initial], lambda i, *_: i < count, lambda i, *c: [i + 1, *body(i, *c)])
     return result[1:]
@@ -245,7 +245,10 @@ def reduce(
     body: Callable[..., Val | Sequence[Val]],
     final: bool = False,
 ) -> list[Val]:
-    """stablehlo.reduce; `body` gets the scalars of the accumulators, then those of the elements."""
+    """The results of a `stablehlo.reduce`; `body` gets the accumulators, then the elements, as scalars.
+
+    With `final`, no pattern rewrites the operation; see `make`.
+    """
     shape = [n for i, n in enumerate(operands[0].shape) if i not in dims]
     types = [tensor_type(shape, v.dtype) for v in operands]
     attributes = {"dimensions": hlo.I64Array.encode(dims)}
@@ -255,7 +258,7 @@ def reduce(
 
 
 def reduce_with(name: str, x: Val, initial: Number, dims: Sequence[int]) -> Val:
-    """Reduction by one binary operation, such as `stablehlo.add`."""
+    """The reduction of x over some dimensions by one binary operation, such as `stablehlo.add`."""
     return reduce([x], [full(initial, (), x.dtype)], dims, lambda a, b: binary(name, a, b))[0]
 
 
@@ -277,9 +280,9 @@ def signless(x: Val) -> Val:
 def stored(x: Val) -> Val:
     """The value in memory: the operations before it and those after it are in different dispatches.
 
-    Nothing remains of it after the dispatches are formed. It has no effect: equal ones are merged, and unused ones
-    removed. IREE removes one of its two kinds of barriers after another of the same kind, but not after one of the
-    other kind.
+    The value is the result of a barrier, which IREE removes when it has formed the dispatches. The barrier has no side effect:
+    equal ones are merged, and unused ones are removed. There are two kinds of barriers; a value that is the result of one kind
+    gets the other kind, because IREE removes a barrier after another one of the same kind.
     """
     if x.dtype.kind == "u":
         return bitcast(stored(signless(x)), x.dtype)

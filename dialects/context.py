@@ -13,7 +13,7 @@ from nabla_mlir.base.errors import ImportIRError
 
 # The bindings search for a module of Python classes whenever they return an operation, and do not cache a failure. An
 # empty module avoids this search, which would take most of the time of every pass.
-# there is none: an empty one saves that search, which would be most of the time of every pass.
+
 for _dialect in ("stablehlo", "chlo", "ad", "batch"):
     sys.modules.setdefault(f"iree.compiler.dialects.{_dialect}", types.ModuleType(_dialect))
 
@@ -21,14 +21,15 @@ for _dialect in ("stablehlo", "chlo", "ad", "batch"):
 BYTECODE = b"ML\xefR"  # the first bytes of bytecode
 
 
-def _made() -> Context:
+def _new_context() -> Context:
+    """The context of the process; see `context`."""
     ctx = Context()
     ctx.allow_unregistered_dialects = True
     ctx.enable_multithreading(False)  # a forked process would wait for threads that do not exist in it
     return ctx
 
 
-_context = _made()
+_context = _new_context()
 
 
 def context() -> Context:
@@ -58,7 +59,7 @@ def parse_module(source: str | bytes, *, filename: str = "<module>") -> ir.Modul
 
 
 def _excerpt(source: str | bytes, location: ir.Location) -> str:
-    """The line of a text at a location of the parser, which may not know the dialect of the operation."""
+    """The line of the source at a location of the parser, with a mark at the column; "" if the location or the text is unknown."""
     position = re.fullmatch(r'loc\("-":(\d+):(\d+)\)', str(location))
     if position is None or isinstance(source, bytes):
         return ""

@@ -18,13 +18,13 @@ VARIABLE = "NABLA_MLIR_DEBUG"
 
 
 def wanted(topic: str) -> bool:
-    """True if the environment asks for a topic."""
+    """True if the variable of the environment has a topic."""
     topics = os.environ.get(VARIABLE, "")
     return topic in topics.split(",") if topics else False
 
 
 def say(topic: str, text: str, location: ir.Location | None = None) -> None:
-    """Prints a line, with the position in the user's source if it is known."""
+    """Prints a line on standard error, with its topic, and with the position in the user's source if it is known."""
     source = source_of(location) if location is not None else None
     where = f"  ({source.filename}:{source.line})" if source is not None else ""
     print(f"[nabla {topic}] {text}{where}", file=sys.stderr)

@@ -13,7 +13,7 @@ from iree.compiler import ir
 from nabla_mlir.base.errors import NablaError, SourceRange, is_internal
 from nabla_mlir.base.locks import new_lock
 
-_FRAMES = 32  # frames of the Python stack to search for the user's lines
+_FRAMES = 32  # the number of frames of the Python stack that MLIR stores in a location
 
 
 class _Thread(threading.local):
@@ -30,8 +30,8 @@ _tracing = 0  # the number of active traces in all threads, which need the switc
 def user_lines() -> Iterator[None]:
     """A context in which new operations of this thread have the user's lines, which MLIR reads from the Python stack.
 
-    MLIR has one switch for all threads. It is on while any thread traces. Operations of the other threads have the
-    location of `here`, as if the switch were off.
+    MLIR has one switch for all threads, which is on while any thread traces. Operations of the other threads get the location
+    that `here` returns, as if the switch were off.
     """
     global _tracing
     with _lock:
@@ -96,9 +96,9 @@ def positions_of(location: ir.Location, function: str = "") -> Iterator[SourceRa
 
 @contextlib.contextmanager
 def blaming(op: ir.Operation) -> Iterator[None]:
-    """A context in which errors of a rule get the position of the operation in the user's program.
+    """A context in which errors of a rule for an operation get the position of the operation in the user's program.
 
-    A rule of another project has its own lines: an error that one of them caused keeps that position, and names the operation.
+    An error that was raised in a rule outside nabla_mlir keeps the position in this rule, and a note names the operation.
     """
     try:
         yield

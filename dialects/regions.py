@@ -29,7 +29,7 @@ class View:
             raise self.error(what)
 
     def error(self, what: str) -> VerifyError:
-        """The error for a requirement; messages with types and attributes are formatted only here, because printing takes time."""
+        """The error for a requirement that is not met; callers format types only for this error, because printing takes time."""
         return VerifyError(f"{self.op.name} requires {what}.", where=source_of(self.op.location))
 
     def integers(self, attribute: str) -> tuple[int, ...]:
@@ -41,7 +41,7 @@ class View:
         return tuple(value)
 
     def items(self, attribute: str, kind: type[A], what: str) -> list[A]:
-        """The items of a required list of attributes of one kind; `what` names it in the error."""
+        """The items of a required attribute that is a list of attributes of one kind; `what` names the list in the error."""
         self.require(attribute in self.op.attributes, f"the attribute '{attribute}'")
         value = self.value_of(attribute, what)
         items = self._known(lambda: list(value), attribute, what) if isinstance(value, ir.ArrayAttr) else []
@@ -50,11 +50,12 @@ class View:
         return items
 
     def value_of(self, attribute: str, what: str) -> ir.Attribute | None:
-        """An attribute or None; `what` names it in the error."""
+        """An attribute, or None if there is none; `what` names the expected value in the error."""
         attributes = self.op.attributes
         return self._known(lambda: attributes[attribute], attribute, what) if attribute in attributes else None
 
     def _known(self, reading: Callable[[], T], attribute: str, what: str) -> T:
+        """The result of `reading`, or a VerifyError if the bindings cannot read the attribute."""
         try:
             return reading()
         except TypeError as error:  # the bindings do not know this element type
@@ -92,12 +93,12 @@ class RegionOp(View):
         return last_of(self.block)
 
     def verify_body(self) -> None:
-        """Checks the shape of the only region."""
+        """Checks that there is one region, of the form that `verify_region` requires."""
         self.require(len(self.op.regions) == 1, f"one region, got {len(self.op.regions)}")
         self.verify_region(self.op.regions[0], "a body")
 
     def verify_region(self, region: ir.Region, what: str) -> None:
-        """Checks that a region is one block of static tensors that ends in `stablehlo.return`."""
+        """Checks that a region is one block that ends in `stablehlo.return`, and that all tensors at its border are static."""
         self.require(len(region.blocks) == 1, f"a region of one block, got {len(region.blocks)}")
         block = region.blocks[0]
         operations = block.operations
@@ -179,7 +180,7 @@ def made_by(value: ir.Value) -> ir.Operation | None:
 
 
 def before_reshapes(value: ir.Value) -> ir.Value:
-    """The operand of the reshapes that compute a value."""
+    """The operand of the chain of reshapes that computes a value; the value itself if no reshape does."""
     while (maker := made_by(value)) is not None and maker.name == "stablehlo.reshape":
         value = maker.operands[0]
     return value
@@ -230,6 +231,7 @@ def check_order(module: ir.Operation) -> None:
 
 
 def _check_order(block: ir.Block) -> None:
+    """Raises VerifyError if an operation of a block, or one inside it, reads a value that the block defines later."""
     operations = [op.operation for op in block.operations]
     late = {op: i for i, op in enumerate(operations)}
     for i, op in enumerate(operations):
@@ -281,7 +283,7 @@ def nested(op: ir.Operation) -> list[ir.Operation]:
 
 
 def _interruption(error: RuntimeError) -> BaseException:
-    """The exception of a signal during a call from MLIR into Python, as KeyboardInterrupt; MLIR returns only its text."""
+    """The exception that was raised while MLIR called Python (such as KeyboardInterrupt), of which MLIR returns only the text."""
     name, _, message = str(error).rstrip().rpartition("\n")[2].partition(":")
     kind = getattr(builtins, name, None)
     return kind(message.strip()) if isinstance(kind, type) and issubclass(kind, BaseException) else error

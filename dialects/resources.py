@@ -16,7 +16,7 @@ _ALIGNMENT = 4  # the first bytes of a resource: the alignment of its elements
 
 
 def inline_resources(module: ir.Operation) -> None:
-    """Moves the elements into the constants, because rules read them, and XLA misreads or refuses resources."""
+    """Moves the elements of constants from resources into the constants: rules read them, and XLA misreads or refuses resources."""
     constants = [op for op in nested(module) if op.name in _CONSTANTS and _name_of(op)]
     if not constants:
         return
@@ -29,6 +29,7 @@ def inline_resources(module: ir.Operation) -> None:
 
 
 def _array(raw: np.ndarray, dtype: np.dtype, count: int) -> np.ndarray:
+    """The `count` elements of a dtype in raw bytes; booleans have a byte or a bit each."""
     if dtype != np.bool_:
         return raw.view(dtype)
     return (raw if raw.size == count else np.unpackbits(raw, count=count, bitorder="little")).astype(bool)

@@ -70,7 +70,7 @@ def splat(value: complex | float | int | bool, shape: tuple[int, ...], dtype: np
 
 @functools.lru_cache(maxsize=8192)
 def _splat(text: str, shape: tuple[int, ...], dtype: np.dtype) -> ir.Attribute:
-    """The attribute of an array with one number, given as text because equal numbers may have different signs."""
+    """The attribute of an array filled with one number, whose text is the key of the cache."""
     # repr separates -0.0 from 0.0 and True from 1, which compare equal as cache keys.
     value = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}.get(text)
     if value is None:
@@ -96,6 +96,7 @@ def _is_lost(value: Any, dtype: np.dtype) -> bool:
 
 
 def _literal(text: str) -> Any:
+    """The Python number with this `repr`."""
     if text in ("True", "False"):
         return text == "True"
     try:
@@ -124,6 +125,7 @@ def _repeated(number: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _parsed_elements(attribute: ir.Attribute, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """The array that a dense attribute holds, from the text of the attribute."""
     # The bindings have no reader for complex and narrow types; their text is exact (hexadecimal when long).
     body = str(attribute).removeprefix("dense<").removesuffix(f"> : {attribute.type}")
     hexadecimal = re.fullmatch(r'"0x([0-9A-Fa-f]*)"', body)
@@ -170,7 +172,7 @@ def integer_constant(value: ir.Value) -> int | None:
 
 @dataclass(frozen=True)
 class _ComplexElements:
-    """A placeholder for a complex dense attribute of parsed IR, which the bindings of 3.13 cannot return."""
+    """A dense attribute of complex numbers as text, because the bindings of IREE 3.13 cannot return the attribute."""
 
     text: str
     type: ir.Type
@@ -238,11 +240,13 @@ def _integers(attribute: ir.Attribute) -> tuple[int, ...]:
 
 
 def _enum_encode(kind: str) -> Callable[[str], ir.Attribute]:
+    """A function from a word to the attribute of an enumeration."""
     return lambda word: parse_attribute(f"#stablehlo<{kind} {word}>")
 
 
 @functools.lru_cache(maxsize=1024)
 def _enum_word(text: str) -> str:
+    """The word in the text of an attribute of an enumeration."""
     return text.rstrip(">").split()[-1]
 
 
@@ -296,6 +300,7 @@ class DimensionNumbers:
 
 @functools.lru_cache(maxsize=4096)
 def _struct_fields(text: str, lists: tuple[str, ...], scalars: tuple[str, ...]) -> tuple[tuple[str, Any], ...]:
+    """The fields of a struct attribute from its text: lists as tuples, empty if they are not in the text, and integers."""
     fields: dict[str, Any] = dict.fromkeys(lists, ()) | dict.fromkeys(scalars, 0)
     for name, items in re.findall(r"(\w+) = \[([^\]]*)\]", text):
         fields[name] = tuple(int(i) for i in items.split(",")) if items.strip() else ()
@@ -336,5 +341,5 @@ def _conv_decode(text: str) -> tuple[tuple[Any, ...], ...]:
     return tuple(tuple(int(d) if d.strip().isdigit() else d.strip() for d in g.split(",")) for g in groups)
 
 
-# ("b", 0, 1, "f"), ("0", 1, "i", "o"), ("b", 0, 1, "f"): the meaning of each dimension of lhs, rhs and result.
+# The meaning of each dimension of lhs, rhs and result of a convolution: ("b", 0, 1, "f"), (0, 1, "i", "o"), ("b", 0, 1, "f").
 ConvDims: Codec = Codec(_conv_encode, lambda a: _conv_decode(str(a)))

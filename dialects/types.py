@@ -45,7 +45,7 @@ _TO_MLIR = _BUILTIN | _EXTENDED
 _FROM_MLIR = {v: k for k, v in _TO_MLIR.items()}
 
 
-# What Python's types stand for: the dtypes of its numbers, which `nm.set_default_dtypes` sets.
+# The default dtypes of Python's numbers, which `nm.set_default_dtypes` sets.
 PYTHON: dict[Any, np.dtype] = {int: np.dtype(np.int32), float: np.dtype(np.float32), complex: np.dtype(np.complex64)}
 _PYTHON_NAMES: dict[Any, type] = {kind.__name__: kind for kind in PYTHON}
 
@@ -78,6 +78,7 @@ def as_dtype(dtype: Any) -> np.dtype:
 
 
 def _in_numpy(name: Any) -> np.dtype | None:
+    """The dtype that NumPy makes of an object, in native byte order; None if it makes none."""
     try:
         return np.dtype(name).newbyteorder("=")
     except (TypeError, ValueError):
@@ -85,6 +86,7 @@ def _in_numpy(name: Any) -> np.dtype | None:
 
 
 def _in_mlir(word: str) -> np.dtype | None:
+    """The dtype of an MLIR word or of a full name; None for other words."""
     name = _FROM_MLIR.get(word, word)
     if name in _EXTENDED:
         return _extended_dtype(name)
@@ -105,6 +107,7 @@ def dtype_in_mlir(word: str) -> np.dtype:
 
 @functools.cache
 def _extended_dtype(name: str) -> np.dtype:
+    """A dtype of the package ml_dtypes. Raises DtypeError if the package is not installed."""
     try:
         import ml_dtypes
     except ImportError:
@@ -131,7 +134,7 @@ def dtype_of(element: ir.Type) -> np.dtype:
 
 
 def tensor_type(shape: tuple[int, ...] | list[int], dtype: np.dtype) -> ir.RankedTensorType:
-    """tensor<shape x dtype>."""
+    """The type tensor<shape x dtype>."""
     return _tensor_type(tuple(shape), dtype)
 
 

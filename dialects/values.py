@@ -1,8 +1,8 @@
-"""Wrapped values with arithmetic operators, and constants, as the builder has them.
+"""SSA values with arithmetic operators, and constants; `builder.py` has the other operations.
 
-Operations are made at the current insertion point. A Python number next to a value becomes a splat constant of
-that value's type; constants stand once at the start of their block. Inside `recording()` every new operation is
-also written to a list, which is how a rewrite driver learns of them.
+Operations are made at the current insertion point. A Python number in an expression with a value becomes a constant of the value's
+type. Inside `recording()`, equal constants of a block are one operation at its start, and every new operation is added to a list,
+from which the driver of patterns learns of it.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from nabla_mlir.dialects.types import dtype_of, element_type
 
 Number = bool | int | float | complex
 BOOL = np.dtype(np.bool_)
-# Marks an operation that no pattern looks at again; nabla-forget-final removes it.
+# The attribute of an operation that no pattern rewrites; nabla-forget-final removes it.
 FINAL = "nabla.final"
 
 
 class Recording:
-    """The operations made while it is active, and the splat constants of each block."""
+    """The operations that were made inside `recording()`, with their names, and the constants of each block."""
 
     def __init__(self) -> None:
         self.created: list[tuple[str, ir.Operation]] = []
         self.constants: dict[tuple[ir.Block, ir.Attribute], ir.Value] = {}
 
 
-# Of this thread. Not an argument: patterns write operations as expressions, and each of their calls would hand it on.
+# The recording of this thread. It is not an argument, because every operator in an expression of a pattern would need it.
 _recording: contextvars.ContextVar[Recording | None] = contextvars.ContextVar("recording", default=None)
 
 
 @contextlib.contextmanager
 def recording() -> Iterator[Recording]:
-    """Records every operation that this module makes."""
+    """A context that records every operation that this module makes, except for those made as `final`."""
     record = Recording()
     token = _recording.set(record)
     try:
@@ -50,11 +50,10 @@ def recording() -> Iterator[Recording]:
 
 
 class Val:
-    """An SSA tensor value with arithmetic, for code that is made for the compiler: each operator is one operation.
+    """An SSA tensor value with arithmetic, for patterns of passes: each operator is one operation of StableHLO.
 
-    It is not `table.tensor.Tensor`, which users and rules write with: that one promotes, broadcasts and has named axes and
-    a scope; here operands have one type, sizes may be dynamic, and nothing knows records. Comparisons give a value too, so
-    `==` is spelled `eq`.
+    The class `table.tensor.Tensor`, for users and rules, promotes types, broadcasts, and has named axes. Here, both operands have
+    one type, and sizes may be dynamic. Comparisons are operations, too; `==` is `eq`, because Python uses the operator itself.
     """
 
     __slots__ = ("dtype", "type", "value")
@@ -63,7 +62,7 @@ class Val:
     value: ir.Value
 
     def __init__(self, value: ir.Value, like: Val | None = None):
-        """Wraps a value; `like` is one of the same type, if there is one at hand (asking MLIR takes a microsecond)."""
+        """Wraps a value. The type is copied from `like`, a value of the same type, because asking MLIR takes a microsecond."""
         self.value = value
         if like is None:
             self.type = value.type
@@ -156,7 +155,7 @@ def make(
     regions: int = 0,
     final: bool = False,
 ) -> ir.Operation:
-    """Makes an operation and records it, unless it is `final`: then it is marked as such, and no pattern looks at it again."""
+    """Makes an operation and records it; a `final` one is marked instead, so that no pattern rewrites it."""
     op = hlo.emit(name, [v.value for v in operands], results=results, attributes=attributes, regions=regions)
     if final:
         op.attributes[FINAL] = ir.UnitAttr.get(op.context)
@@ -177,17 +176,17 @@ def copy(source: ir.Operation, operands: Sequence[Val]) -> ir.Operation:
 
 
 def op(name: str, *operands: Val, type: ir.Type | None = None, final: bool = False, **attributes: ir.Attribute) -> Val:
-    """An operation with one result. Without `type` MLIR infers it."""
+    """The result of an operation with one result, whose type MLIR infers if `type` is None."""
     return Val(make(name, operands, None if type is None else [type], attributes, final=final).results[0])
 
 
 def unary(name: str, x: Val) -> Val:
-    """An elementwise operation with the type of `x`."""
+    """The result of an elementwise operation, of the type of `x`."""
     return Val(make(name, (x,), (x.type,)).result, x)
 
 
 def binary(name: str, x: Val, y: Val | Number) -> Val:
-    """An elementwise operation with the type of `x`; a number becomes a constant of that type."""
+    """The result of an elementwise operation, of the type of `x`; a number becomes a constant of this type."""
     if not isinstance(y, Val):
         y = splat(y, x)
     return Val(make(name, (x, y), (x.type,)).result, x)
@@ -199,11 +198,12 @@ def like(x: Val, dtype: Any) -> ir.Type:
 
 
 def _unknown(x: Val) -> ir.Location:
+    """The unknown location in the context of a value."""
     return ir.Location.unknown(x.type.context)
 
 
 def splat(value: Number, x: Val, dtype: Any = None) -> Val:
-    """A constant of the shape of `x` (which may be dynamic) and of its dtype, unless another is given."""
+    """A constant with `value` everywhere, of the shape of `x` (which may be dynamic), and of its dtype if none is given."""
     dtype = x.dtype if dtype is None else np.dtype(dtype)
     if x.static:
         return full(value, x.shape, dtype)
@@ -219,7 +219,7 @@ def splat(value: Number, x: Val, dtype: Any = None) -> Val:
 
 
 def full(value: Number, shape: Sequence[int], dtype: Any) -> Val:
-    """A constant that is `value` everywhere."""
+    """A constant of a static shape with `value` everywhere."""
     if np.dtype(dtype).kind == "c":
         part = np.zeros((), dtype).real.dtype
         return complex_(full(complex(value).real, shape, part), full(complex(value).imag, shape, part))
@@ -227,18 +227,19 @@ def full(value: Number, shape: Sequence[int], dtype: Any) -> Val:
 
 
 def _plain(value: Number) -> Number:
+    """The number as a Python number, also if it is a scalar of NumPy."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def constant(array: np.ndarray) -> Val:
-    """A constant that holds `array`. Complex ones are put together from parts: IREE has trouble with them."""
+    """A constant with the elements of an array. A complex one is made of two real ones, because IREE confuses complex constants."""
     if array.dtype.kind == "c":
         return complex_(constant(array.real), constant(array.imag))
     return _constant(hlo.elements(array))
 
 
 def _constant(attribute: ir.Attribute) -> Val:
-    """A constant. While code is recorded, equal constants of a block are one operation at its start."""
+    """The value of a constant; inside `recording()`, equal constants of a block are one operation at its start."""
     point = ir.InsertionPoint.current
     block = point.block
     record = _recording.get()
@@ -260,7 +261,7 @@ _DIRECTIONS = {
 
 
 def compare(direction: str, x: Val, y: Val | Number) -> Val:
-    """Elementwise comparison."""
+    """The elementwise comparison of two values by a direction of StableHLO: EQ, NE, LT, LE, GT or GE."""
     if not isinstance(y, Val):
         y = splat(y, x)
     attributes = {"comparison_direction": _DIRECTIONS[direction]}
@@ -268,7 +269,7 @@ def compare(direction: str, x: Val, y: Val | Number) -> Val:
 
 
 def convert(x: Val, dtype: Any) -> Val:
-    """`x` with another element type; no operation if it has it already."""
+    """The numbers of `x` converted to another element type; `x` itself if it has this type."""
     if x.dtype == np.dtype(dtype):
         return x
     return op("stablehlo.convert", x, type=like(x, dtype))

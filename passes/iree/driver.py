@@ -75,6 +75,7 @@ def _legalize(op: ir.Operation, table: dict[str, list[Pattern]], target: Target,
 
 
 def _replace(op: ir.Operation, new: Replacement) -> None:
+    """Replaces the results of an operation by the values of a pattern, of the same types, and erases the operation."""
     values: Sequence[Val] = [new] if isinstance(new, Val) else new or []
     for old, value in zip(op.results, values, strict=True):
         if old.type != value.type:

@@ -16,11 +16,11 @@ Names = list[str]
 
 @dataclass
 class Block:
-    """The lines of a block, the names of its values by the text of their operations, and other values by keys of a writer."""
+    """The operations and the known values of a block."""
 
     lines: list[str] = field(default_factory=list)
-    known: dict[str, str] = field(default_factory=dict)
-    memo: dict[object, Any] = field(default_factory=dict)
+    known: dict[str, str] = field(default_factory=dict)  # the name of each result, by the text of its operation
+    memo: dict[object, Any] = field(default_factory=dict)  # other values, by keys of a writer
 
 
 class Emitter:
@@ -40,7 +40,7 @@ class Emitter:
         self.blocks: list[Block] = [Block()]
         self.levels: dict[str, int] = {}
         self._count = 0
-        self.branch_level = 0  # of the innermost region of a branch
+        self.branch_level = 0  # the level of the innermost region of a branch
 
     @property
     def level(self) -> int:
@@ -82,14 +82,14 @@ class Emitter:
         return block.known[text]
 
     def constant(self, value: object, type: str) -> str:
-        """A constant."""
+        """The name of a constant of `arith`, which is written once."""
         return self.pure(f"arith.constant {value} : {type}", ())
 
     # ---------------------------------------------------------------- blocks
 
     @contextmanager
     def separate_lines(self) -> Iterator[list[str]]:
-        """A context whose code goes to a separate list; its values are not reused afterwards."""
+        """A context whose code is written to a new list, which it yields; values of this code are not reused after it."""
         inner = Block()
         self.blocks.append(inner)
         yield inner.lines
@@ -135,7 +135,14 @@ class Emitter:
     def while_loop(
         self, inits: Sequence[str], types: Sequence[str], condition: Callable[[Names], str], body: Callable[[Names], Sequence[str]]
     ) -> Names:
-        """The values after a loop that runs as long as the condition on them holds."""
+        """The values after a loop that runs as long as a condition holds.
+
+        Args:
+          inits: the values before the loop.
+          types: their types.
+          condition: computes an i1 from the values.
+          body: writes an iteration: computes the new values from the old ones.
+        """
         tests, olds = ([self.fresh() for _ in inits] for _ in range(2))
         self.levels.update(dict.fromkeys((*tests, *olds), self.level + 1))
         result, kinds = self.fresh(), ", ".join(types)
@@ -156,6 +163,7 @@ class Emitter:
 
 
 def _pairs(names: Sequence[str], values: Sequence[str]) -> str:
+    """The text of initial values in the head of a loop: ``%v1 = %a, %v2 = %b``."""
     return ", ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True))
 
 

@@ -21,7 +21,7 @@ def to_key(x: Val) -> Val:
 
 
 def from_key(key: Val, dtype: np.dtype) -> Val:
-    """The elements of these keys."""
+    """The elements, of this dtype, from which `to_key` made the keys."""
     if dtype.kind == "b" or (dtype.kind in "iu" and dtype.itemsize < 4) or dtype.kind == "i":
         return key if key.dtype == dtype else convert(key, dtype)
     if dtype.kind == "u":
@@ -31,7 +31,10 @@ def from_key(key: Val, dtype: np.dtype) -> Val:
 
 
 def _folded(bits: Val) -> Val:
-    """The bits of floats as integers in their order, and back: negative numbers count down."""
+    """Integers in the order of floats, from the bits of the floats, or the bits from such integers.
+
+    All bits but the sign are flipped for negative numbers, so doing it twice gives the same bits.
+    """
     width = 8 * bits.dtype.itemsize
     sign = binary("stablehlo.shift_right_arithmetic", bits, width - 1)
     return bits ^ (sign & int(np.iinfo(bits.dtype).max))

@@ -20,7 +20,7 @@ class Patterns(table.Patterns[Pattern]):
     """Patterns of operations that IREE does not compile rightly for a target.
 
     A pattern is called with the insertion point before the operation. It returns the values that replace the results, or None if
-    IREE compiles this operation rightly for the target. Its docstring states the fault of IREE.
+    IREE compiles this operation rightly for the target. Its docstring states the new form, and the fault of IREE that needs it.
     """
 
 

@@ -1,4 +1,4 @@
-"""Scalar bodies of reductions, scatters and sorts, applied to whole tensors."""
+"""Scalar bodies (the regions of reductions, scatters and sorts), applied to whole tensors."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ def is_elementwise(region: ir.Region) -> bool:
 
 
 def apply_elementwise(region: ir.Region, arguments: Sequence[Val | None], only: int | None = None) -> list[Val]:
-    """Applies a scalar body, for which `is_elementwise` holds, to tensors of one shape.
+    """The results of a scalar body, for which `is_elementwise` holds, applied to tensors of one shape.
 
-    With `only`, just that result is computed; arguments on which it does not depend may be None.
+    With `only`, the list has only the result with this index; arguments on which it does not depend may be None.
     """
     outputs = list(last_of(region.blocks[0]).operands)
     return _values_of(region, arguments, outputs if only is None else [outputs[only]])
 
 
 def key_of(comparator: ir.Region, operands: Sequence[Val]) -> tuple[Val, str] | None:
-    """(key, LT or GT) of a comparator that compares the same function of one operand for both elements, in total order.
+    """The key of a sort and its direction (LT or GT), if the comparator compares a function of one operand for both elements.
 
-    None for other comparators, also for floats compared as numbers, because NaN has no order there.
+    The key is this function of the operand. None for other comparators, also for floats compared as numbers: with NaN they are
+    not a total order.
     """
     if not is_elementwise(comparator):
         return None
@@ -56,7 +57,7 @@ def key_of(comparator: ir.Region, operands: Sequence[Val]) -> tuple[Val, str] | 
 
 
 def _is_alike(x: ir.Value, y: ir.Value, counterparts: dict[ir.Value, ir.Value]) -> bool:
-    """True if y is computed from its arguments as x is from their counterparts, and from nothing else."""
+    """True if x becomes y when each argument of the body (a key of `counterparts`) is replaced by its counterpart."""
     if x in counterparts:
         return y == counterparts[x]
     left, right = made_by(x), made_by(y)
@@ -68,7 +69,7 @@ def _is_alike(x: ir.Value, y: ir.Value, counterparts: dict[ir.Value, ir.Value]) 
 
 
 def _values_of(region: ir.Region, arguments: Sequence[Val | None], outputs: Sequence[ir.Value]) -> list[Val]:
-    """The tensors of some values of a body; operations that they do not need are skipped."""
+    """The tensors that the values `outputs` of a body become for these arguments; only operations that they need are copied."""
     block = region.blocks[0]
     needed = _needed(outputs)
     shape = next(a for a in arguments if a is not None)
@@ -102,6 +103,7 @@ def _needed(values: Sequence[ir.Value]) -> set[ir.Value]:
 
 
 def _body(region: ir.Region) -> list[ir.Operation]:
+    """The operations of a body without its terminator."""
     return [op.operation for op in region.blocks[0].operations][:-1]
 
 

@@ -1,4 +1,4 @@
-"""The current target of legalisation.
+"""The current target of legalisation, which rewrites operations into operations that IREE compiles rightly.
 
 Patterns get its `Codegen` as an argument; formulas and kernels deep below them call `machine()`.
 """
@@ -14,7 +14,7 @@ from nabla_mlir.targets import Codegen
 
 
 class Machine(NamedTuple):
-    """The operations that IREE compiles rightly, and the width of the CPU's vector registers for kernels; 0 means no kernels."""
+    """The target: the operations that IREE compiles rightly, and the bytes of the CPU's vector registers (0: no kernels)."""
 
     codegen: Codegen
     vector_bytes: int

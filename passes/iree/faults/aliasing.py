@@ -20,6 +20,7 @@ def computed(value: ir.Value, number: int) -> ir.Value:
     """A copy of a value in a separate buffer, in a form that IREE does not recognise as a constant.
 
     Args:
+      value: the value.
       number: a number that no other copy in the module has, because IREE merges equal copies.
     """
     shape, dtype = shape_and_dtype(value.type)
@@ -37,13 +38,14 @@ def computed(value: ir.Value, number: int) -> ir.Value:
         return complex_(*(Val(computed(part(Val(value)).value, number)) for part in (real, imag))).value
     # As bits, because arithmetic changes NaNs and subnormal numbers.
     bits = np.dtype(f"i{dtype.itemsize}")
-    plain = value if dtype.kind in "biu" else _as(value, bits)
+    plain = value if dtype.kind in "biu" else _bitcast(value, bits)
     scalar = _hidden_splat(0, shape, dtype if dtype.kind in "biu" else bits, number)
     same = emit("stablehlo.or", [plain, scalar]).results[0]
-    return same if dtype.kind in "biu" else _as(same, dtype)
+    return same if dtype.kind in "biu" else _bitcast(same, dtype)
 
 
-def _as(value: ir.Value, dtype: np.dtype) -> ir.Value:
+def _bitcast(value: ir.Value, dtype: np.dtype) -> ir.Value:
+    """The bits of a value as another dtype of the same width."""
     type = tensor_type(shape_and_dtype(value.type)[0], dtype)
     return emit("stablehlo.bitcast_convert", [value], results=[type]).results[0]
 
@@ -72,13 +74,16 @@ def _hidden_splat(value: complex, shape: tuple[int, ...], dtype: np.dtype, numbe
 
 
 def copy_numbers(module: ir.Operation) -> Iterator[int]:
-    """Numbers for `computed` that no copy in the module has yet."""
+    """An iterator over numbers for `computed` that no copy in the module has yet."""
     makers = [made_by(op.operands[1]) for op in nested_in_functions(module) if op.name == HOST_BARRIER and len(op.operands) == 2]
     yield from itertools.count(1 + max((ir.IntegerAttr(op.attributes["value"]).value for op in makers if op), default=-1))
 
 
 def _filled(scalar: ir.Value, shape: tuple[int, ...], number: int) -> ir.Value:
-    """A tensor of one scalar. A barrier hides the scalar together with `number`, so that IREE merges no two of these tensors."""
+    """A tensor of this shape filled with a scalar.
+
+    A barrier hides the scalar together with `number`, so that IREE merges no two of these tensors.
+    """
     from iree.compiler.dialects import linalg  # rarely needed, and an eighth of nabla-opt's start time
 
     mark = arith.ConstantOp(ir.IntegerType.get_signless(32), number).result
@@ -92,7 +97,7 @@ _FOLDED = ("stablehlo.complex", "stablehlo.broadcast_in_dim", "stablehlo.reshape
 
 
 def constant_key(value: ir.Value) -> object:
-    """A key that equal constants share, also values that IREE folds to a constant; None for other values."""
+    """A key of a constant, or of a value that IREE folds to a constant: equal for equal constants. None for other values."""
     op = made_by(value)
     if op is None:
         return None

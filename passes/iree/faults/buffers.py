@@ -17,12 +17,13 @@ from nabla_mlir.passes.iree.internals.dispatches import DISPATCH
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.traits import runs_regions
 
-STACK = 32768  # the bytes that CPU code may have on the stack
+STACK = 32768  # the number of bytes that CPU code of IREE may have on the stack
 
 
 def is_shared_behind_barrier(value: ir.Value) -> bool:
-    """True if a value gets its buffer through a barrier, and something else reads that buffer; IREE does not look through
-    barriers.
+    """True if a value shares a buffer with an operand of a barrier, and another operation or the caller reads this buffer, too.
+
+    IREE does not look through barriers, so it does not see the other reader.
     """
     buffer = one_buffer([value])
     if not any((maker := made_by(v)) is not None and maker.name == OPTIMIZATION_BARRIER for v in buffer):
@@ -31,11 +32,12 @@ def is_shared_behind_barrier(value: ir.Value) -> bool:
 
 
 def _is_argument(value: ir.Value) -> bool:
+    """True for an argument of a function."""
     return made_by(value) is None and value.owner.owner.operation.name == "func.func"
 
 
 def use_at_the_end(x: Val) -> None:
-    """Adds a use of a value at the end of its block, at no cost."""
+    """Adds a use of a value at the end of its block, so that its buffer stays live until then; the use costs no time."""
     maker = made_by(x.value)
     end = last_of(x.value.owner if maker is None else maker.block)
     with ir.InsertionPoint(end), end.location:
@@ -44,7 +46,7 @@ def use_at_the_end(x: Val) -> None:
 
 
 def one_buffer(values: Sequence[ir.Value] | Iterator[ir.Value]) -> set[ir.Value]:
-    """The values that may share the buffer of one of these values, from which they are made; a superset."""
+    """The given values, and the values whose buffer one of them may share; possibly more values than really do."""
     group: set[ir.Value] = set()
     work = [*values]
     while work:
@@ -56,15 +58,15 @@ def one_buffer(values: Sequence[ir.Value] | Iterator[ir.Value]) -> set[ir.Value]
 
 
 def _may_share(value: ir.Value) -> Iterator[ir.Value]:
-    """The values of which a value may be a view: operands of the same size, and values that regions return."""
+    """The values whose buffer a value may share: operands of its operation with the same size, or values that regions return."""
     maker = made_by(value)
     if maker is None:
         owner = value.owner.owner.operation
         if owner.name == "stablehlo.while":
-            yield from _handed_over(owner, list(value.owner.arguments).index(value))
+            yield from _sources_of(owner, list(value.owner.arguments).index(value))
         return
     if runs_regions(maker):
-        yield from _handed_over(maker, list(maker.results).index(value))
+        yield from _sources_of(maker, list(maker.results).index(value))
         return
     kind = REGISTRY[maker.name].kind if maker.name in REGISTRY else ""
     size = bytes_of(value.type)
@@ -74,7 +76,7 @@ def _may_share(value: ir.Value) -> Iterator[ir.Value]:
         yield from same
 
 
-def _handed_over(owner: ir.Operation, i: int) -> Iterator[ir.Value]:
+def _sources_of(owner: ir.Operation, i: int) -> Iterator[ir.Value]:
     """The values that become argument or result `i` of an operation with regions."""
     is_loop = owner.name == "stablehlo.while"
     if is_loop:

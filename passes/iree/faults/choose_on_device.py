@@ -36,8 +36,8 @@ class ChooseOnDevicePass(Pass):
     """
 
     name: ClassVar[str] = "nabla-choose-on-device"
-    most_operations: int = thresholds.BRANCH_OPERATIONS  # of all branches together, because all of them will run
-    most_elements: int = thresholds.BRANCH_ELEMENTS  # of a result; the branch would not copy it
+    most_operations: int = thresholds.BRANCH_OPERATIONS  # the largest number in all branches together, because all of them will run
+    most_elements: int = thresholds.BRANCH_ELEMENTS  # the largest number in a result, which a branch would not copy
 
     def run(self, module: ir.Operation) -> None:
         """Rewrites `module` in place."""
@@ -58,6 +58,7 @@ class ChooseOnDevicePass(Pass):
         return len(inner) <= self.most_operations and all(map(self._is_harmless, inner))
 
     def _is_harmless(self, op: ir.Operation) -> bool:
+        """True if an operation is cheap, has small results, and cannot fail: integer divisions can."""
         if op.name in _DIVISIONS and wrap(op.results[0]).dtype.kind in "iu":
             return False
         return is_cheap(op) and self._is_small(op)
@@ -65,27 +66,29 @@ class ChooseOnDevicePass(Pass):
 
 def _chosen(op: ir.Operation) -> list[Tensor]:
     """The results of a branch as `select` between the results of all branches, which are computed first."""
-    by = wrap(op.operands[0])
+    predicate = wrap(op.operands[0])
     branches = [_inlined(region) for region in op.regions]
     if op.name == "stablehlo.if":
-        return [_select(by, *each) for each in zip(*branches, strict=True)]
+        return [_select(predicate, *each) for each in zip(*branches, strict=True)]
     results = branches[-1]  # also for an index out of range
     for k in reversed(range(len(branches) - 1)):
-        is_chosen = compare(by, full((), k, by.dtype), comparison_direction="EQ")
+        is_chosen = compare(predicate, full((), k, predicate.dtype), comparison_direction="EQ")
         results = [_select(is_chosen, *each) for each in zip(branches[k], results, strict=True)]
     return results
 
 
 def _inlined(region: ir.Region) -> list[Tensor]:
+    """The results of a region, whose operations are copied to the insertion point."""
     _, ops, outputs = body_of(region)
     mapping: dict[ir.Value, ir.Value] = {}
     clone_body(ops, mapping)
     return [wrap(mapping.get(v, v)) for v in outputs]
 
 
-def _select(by: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-    return select(_broadcast(by, yes), yes, no)
+def _select(predicate: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+    return select(_broadcast(predicate, yes), yes, no)
 
 
-def _broadcast(by: Tensor, like: Tensor) -> Tensor:
-    return by if by.shape == like.shape else broadcast_in_dim(by, shape=like.shape, broadcast_dimensions=())
+def _broadcast(predicate: Tensor, like: Tensor) -> Tensor:
+    """A scalar predicate broadcast to the shape of `like`; a predicate of this shape is unchanged."""
+    return predicate if predicate.shape == like.shape else broadcast_in_dim(predicate, shape=like.shape, broadcast_dimensions=())

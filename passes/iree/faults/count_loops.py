@@ -61,7 +61,14 @@ def _count_upwards(op: ir.Operation) -> None:
 
 
 def iteration(op: ir.Operation, counter: Counter, number: Tensor, states: list[Tensor]) -> list[Tensor]:
-    """The body of a loop in iteration `number`: the carries without the counter, from those before."""
+    """The carries after iteration `number` of a loop, whose body is copied to the insertion point.
+
+    Args:
+      op: the loop.
+      counter: its counter.
+      number: the number of the iteration, from 0.
+      states: the carries before the iteration, without the counter; so are the returned ones.
+    """
     arguments, ops, outputs = body_of(op.regions[1])
     others = [i for i in range(len(op.operands)) if i != counter.carry]
     mapping = {arguments[i]: s.value for i, s in zip(others, states, strict=True)}
@@ -83,5 +90,5 @@ def value_of(op: ir.Operation, counter: Counter, number: Tensor) -> Tensor:
 
 
 def index(value: int) -> Tensor:
-    """A number of an iteration."""
+    """A constant in the dtype of the numbers of iterations."""
     return full((), value, INDEX)

@@ -27,9 +27,10 @@ class EqualValues:
     """
 
     def __init__(self) -> None:
-        self._alike: dict[ir.Operation, dict[tuple[str, int, int], list[ir.Operation]]] = {}  # by function
-        self._known: dict[tuple[ir.Value, ir.Value], bool] = {}
-        self._constants: dict[ir.Value, bool] = {}
+        # The operations with results, by function and kind.
+        self._alike: dict[ir.Operation, dict[tuple[str, int, int], list[ir.Operation]]] = {}
+        self._known: dict[tuple[ir.Value, ir.Value], bool] = {}  # the results of `_are_equal`
+        self._constants: dict[ir.Value, bool] = {}  # the results of `_is_known`
 
     def of(self, root: ir.Value) -> Iterator[ir.Value]:
         """The values that other operations compute and that equal `root` up to their shape; `root` must not be a view."""
@@ -61,6 +62,7 @@ class EqualValues:
         return self._alike[function].get(_kind(op), [])
 
     def _are_equal(self, a: ir.Value, b: ir.Value, depth: int = 0) -> bool:
+        """True if two values are equal up to their shape, or if they are computed by too many operations to compare."""
         a, b = root_of(a), root_of(b)
         if a == b or depth == _DEPTH:
             return True
@@ -88,6 +90,7 @@ class EqualValues:
 
 
 def _kind(op: ir.Operation) -> tuple[str, int, int]:
+    """The name of an operation, the number of its results, and the number of elements of the first result."""
     type = op.results[0].type
     return op.name, len(op.results), size_of(op.results[0]) if isinstance(type, ir.RankedTensorType) else 0
 
@@ -115,7 +118,7 @@ def _are_equal_constants(one: ir.Operation, other: ir.Operation) -> bool:
 
 
 def _details(op: ir.Operation, is_flat: bool) -> object:
-    """The attributes; None for operations that fill arrays of different shapes with one number."""
+    """The attributes of an operation; None if it fills an array with one number and the shape does not matter (`is_flat`)."""
     if is_flat and _is_splat(op):
         return None
     return str(op.attributes)

@@ -19,7 +19,10 @@ PATTERNS = Patterns()
 
 @PATTERNS.of("stablehlo.broadcast_in_dim")
 def broadcast_in_dim(op: ir.Operation, target: Target) -> Replacement:
-    """IREE computes a broadcast with unsorted dimensions wrongly (a cycle of three equal sizes), or does not compile it."""
+    """A broadcast with sorted dimensions, after a transpose: IREE computes unsorted ones wrongly, or does not compile them.
+
+    It computes a cycle of three equal sizes wrongly.
+    """
     dims = hlo.I64Array.decode(op.attributes["broadcast_dimensions"])
     if list(dims) == sorted(dims):
         return None
@@ -34,10 +37,12 @@ def broadcast_in_dim(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _limits(shape: Sequence[int], window: Sequence[int], index_map: Sequence[int]) -> list[int]:
+    """For each component of an index vector, the largest start index of a window that is inside the array."""
     return [shape[d] - window[d] for d in index_map]
 
 
 def _in_range(indices: ir.Value, vector_dim: int, limits: Sequence[int]) -> bool:
+    """True if each component of the index vectors is provably between 0 and its limit."""
     for component, limit in enumerate(limits):
         bounds = component_range(indices, vector_dim, component)
         if bounds is None or bounds[0] < 0 or bounds[1] > limit:
@@ -61,14 +66,14 @@ def _wide_enough(indices: Val, limits: Sequence[int]) -> Val:
 
 
 def clamp(indices: Val, limits: Sequence[int], vector_dim: int) -> Val:
-    """Start indices clamped into the array, as the specification of gather requires."""
+    """The start indices clamped to 0 ... limit for each component, as the specification of gather requires."""
     indices = _wide_enough(indices, limits)
     return b.minimum(b.maximum(indices, 0), _along(limits, indices, vector_dim))
 
 
 @PATTERNS.of("stablehlo.torch_index_select")
 def torch_index_select(op: ir.Operation, target: Target) -> Replacement:
-    """IREE does not clamp the index: it reads outside the array."""
+    """The same operation with a clamped index, because IREE reads outside the array."""
     x, index = operands(op)
     attributes = {name: op.attributes[name] for name in ("dim", "batch_dims")}
     limit = x.shape[ir.IntegerAttr(attributes["dim"]).value] - 1
@@ -78,7 +83,7 @@ def torch_index_select(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.gather")
 def gather(op: ir.Operation, target: Target) -> Replacement:
-    """IREE does not clamp the start indices of a gather, and reads out of bounds."""
+    """The same gather with clamped start indices, because IREE reads outside the array."""
     dims = hlo.GatherDims.decode(op.attributes["dimension_numbers"])
     sizes = hlo.I64Array.decode(op.attributes["slice_sizes"])
     x, indices = operands(op)

@@ -1,4 +1,4 @@
-"""Arguments of functions that IREE would write to although they are the caller's."""
+"""Arguments of functions to which IREE would write although the caller owns their memory."""
 
 from __future__ import annotations
 

@@ -39,6 +39,7 @@ class KeepSortedPass(TargetPass):
                     use_at_the_end(Val(result))
 
     def _needs_use(self, sort: ir.Operation, result: ir.Value) -> bool:
+        """True if IREE would fail on a sort with this unused result: it has one row (on a GPU), or needs too much of the stack."""
         shape = result.type.shape
         length = shape[ir.IntegerAttr(sort.attributes["dimension"]).value]
         if self.codegen.sorted_operands:
@@ -47,4 +48,5 @@ class KeepSortedPass(TargetPass):
 
 
 def _width(value: ir.Value) -> int:
+    """The number of bytes of an element."""
     return shape_and_dtype(value.type)[1].itemsize

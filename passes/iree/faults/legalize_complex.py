@@ -21,7 +21,10 @@ PATTERNS = Patterns()
 
 @PATTERNS.of("stablehlo.constant")
 def constant(op: ir.Operation, target: Target) -> Replacement:
-    """IREE refuses a complex128 splat (a fill of 128 bits); on Vulkan it refuses every dense complex constant."""
+    """A complex constant made of two real constants, because IREE refuses a complex128 splat (a fill of 128 bits).
+
+    On Vulkan, IREE refuses every dense complex constant.
+    """
     if not isinstance(op.results[0].type.element_type, ir.ComplexType):
         return None
     return b.constant(hlo.constant_array(op))
@@ -29,8 +32,9 @@ def constant(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.convert")
 def convert(op: ir.Operation, target: Target) -> Replacement:
-    """If a real constant is converted to complex for a product, IREE also uses it as the imaginary part: 1 and 0 act as 1
-    + i and 0.
+    """A conversion of real to complex numbers as a complex number made of two parts, the second one zero.
+
+    If a real constant is converted for a product, IREE also uses it as the imaginary part: 1 and 0 act as 1 + i and 0.
     """
     (x,), dtype = operands(op), Val(op.results[0]).dtype
     if dtype.kind != "c" or x.dtype.kind == "c":
@@ -40,14 +44,14 @@ def convert(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.real", "stablehlo.imag")
 def part_of_parts(op: ir.Operation, target: Target) -> Replacement:
-    """Replaces the real or imaginary part of `complex(re, im)` by re or im; this cuts chains at complex values."""
+    """The operand re or im for the real or imaginary part of `complex(re, im)`, so that chains contain real values only."""
     (z,) = operands(op)
     return visible_part(z, 0 if op.name == "stablehlo.real" else 1)
 
 
 @PATTERNS.of("stablehlo.pad")
 def pad(op: ir.Operation, target: Target) -> Replacement:
-    """The compiler crashes on a complex value that is padded with a constant."""
+    """A padded complex value made of two padded parts, because the compiler crashes on a padding with a complex constant."""
     x, value = operands(op)
     if x.dtype.kind != "c":
         return None
@@ -59,7 +63,10 @@ def pad(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.select")
 def select_parts(op: ir.Operation, target: Target) -> Replacement:
-    """IREE computes a product with a selection between complex constants wrongly: 1 and 0 act as 1 + i and 0."""
+    """A complex selection made of two selections of parts, because IREE computes products with selected constants wrongly.
+
+    1 and 0 act as 1 + i and 0.
+    """
     predicate, x, y = operands(op)
     if x.dtype.kind != "c":
         return None
@@ -68,7 +75,7 @@ def select_parts(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.ragged_dot")
 def ragged_dot(op: ir.Operation, target: Target) -> Replacement:
-    """IREE does not compile a ragged product of complex numbers."""
+    """A ragged product of complex numbers as four real ones, because IREE does not compile it."""
     lhs, rhs, sizes = operands(op)
     if lhs.dtype.kind != "c":
         return None

@@ -24,18 +24,18 @@ F32 = np.dtype(np.float32)
 
 @PATTERNS.of("stablehlo.convolution")
 def unsigned(op: ir.Operation, target: Target) -> Replacement:
-    """IREE does not compile convolutions of unsigned integers; signed integers give the same bits."""
+    """A convolution of unsigned integers on signed integers with the same bits, because IREE does not compile it."""
     return on_signed_numbers(op)
 
 
 @PATTERNS.of("stablehlo.convolution")
 def convolution(op: ir.Operation, target: Target) -> Replacement:
-    """IREE computes several kinds of convolutions wrongly, or does not compile them.
+    """A convolution in another form: in f32, of a padded operand, with a reversed kernel, or as one convolution for each group.
 
-    Narrow floats are rounded after every addition. On Vulkan the results of grouped convolutions are zero. A depthwise
-    kernel is not reversed by window_reversal, other tiles for a GPU are not either, and a kernel whose length is a
-    multiple of a tile does not compile; so kernels are reversed before the convolution. A convolution with complex
-    padding crashes the compiler; so complex values are padded before the convolution.
+    The reasons are faults of IREE. Narrow floats are rounded after every addition. On Vulkan the results of grouped convolutions
+    are zero. A depthwise kernel is not reversed by window_reversal, other tiles for a GPU are not either, and a kernel whose length
+    is a multiple of a tile does not compile; so kernels are reversed before the convolution. A convolution with complex padding
+    crashes the compiler; so complex values are padded before the convolution.
     """
     x, kernel = operands(op)
     result = Val(op.results[0])
@@ -86,7 +86,7 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _padded(x: Val, attributes: dict[str, ir.Attribute]) -> Val:
-    """Pads the operand of a convolution (edges and dilation), and removes the padding from the attributes."""
+    """The operand of a convolution, padded at the edges and between elements; the padding is removed from `attributes`."""
     positions = hlo.ConvDims.decode(attributes["dimension_numbers"])[0]
     spatial = [positions.index(k) for k in range(x.rank - 2)]
     amounts = {"padding": hlo.Padding, "lhs_dilation": hlo.I64Array}
@@ -99,6 +99,7 @@ def _padded(x: Val, attributes: dict[str, ir.Attribute]) -> Val:
 
 
 def _part(x: Val, dim: int, i: int, count: int) -> Val:
+    """Part i of `count` equal parts along a dimension."""
     size = x.shape[dim] // count
     return b.cut(x, dim, i * size, (i + 1) * size)
 

@@ -21,7 +21,7 @@ PATTERNS = Patterns()
 
 @PATTERNS.of("stablehlo.dot_general", "stablehlo.einsum", "stablehlo.dot")
 def product_of_truth_values(op: ir.Operation, target: Target) -> Replacement:
-    """IREE computes sums of truth values modulo 2; they are counted as integers instead."""
+    """A product of truth values by counting in integers, because IREE computes sums of truth values modulo 2."""
     x, y = operands(op)
     if x.dtype != np.bool_ or not (x.static and y.static):
         return None
@@ -32,10 +32,11 @@ def product_of_truth_values(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.dot_general")
 def dot_general(op: ir.Operation, target: Target) -> Replacement:
-    """The compiler crashes if a contracted dimension has size 0, and IREE rounds narrow floats after every addition.
+    """A product in another form: zeros, a product of two numbers, four real products, or a product with f32 results.
 
-    IREE does not vectorise complex products, so they become four real products. For one number times another with a
-    wider result, IREE does not convert the operands.
+    The reasons are faults of IREE: the compiler crashes if a contracted dimension has size 0. For one number times another
+    with a wider result, the operands are not converted. Complex products are not vectorised. Sums of narrow floats are rounded
+    after every addition.
     """
     x, y = operands(op)
     type = op.results[0].type
@@ -64,7 +65,10 @@ def dot_general(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.dot_general")
 def matrix_times_vector(op: ir.Operation, target: Target) -> Replacement:
-    """IREE copies a matrix to transpose it, unless the vector is the operand on the side of the contracted dimension."""
+    """The product of a matrix and a vector with exchanged factors, if IREE would copy the matrix to transpose it.
+
+    IREE does so unless the vector is the operand on the side of the contracted dimension.
+    """
     x, y = operands(op)
     if (x.rank, y.rank) not in ((1, 2), (2, 1)) or "algorithm" in op.attributes:
         return None

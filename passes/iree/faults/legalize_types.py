@@ -25,7 +25,7 @@ F32 = np.dtype(np.float32)
 
 @PATTERNS.of("stablehlo.add")
 def add(op: ir.Operation, target: Target) -> Replacement:
-    """IREE adds truth values modulo 2; StableHLO defines the sum as `or`."""
+    """A sum of truth values as `or`, which is StableHLO's definition; IREE adds them modulo 2."""
     x = Val(op.operands[0])
     if x.dtype != BOOL:
         return None
@@ -35,10 +35,10 @@ def add(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.divide", "stablehlo.remainder")
 def divide(op: ir.Operation, target: Target) -> Replacement:
-    """LLVM's code generator for CUDA crashes on a 16-bit division by a constant, and narrows wider integers to 16 bits.
+    """A division of 16-bit integers in f32: LLVM's code generator for CUDA crashes on a 16-bit division by a constant.
 
-    The quotient is computed in f32, which is exact enough: its distance from the next integer is larger than its
-    rounding error.
+    It also narrows wider integers to 16 bits, so these do not help. f32 is exact enough: the distance of the quotient from the next
+    integer is larger than its rounding error.
     """
     x, y = operands(op)
     if target.short_divisions or x.dtype.kind not in "iu" or x.dtype.itemsize != 2:
@@ -54,9 +54,10 @@ def divide(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.convert")
 def convert(op: ir.Operation, target: Target) -> Replacement:
-    """IREE does not saturate conversions from float to integer: NaN and values out of range give arbitrary results.
+    """A saturating conversion from float to integer, or a conversion between floats through f32.
 
-    It does not compile conversions between float8 and f16 or f64; conversions through f32 work.
+    IREE does not saturate: NaN and values out of range give arbitrary results. It does not compile conversions between float8 and
+    f16 or f64.
     """
     (x,) = operands(op)
     source, dtype = x.dtype, Val(op.results[0]).dtype
@@ -84,7 +85,7 @@ def _saturating(x: Val, dtype: np.dtype) -> Val:
 
 @PATTERNS.of("stablehlo.count_leading_zeros")
 def count_leading_zeros(op: ir.Operation, target: Target) -> Replacement:
-    """On Vulkan, IREE compiles this operation for 32 bits only."""
+    """The number of leading zeros by operations on 32 bits, because on Vulkan IREE compiles no others."""
     (x,) = operands(op)
     bits = 8 * x.dtype.itemsize
     if target.leading_zeros or bits == 32:
@@ -99,13 +100,16 @@ def count_leading_zeros(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reverse")
 def reversed_unsigned(op: ir.Operation, target: Target) -> Replacement:
-    """IREE does not compile a reversal of unsigned integers; signed integers give the same bits."""
+    """A reversal of unsigned integers on signed integers with the same bits, because IREE does not compile it."""
     return on_signed_numbers(op)
 
 
 @PATTERNS.of("stablehlo.rng")
 def uniform(op: ir.Operation, target: Target) -> Replacement:
-    """IREE may round uniform numbers to the upper bound, which is excluded; this is frequent in narrow formats."""
+    """Uniform numbers with the lower bound instead of the upper one, which is excluded: IREE may round numbers to it.
+
+    This is frequent in narrow formats.
+    """
     low, high, _ = operands(op)
     result = Val(op.results[0])
     distribution = hlo.enum("rng_distribution").decode(op.attributes["rng_distribution"])
@@ -118,7 +122,10 @@ def uniform(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.convert")
 def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
-    """IREE moves scalar arithmetic on loop counters to the host, whose VM converts integers only to f32."""
+    """A conversion of an integer scalar to a float after a barrier, so that the device computes it.
+
+    IREE moves scalar arithmetic on loop counters to the host, whose VM converts integers only to f32.
+    """
     (x,) = operands(op)
     owner = made_by(x.value)
     name = owner.name if owner is not None else ""
@@ -131,7 +138,10 @@ def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.convert")
 def counter_to_unsigned(op: ir.Operation, target: Target) -> Replacement:
-    """On the host, a conversion of a loop counter to unsigned leads to unsigned arithmetic, which the VM does not have."""
+    """A conversion of an integer scalar to unsigned as a bitcast of a signed one.
+
+    For a loop counter, IREE would else use unsigned arithmetic on the host, which its VM does not have.
+    """
     (x,) = operands(op)
     dtype = Val(op.results[0]).dtype
     if x.rank or x.dtype.kind not in "iu" or dtype.kind != "u":
@@ -143,7 +153,10 @@ def counter_to_unsigned(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.convert")
 def truth_to_float(op: ir.Operation, target: Target) -> Replacement:
-    """IREE folds a conversion from boolean to float into a product of i1, which it refuses; SPIR-V has no such conversion."""
+    """A conversion from boolean to float as a selection of 1 or 0, because IREE folds it into a product of i1, which it refuses.
+
+    SPIR-V has no such conversion.
+    """
     (x,) = operands(op)
     result = Val(op.results[0])
     if x.dtype != np.bool_ or not (is_float(result.dtype) and x.static):
@@ -153,9 +166,7 @@ def truth_to_float(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reverse")
 def reverse(op: ir.Operation, target: Target) -> Replacement:
-    """On Vulkan, IREE does not compile a reversed matrix that is fused into an operation that reads it twice; it gets its
-    own dispatch.
-    """
+    """A reversal in a separate dispatch, because on Vulkan IREE cannot fuse it into an operation that reads it twice."""
     if target.reversed_operands:
         return None
     result = Val(b.make(op.name, operands(op), [op.results[0].type], attributes_of(op), final=True).results[0])

@@ -15,7 +15,7 @@ from nabla_mlir.passes.iree.driver import TargetPass
 from nabla_mlir.table.traits import is_elementwise, is_free, is_part, is_view
 
 Buffers = frozenset[ir.Value | None]
-_COMPUTED: Buffers = frozenset((None,))  # values that a block computes, and constants, share one buffer
+_COMPUTED: Buffers = frozenset((None,))  # stands for values that a block computes, and constants, which share one buffer
 
 
 @register

@@ -21,7 +21,7 @@ SHARDINGS = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annota
 
 @PATTERNS.of("stablehlo.replica_id", "stablehlo.partition_id")
 def device_id(op: ir.Operation, target: Target) -> Replacement:
-    """IREE compiles collective operations but cannot run them; the only device has number 0."""
+    """The number of the only device, 0, as a constant."""
     return b.full(0, (), Val(op.results[0]).dtype)
 
 
@@ -33,7 +33,7 @@ def device_id(op: ir.Operation, target: Target) -> Replacement:
     "stablehlo.collective_broadcast",
 )
 def collective(op: ir.Operation, target: Target) -> Replacement:
-    """IREE compiles collective operations but cannot run them; on one device they return their operands."""
+    """The operands of a collective operation, which are its results on one device; IREE cannot run collective operations."""
     groups = hlo.array_of(op.attributes["replica_groups"])
     if groups.size > 1:
         raise RuleMissingError(f"{op.name} requires one device, got groups of {groups.shape[-1]} at {op.location}.")
@@ -42,7 +42,7 @@ def collective(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.collective_permute")
 def collective_permute(op: ir.Operation, target: Target) -> Replacement:
-    """As for the other collectives; without a sender the result is zero."""
+    """The operand of a permutation between devices, or zeros if no device sends to this one."""
     (x,) = operands(op)
     pairs = hlo.array_of(op.attributes["source_target_pairs"])
     if pairs.size and pairs.max() > 0:
@@ -52,7 +52,7 @@ def collective_permute(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.custom_call")
 def sharding(op: ir.Operation, target: Target) -> Replacement:
-    """The distribution of an array over devices has no effect on one device."""
+    """The operands of a call that only distributes arrays over devices, which has no effect on one device; else None."""
     is_identity = hlo.String.decode(op.attributes["call_target_name"]) in SHARDINGS
     return operands(op)[: len(op.results)] if is_identity else None
 

@@ -13,7 +13,7 @@ from nabla_mlir.table.traits import is_view
 
 
 def root_of(value: ir.Value) -> ir.Value:
-    """The value that owns the memory of `value`: follows views to their source; a value that is not a view owns its memory."""
+    """The value that owns the memory of `value`: the source of its chain of views, or the value itself if it is not a view."""
     maker = made_by(value)
     while maker is not None and _is_view(maker):
         value = maker.operands[list(maker.results).index(value)]
@@ -22,7 +22,7 @@ def root_of(value: ir.Value) -> ir.Value:
 
 
 def uses_of(root: ir.Value) -> list[ir.OpOperand]:
-    """The uses of a value and of its views."""
+    """The uses of a value and of its views, by operations that do not make views."""
     uses, work = [], [root]
     while work:
         for use in work.pop().uses:
@@ -35,9 +35,11 @@ def uses_of(root: ir.Value) -> list[ir.OpOperand]:
 
 
 def come_before(users: Iterable[ir.Operation], op: ir.Operation, makers: Iterable[ir.Operation]) -> bool:
-    """True if all users are operations from which `op` is computed, or are inside one; they have then ended when `op` writes.
+    """True if all users have ended when `op` writes, because `op` is computed from each user, or from an operation around it.
 
     Args:
+      users: the operations that read a buffer.
+      op: the operation that writes to the buffer; if it is a user itself, it does not count.
       makers: the operations from which `op` is computed: `makers_behind(op)`.
     """
     rest = {within(op.block, user) for user in users if user != op}

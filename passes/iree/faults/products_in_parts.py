@@ -65,7 +65,7 @@ def longest_inner_axis(op: ir.Operation) -> int:
 
 
 def product_in_parts(op: ir.Operation, count: int) -> Val:
-    """The product of a stablehlo.dot_general as a batch of `count` products over parts of its longest inner axis, and their sum."""
+    """The product of a stablehlo.dot_general as the sum of a batch of `count` products over parts of its longest inner axis."""
     x, y = operands(op)
     numbers = hlo.DotDims.decode(op.attributes[_DIMS])
     pairs = zip(numbers["lhs_contracting_dimensions"], numbers["rhs_contracting_dimensions"], strict=True)
@@ -95,9 +95,11 @@ def sum_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def _split(x: Val, dim: int, width: int) -> Val:
+    """The array with a dimension divided into two: parts, and the `width` elements of a part."""
     return b.reshape(x, (*x.shape[:dim], x.shape[dim] // width, width, *x.shape[dim + 1 :]))
 
 
 def _dot(op: ir.Operation, factors: list[Val], numbers: dict[str, list[int]], type: ir.Type) -> Val:
+    """A product with the attributes of `op`, except for the dimension numbers."""
     attributes = {**attributes_of(op), _DIMS: hlo.DotDims.encode(numbers)}
     return Val(b.make(op.name, factors, [type], attributes).results[0])

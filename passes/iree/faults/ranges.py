@@ -13,12 +13,15 @@ from nabla_mlir.dialects.regions import made_by
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.table.traits import moved
 
-Range = tuple[int, int]
-_DEPTH = 12
+Range = tuple[int, int]  # the smallest and the largest value
+_DEPTH = 12  # the number of operations through which bounds are followed
 
 
 def component_range(value: ir.Value, dim: int, component: int, depth: int = _DEPTH) -> Range | None:
-    """The bounds of one component along `dim` (of the whole value if `dim` is its rank); None if they are unknown."""
+    """The bounds of the elements at index `component` along `dim`; None if they are unknown.
+
+    They are the bounds of all elements if `dim` is the rank.
+    """
     op = made_by(value)
     rank = value.type.rank
     if op is None or not depth or dim >= rank:
@@ -79,17 +82,20 @@ def value_range(value: ir.Value, depth: int = _DEPTH) -> Range | None:
 
 
 def _bounds(array: np.ndarray) -> Range | None:
+    """The bounds of an array of numbers; None if they are not integers or booleans."""
     if not array.size:
         return 0, 0
     return (int(array.min()), int(array.max())) if array.dtype.kind in "biu" else None
 
 
 def _union(ranges: list[Range | None]) -> Range | None:
+    """The smallest range that contains all of these; None if one is unknown."""
     bounds = [r for r in ranges if r is not None]
     return (min(r[0] for r in bounds), max(r[1] for r in bounds)) if bounds and len(bounds) == len(ranges) else None
 
 
 def _combine(name: str, x: Range | None, y: Range | None, value: ir.Value) -> Range | None:
+    """The bounds of the result `value` of an operation of `_COMBINED`, from the bounds of its operands; None if unknown."""
     everything = _type_range(value)
     if name in ("stablehlo.minimum", "stablehlo.maximum"):  # one bound of one operand is a bound of the result
         x, y = x or everything, y or everything
@@ -111,12 +117,13 @@ _COMBINED: dict[str, Callable[[Range, Range], Range]] = {
 
 
 def _fits(bounds: Range | None, value: ir.Value) -> Range | None:
-    """The bounds, or None if the type of the value cannot represent them, because the value may have wrapped around."""
+    """The bounds if the type of the value can represent them; else None, because the value may have wrapped around."""
     limits = _type_range(value)
     return bounds if bounds and limits and limits[0] <= bounds[0] and bounds[1] <= limits[1] else None
 
 
 def _type_range(value: ir.Value) -> Range | None:
+    """The bounds of all numbers of an integer or boolean type; None for other types."""
     try:
         dtype = shape_and_dtype(value.type)[1]
     except DtypeError:

@@ -28,7 +28,7 @@ def _is_narrow(dtype: np.dtype) -> bool:
 
 @PATTERNS.of("stablehlo.reduce", "stablehlo.reduce_window")
 def narrow_sum(op: ir.Operation, target: Target) -> Replacement:
-    """IREE rounds sums and products of narrow floats after every term."""
+    """A sum or product of narrow floats in f32, because IREE rounds to the narrow format after every term."""
     if len(op.operands) != 2 or not _is_narrow(Val(op.results[0]).dtype):
         return None
     body = single_operation(op.regions[0])
@@ -46,10 +46,10 @@ def narrow_sum(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reduce")
 def complex_sum(op: ir.Operation, target: Target) -> Replacement:
-    """A long complex sum becomes sums of its parts, which are computed in two levels. In functions with loops, all complex
-    sums do.
+    """A complex sum made of two sums of parts, if it is long or its function has loops.
 
-    IREE does not compile some of them there: their initial value is a dispatch outside of all regions that run.
+    Later patterns compute long real sums in two levels. In functions with loops, IREE does not compile some complex sums: their
+    initial value is a dispatch outside of all regions that run.
     """
     if len(op.operands) != 2 or Val(op.results[0]).dtype.kind != "c" or single_operation(op.regions[0]) != "stablehlo.add":
         return None
@@ -62,9 +62,9 @@ def complex_sum(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reduce")
 def sum_of_products(op: ir.Operation, target: Target) -> Replacement:
-    """IREE does not compile, for a CPU, the sum over rows and columns of a product with a vector that has one factor per column.
+    """A sum over rows and columns of a product with a vector as two sums: first over the rows, along which the vector is constant.
 
-    The sum over the rows, along which the vector is constant, is computed first.
+    For a CPU, IREE does not compile the sum in one step.
     """
     dims = list(op.attributes["dimensions"])
     if target.sums_of_products or len(dims) < 2 or len(op.operands) != 2 or single_operation(op.regions[0]) != "stablehlo.add":
@@ -83,9 +83,7 @@ def sum_of_products(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _axes_of_vector(value: ir.Value) -> set[int]:
-    """The axes along which a broadcast value varies; empty if the value is not a broadcast (which may be transposed or
-    reshaped).
-    """
+    """The axes along which a broadcast varies, also if it is transposed or reshaped; empty if the value is not a broadcast."""
     axis = {d: d for d in range(len(value.type.shape))}  # from an axis of the source to the axis of the value
     while (maker := made_by(value)) is not None and maker.operands:
         source = maker.operands[0]
@@ -107,7 +105,7 @@ def _axes_of_vector(value: ir.Value) -> set[int]:
 
 @PATTERNS.of("stablehlo.reduce")
 def long_sum(op: ir.Operation, target: Target) -> Replacement:
-    """On a CPU, IREE adds the terms of a sum one after another, on one core.
+    """A long sum in two levels, because on a CPU IREE adds the terms one after another, on one core.
 
     Sums of rows, whose terms are the columns, are not changed here: a later pass may make them kernels.
     """
@@ -124,7 +122,7 @@ _FEW_COLUMNS = 4  # a kernel writes this many columns and the rows as one loop
 
 @PATTERNS.of("stablehlo.batch_norm_grad")
 def batch_norm_grad(op: ir.Operation, target: Target) -> Replacement:
-    """IREE does not compile this operation."""
+    """The gradients with respect to operand, scale and offset by their formulas, because IREE does not compile the operation."""
     x, scale, mean, variance, grad = operands(op)
     feature = hlo.I64.decode(op.attributes["feature_index"])
     epsilon = op.attributes["epsilon"].value

@@ -27,27 +27,29 @@ class NormalForm:
     """A scatter in normal form: N index vectors, and N windows with all dimensions of the operand."""
 
     operands: list[Val]
-    indices: Val  # N x K
-    updates: list[Val]  # N x window
-    index_map: tuple[int, ...]  # for each index component, the dimension of the operand
-    window: tuple[int, ...]
-    body: ir.Region
+    indices: Val  # shape N x K: N index vectors with K components
+    updates: list[Val]  # shape N x window, for each operand
+    index_map: tuple[int, ...]  # for each component of an index vector, the dimension of the operand
+    window: tuple[int, ...]  # the size of a window along each dimension of the operand
+    body: ir.Region  # computes the new element from the old one and the update
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of the operands."""
         return self.operands[0].shape
 
     @property
     def limits(self) -> list[int]:
+        """For each component of an index vector, the largest start index of a window that is inside the operand."""
         return [self.shape[d] - self.window[d] for d in self.index_map]
 
 
 @PATTERNS.of("stablehlo.scatter")
 def scatter(op: ir.Operation, target: Target) -> Replacement:
-    """IREE writes updates out of range outside of the buffer; it does not compile windows smaller than their dimension, or
-    several operands.
+    """A scatter of single elements or complete windows into one operand, all in range; or a loop over the windows.
 
-    A window that is not completely inside the operand is dropped, as in XLA.
+    IREE writes updates out of range outside of the buffer, and does not compile windows that are smaller than their dimension,
+    or several operands. A window that is not completely inside the operand is dropped, as in XLA.
     """
     values = operands(op)
     n = len(values) // 2
@@ -92,11 +94,12 @@ def _leads(dims: Sequence[int]) -> bool:
 
 
 def _inside(bounds: tuple[int, int] | None, limit: int) -> bool:
+    """True if bounds are known and inside 0 ... limit."""
     return bounds is not None and bounds[0] >= 0 and bounds[1] <= limit
 
 
 def normal_form(op: ir.Operation, values: list[Val], dims: dict[str, Any], window: tuple[int, ...]) -> NormalForm:
-    """The scatter with one axis of index vectors, which also index the batching axes.
+    """The normal form of a scatter: its index vectors are along one axis, and also index the batching dimensions.
 
     For example, updates of 4x5 with indices of 4x5x1, batched along the first axis of a 4x9 operand, become 20 windows
     of 1x1 at (row, index).
@@ -124,14 +127,17 @@ def normal_form(op: ir.Operation, values: list[Val], dims: dict[str, Any], windo
 
 
 def _valid(form: NormalForm) -> Val:
-    """True for each window that is completely inside the operand."""
+    """A boolean for each window: True if it is completely inside the operand."""
     limits = b.broadcast(b.constant(np.array(form.limits, form.indices.dtype)), form.indices.shape, [1])
     good = (form.indices >= 0) & (form.indices <= limits)
     return b.reduce_with("stablehlo.and", good, True, [1])
 
 
 def _one_window(form: NormalForm, into: Sequence[Val], indices: Val, updates: Sequence[Val], valid: Val | None) -> list[Val]:
-    """The scatter of one window (all arguments have a leading 1), by dynamic slices, whose start indices IREE clamps."""
+    """The arrays `into` after the scatter of one window, by dynamic slices, whose start indices IREE clamps.
+
+    `indices`, `updates` and `valid` (None: True) are those of one window, with a leading dimension of size 1.
+    """
     zero = b.full(0, (), indices.dtype)
     start = [zero] * len(form.shape)
     for k, d in enumerate(form.index_map):
@@ -158,6 +164,7 @@ def _loop(form: NormalForm, valid: Val | None) -> list[Val]:
     return b.for_loop(form.indices.shape[0], form.operands, step)
 
 
+# The update that changes nothing, by the operation that combines old elements and updates, for a dtype.
 _NEUTRAL = {
     "stablehlo.add": lambda d: -0.0 if is_float(d) else 0,
     "stablehlo.multiply": lambda d: 1,
@@ -169,7 +176,7 @@ _NEUTRAL = {
 
 
 def _masked(form: NormalForm, i: int, valid: Val | None) -> Val:
-    """The scatter into one operand. A window out of range gets a neutral update, or is written to a spare index."""
+    """The result of the scatter into operand i. A window out of range gets a neutral update, or is written to a spare index."""
     x, indices, updates = form.operands[i], form.indices, form.updates[i]
     n = len(form.operands)
     name = single_operation(form.body) if n == 1 else None
@@ -192,7 +199,9 @@ def _masked(form: NormalForm, i: int, valid: Val | None) -> Val:
 
 
 def _points(form: NormalForm, x: Val, indices: Val, updates: Val, i: int) -> Val:
-    """The scatter with each partial window split into single elements along its partial dimensions.
+    """The result of the scatter into x, operand i, with each window split into single elements along its partial dimensions.
+
+    A dimension is partial if the window is smaller than the operand.
 
     For example, 7 windows of 2x3 in an operand of 5x3, each at a row i, become 14 rows at i and i + 1; the last
     dimension is complete.

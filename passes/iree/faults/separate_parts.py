@@ -65,7 +65,7 @@ def _cut(value: ir.Value) -> ir.Operation | None:
 
 
 def _before_views(value: ir.Value) -> ir.Operation | None:
-    """The operation that makes the value of which a value is a view."""
+    """The operation that makes a value, or the value of which it is a view or a transpose; None for an argument."""
     maker = made_by(value)
     while maker is not None and _is_moved(maker):
         maker = made_by(maker.operands[0])

@@ -80,7 +80,7 @@ def _reads(update: ir.Value, targets: set[ir.Value], write: ir.Operation) -> boo
 
 
 def _serves_only(part: ir.Operation, write: ir.Operation, sources: set[ir.Value]) -> bool:
-    """True if only this update uses a replaced part and the values computed from it; other readers may run too late."""
+    """True if only `write` reads a replaced part and the values `sources` computed from it; other readers may run too late."""
     work = [part]
     while work:
         for use in work.pop().results[0].uses:
@@ -109,6 +109,7 @@ def _is_replaced_part(maker: ir.Operation, write: ir.Operation) -> bool:
 
 
 def _known_integer(scalar: ir.Value) -> int | None:
+    """The value of a constant integer; None for other values."""
     maker = made_by(scalar)
     value = constant_splat(maker) if maker is not None and maker.name == "stablehlo.constant" else None
     return None if value is None else int(value.real)

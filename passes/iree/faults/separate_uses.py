@@ -49,7 +49,10 @@ def store_before_uses(op: ir.Operation, value: ir.Value) -> None:
 
 
 def positions_of_broadcasts(value: ir.Value) -> set[Positions]:
-    """The dimensions of each broadcast to which the dimensions of `value` are mapped; values that are fused with it count, too."""
+    """The dimensions (counted from the end) to which each broadcast of a value maps the dimensions of the value.
+
+    Broadcasts of values that IREE fuses with this value count, too.
+    """
     positions: set[Positions] = set()
     sizes = _sizes(value)
     seen, work = {value}, [value]
@@ -69,6 +72,7 @@ def positions_of_broadcasts(value: ir.Value) -> set[Positions]:
 
 
 def _of_broadcast(op: ir.Operation) -> Positions:
+    """The dimensions to which a broadcast maps those of its operand that are not of size 1."""
     dims = I64Array.decode(op.attributes["broadcast_dimensions"])
     rank = len(op.results[0].type.shape)
     # Counted from the end, so that additional leading dimensions make no difference.

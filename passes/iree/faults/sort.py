@@ -21,10 +21,10 @@ PATTERNS = Patterns()
 
 @PATTERNS.of("stablehlo.sort")
 def sort(op: ir.Operation, target: Target) -> Replacement:
-    """IREE's sort is not stable, does not compile if one operand occurs twice, and needs n^2 time on a CPU.
+    """A sort with the index as the last key, or as a sorting network.
 
-    On Vulkan, results with more than 256 elements are wrong, and lengths that are not multiples of 4 may crash the
-    compiler.
+    IREE's sort is not stable, does not compile if one operand occurs twice, and needs n^2 time on a CPU. On Vulkan, results with
+    more than 256 elements are wrong, and lengths that are not multiples of 4 may crash the compiler.
     """
     values = operands(op)
     x = values[0]
@@ -127,6 +127,7 @@ def _bitonic(values: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
 
 
 def _pad(x: Val, length: int) -> Val:
+    """The matrix with zeros added to its rows up to a length."""
     fill = b.full(0, (x.shape[0], length - x.shape[1]), x.dtype) if length > x.shape[1] else None
     return x if fill is None else b.concat([x, fill], 1)
 

@@ -41,7 +41,7 @@ class SumsInPartsPass(Pass):
                 op.erase()
 
 
-_VECTOR = 16  # elements; rows of other lengths are summed three times slower
+_VECTOR = 16  # the number of elements of a vector; rows that are not whole vectors are summed three times slower
 
 
 def long_axis(op: ir.Operation) -> int | None:
@@ -56,7 +56,7 @@ def long_axis(op: ir.Operation) -> int | None:
 
 
 def in_parts(op: ir.Operation, axis: int) -> Val:
-    """The same sum in two levels along an axis."""
+    """The sum of `op` in two levels along an axis: sums of parts of about equal size, and the sum of these."""
     (x, initial), dims = operands(op), list(op.attributes["dimensions"])
     length = x.shape[axis]
     width = near_root(length)

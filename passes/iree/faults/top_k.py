@@ -20,7 +20,10 @@ _ROUNDS = 8  # up to this many searches are less work than a sort
 
 @PATTERNS.of("chlo.top_k")
 def top_k(op: ir.Operation, target: Target) -> Replacement:
-    """IREE ignores NaN, which is the largest element; it treats -0 as 0, and returns equal integers in any order."""
+    """The k largest elements and their indices, by searches or a sort of keys that are integers.
+
+    IREE ignores NaN, which is the largest element; it treats -0 as 0, and returns equal integers in any order.
+    """
     (x,) = operands(op)
     if not x.static:
         return None

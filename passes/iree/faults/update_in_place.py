@@ -67,7 +67,7 @@ class UpdateInPlacePass(TargetPass):
                 work += _sources(value)
         owners = [op for op in nested_in_functions(module) if op.name == "stablehlo.while" or is_choice(op)]
         loops = [op for op in owners if op.name == "stablehlo.while"]
-        for op, i in [edge for loop in loops for edge in _repeated(loop)] + [e for o in owners for e in _passed_on(o)]:
+        for op, i in [edge for loop in loops for edge in _repeated_carries(loop)] + [e for o in owners for e in _shared_results(o)]:
             with ir.InsertionPoint(op), op.location:
                 op.operands[i] = computed(op.operands[i], next(numbers))
         if loops and self.codegen.updates_in_loops:
@@ -96,10 +96,8 @@ def _is_owned(op: ir.Operation, i: int, equals: EqualValues) -> bool:
     return not is_shared_behind_barrier(op.operands[i]) and (not others or come_before(others, op, makers_behind(op)))
 
 
-def _repeated(loop: ir.Operation) -> list[Edge]:
-    """The carries with the same initial value, or next value, as an earlier carry; integers are excluded, because they may
-    be on the host.
-    """
+def _repeated_carries(loop: ir.Operation) -> list[Edge]:
+    """The operands that give two carries of a loop the same initial value, or the same next value, without the first of them."""
     edges = []
     for op in (loop, _end(loop)):
         seen: set[ir.Value] = set()
@@ -114,8 +112,12 @@ def _repeated(loop: ir.Operation) -> list[Edge]:
     return edges
 
 
-def _passed_on(owner: ir.Operation) -> list[Edge]:
-    """The values that a branch returns twice, or that it returns although they come from outside and are also read elsewhere."""
+def _shared_results(owner: ir.Operation) -> list[Edge]:
+    """The returned values of a branch or a loop that it must not pass on, as operands of its terminators.
+
+    These are constants and values from outside that the branch returns twice, or that are also read elsewhere; for a loop, all
+    values from outside.
+    """
     edges = []
     is_loop = owner.name == "stablehlo.while"
     ends = [last_of(region.blocks[0]) for region in owner.regions][1 if is_loop else 0 :]
@@ -141,6 +143,7 @@ def _passed_on(owner: ir.Operation) -> list[Edge]:
 
 
 def _is_plain(op: ir.Operation) -> bool:
+    """True if an operation has no regions and does not end a block."""
     return op.name not in _ENDS and not len(op.regions)
 
 
@@ -159,4 +162,5 @@ def _sources(value: ir.Value) -> list[Edge]:
 
 
 def _end(loop: ir.Operation) -> ir.Operation:
+    """The terminator of the body of a loop."""
     return last_of(loop.regions[1].blocks[0])

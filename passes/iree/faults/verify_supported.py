@@ -83,6 +83,7 @@ def _philox(op: ir.Operation) -> None:
 
 
 def _unsupported(op: ir.Operation) -> None:
+    """Refuses an operation that IREE does not compile."""
     raise RuleMissingError(f"{op.name} requires a rule for IREE, got none.", where=source_of(op.location))
 
 

@@ -26,7 +26,7 @@ _TRUTH = {"or": "maximum", "add": "maximum", "maximum": "maximum", "and": "minim
 
 @PATTERNS.of("stablehlo.reduce_window")
 def windows_of_other_numbers(op: ir.Operation, target: Target) -> Replacement:
-    """IREE does not compile cumulative windows for truth values and unsigned integers.
+    """Windows of truth values and unsigned integers on signed integers, because IREE does not compile cumulative ones.
 
     Truth values become 32-bit integers. Unsigned integers become signed integers of the same width; flipping the first
     bit gives them the same order.
@@ -56,10 +56,11 @@ def _windows(op: ir.Operation, values: Sequence[Val], body: str, **changes: ir.A
 
 @PATTERNS.of("stablehlo.reduce_window")
 def initial_value_of_a_scan(op: ir.Operation, target: Target) -> Replacement:
-    """IREE ignores the initial value of a cumulative window: it starts the scan with the neutral element.
+    """A cumulative window whose initial value is not neutral, as a combination of two that start with the neutral element.
 
-    The padding consists of initial values, too: one more scan, over an array of initial values in reverse direction,
-    computes its share. So the result combines two scans that start with the neutral element.
+    IREE ignores the initial value, and starts the scan with the neutral element. The padding consists of initial values, too: one
+    more scan, over an array of initial values in reverse direction, computes its share. So the result combines two scans that start
+    with the neutral element.
     """
     body = single_operation(op.regions[0])
     x, result = Val(op.operands[0]), Val(op.results[0])
@@ -89,7 +90,7 @@ def initial_value_of_a_scan(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reduce_window")
 def complex_windows(op: ir.Operation, target: Target) -> Replacement:
-    """IREE does not compile padded windows of complex128; the two parts are padded before."""
+    """Windows of complex numbers that are padded before, by parts, because IREE does not compile padded windows of complex128."""
     if len(op.operands) != 2 or Val(op.operands[0]).dtype.kind != "c" or not Val(op.operands[0]).static:
         return None
     x, initial = operands(op)
@@ -107,11 +108,10 @@ def complex_windows(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reduce_window")
 def separate_windows(op: ir.Operation, target: Target) -> Replacement:
-    """If windows are fused with the computation of their operand, they overflow the stack of a CPU; windows that do not
-    overlap become reductions.
+    """Windows that do not overlap as a reduction, and their transpose as a broadcast.
 
-    For example, windows of 2x2 in 8x8 become a reduction of 4x2x4x2 over its second and last axis. The transpose of
-    such windows repeats elements.
+    If IREE fuses windows with the computation of their operand, they overflow the stack of a CPU. For example, windows of 2x2 in
+    8x8 become a reduction of 4x2x4x2 over its second and last axis. The transpose of such windows repeats elements.
     """
     x = Val(op.operands[0])
     body = single_operation(op.regions[0])
@@ -144,10 +144,11 @@ def separate_windows(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.select_and_scatter")
 def select_and_scatter(op: ir.Operation, target: Target) -> Replacement:
-    """IREE does not compile overlapping windows, and selects the last of equal elements, not the first.
+    """A select_and_scatter as selections between strided slices, one slice for each offset in the window.
 
-    For each offset in the window, a strided slice holds the elements at that offset. A running selection finds the
-    selected offset of each window, and the source is added through the transpose of that slice.
+    IREE does not compile overlapping windows, and selects the last of equal elements, not the first. For each offset in the window,
+    a strided slice holds the elements at that offset. A running selection finds the selected offset of each window, and the source
+    is added through the transpose of that slice.
     """
     x, source, initial = operands(op)
     rank = x.rank
@@ -167,22 +168,25 @@ def select_and_scatter(op: ir.Operation, target: Target) -> Replacement:
     result = b.broadcast(initial, x.shape, [])
     adds = single_operation(combine) == "stablehlo.add"
     for i, offset in enumerate(offsets):
-        here = b.eq(position, i)
+        is_selected = b.eq(position, i)
         low = [o - p[0] for o, p in zip(offset, padding, strict=True)]
         inner = [s - 1 for s in strides]
         extents = [(n - 1) * s + 1 for n, s in zip(source.shape, strides, strict=True)]
         high = [d - u - lo for d, u, lo in zip(x.shape, extents, low, strict=True)]
-        update = b.pad(select(here, source, 0), low, high, inner)
+        update = b.pad(select(is_selected, source, 0), low, high, inner)
         if adds:
             result = result + update
         else:
-            mask = b.pad(here, low, high, inner, value=False)
+            mask = b.pad(is_selected, low, high, inner, value=False)
             result = select(mask, apply_elementwise(combine, [result, update])[0], result)
     return result
 
 
 def _selected(x: Val, padding: Sequence[tuple[int, int]], views: Sequence[Callable[[Val], Val]], choose: ir.Region) -> Val:
-    """The index of the element of each window that `choose` selects; `views[i]` returns element i of all windows."""
+    """For each window, the index of the element that `choose` selects; `views[i]` returns element i of all windows.
+
+    The elements of the padding, given by its sizes before and after each axis, are never selected.
+    """
     padded = b.pad(x, [p[0] for p in padding], [p[1] for p in padding])
     inside = _inside(x.shape, padding) if any(p != (0, 0) for p in padding) else None
     best = views[0](padded)
@@ -200,7 +204,7 @@ def _selected(x: Val, padding: Sequence[tuple[int, int]], views: Sequence[Callab
 
 
 def _inside(shape: Sequence[int], padding: Sequence[tuple[int, int]]) -> Val:
-    """True in the operand, False in its padding."""
+    """An array of booleans in the shape of the padded operand: True for elements of the operand, False in the padding."""
     return b.pad(b.full(True, shape, b.BOOL), [p[0] for p in padding], [p[1] for p in padding], value=False)
 
 

@@ -1,4 +1,4 @@
-"""Code that computes the offsets in memory of the elements of a tile."""
+"""Code that computes the offsets in memory of the elements of a tile (a block of the result that one block of threads computes)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Indices = Mapping[int, Code]  # the index along each axis: one number, or one fo
 
 
 def split_index(w: Writer, sizes: Sequence[int], axes: Sequence[int], index: Code) -> dict[int, Code]:
-    """The index along each axis, from an index of all of them; the last axis is the fastest."""
+    """The index along each of `axes`, from one flat index of these axes, of which the last one changes fastest."""
     result = {}
     for axis, (divisor, size) in zip(reversed(axes), digits([sizes[axis] for axis in axes]), strict=True):
         quotient = w.over(index, divisor)
@@ -20,12 +20,12 @@ def split_index(w: Writer, sizes: Sequence[int], axes: Sequence[int], index: Cod
 
 
 def positions(w: Writer, tile: Code, size: int, total: int) -> Code:
-    """The indices that a tile of this size has, the tile's number given."""
+    """The indices in a tile, from its number `tile`; `size` is the size of a tile, and `total` the number of all indices."""
     return w.range(size) if total <= size else w.add(w.times(tile, size), w.range(size))
 
 
 def offset_of(w: Writer, access: Access, indices: Indices) -> tuple[Code | None, list[Code]]:
-    """The offset of each element, and masks that are true inside of the windows."""
+    """The offset of each element in memory (None for 0), and for each window a mask: true where the element is inside the array."""
     terms = [w.times(indices[axis], factor) for axis, factor in access.linear.items() if factor and axis in indices]
     terms += [w.number(access.base)] if access.base else []
     masks = []
@@ -34,7 +34,7 @@ def offset_of(w: Writer, access: Access, indices: Indices) -> tuple[Code | None,
         position = w.total([*parts, w.number(window.base)])
         assert position is not None
         masks.append(w.within(position, window.limit))
-        if window.dilation == 1:  # each part by itself: those that no iteration changes leave the loop
+        if window.dilation == 1:  # a separate term for each axis, so that terms that are equal in all iterations leave the loop
             terms += [w.times(part, window.stride) for part in parts]
             terms += [w.number(window.base * window.stride)] if window.base else []
             continue

@@ -1,4 +1,7 @@
-"""Sums of products, c[i] = sum_k a[i, k] b[i, k], by their axes and by where each element lies in memory."""
+"""Sums of products, c[i] = sum over k of a[i, k] b[i, k], described by their axes and the addresses of the elements.
+
+Axes are numbered 0, 1, ...; inner axes are those that are summed over. An address is a linear function of the indices.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +10,38 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-Linear = Mapping[int, int]  # the factor of each axis
+Linear = Mapping[int, int]  # a linear function: the factor of the index along each axis
 
 
 @dataclass(frozen=True)
 class WindowAxis:
-    """An axis of an array that is read at `base` + sum of factor * index, which may lie outside it: there it is zero.
+    """An axis of an array that is read through a window, which may reach outside the array, where elements are zero.
 
-    With `dilation` d, only multiples of d are elements; d - 1 zeros lie between neighbours.
+    Args:
+      terms: the position along the axis is `base` plus, for each axis of the contraction, the factor times the index.
+      base: the position for indices 0.
+      limit: the positions 0, ..., limit - 1 are inside.
+      dilation: the element n is at the position n * dilation; positions between elements are zero.
+      stride: the distance in memory between neighbouring elements.
     """
 
     terms: Linear
     base: int
-    limit: int  # the positions 0, ..., limit - 1 lie inside
+    limit: int
     dilation: int
-    stride: int  # the distance in memory of neighbouring elements
+    stride: int
 
 
 @dataclass(frozen=True)
 class Access:
-    """The element that an array gives for an index along each axis: at base + sum of factor * index, and of its windows."""
+    """The address of an element of an array, from the indices along the axes: `base`, plus the linear part, plus the windows."""
 
     linear: Linear
     windows: tuple[WindowAxis, ...] = ()
     base: int = 0
 
     def plain(self, sizes: Sequence[int]) -> Access:
-        """The same element, with windows that stay inside of the array as plain axes."""
+        """The same address; a window that never reaches outside becomes a part of `linear`. `sizes` has the sizes of the axes."""
         result = Access(dict(self.linear), (), self.base)
         for window in self.windows:
             ends = [factor * (sizes[axis] - 1) for axis, factor in window.terms.items()]
@@ -55,9 +63,9 @@ class Contraction:
     Args:
       sizes: the size of each axis.
       batch, rows, columns, inner: the axes with each role, the slowest first.
-      a, b, c: where the elements lie.
+      a, b, c: the addresses of the elements.
       element: the type of the elements of a and b: f32, bf16 or f16.
-      result: the type of those of c.
+      result: the type of the elements of c.
     """
 
     sizes: Sequence[int]
@@ -83,9 +91,9 @@ class Contraction:
         return batch, rows, columns, inner
 
     def canonical(self) -> Contraction:
-        """The same sums with as few axes as possible, and rows and columns exchanged if neighbours in memory would be rows.
+        """The same sums with as few axes as possible; rows and columns are exchanged if elements of c in a column are neighbours.
 
-        Example: x[4, 128, 512] w[512, 2048] has rows of size 512 = 4 * 128, and each other role one axis.
+        Example: for x[4, 128, 512] w[512, 2048], the row axes of sizes 4 and 128 become one axis of size 512.
         """
         a, b = self.a.plain(self.sizes), self.b.plain(self.sizes)
         used = [axis for axis, size in enumerate(self.sizes) if size > 1]
@@ -113,7 +121,7 @@ class Contraction:
 
 
 def _sorted(axes: Sequence[int], access: Access, windowed: set[int]) -> tuple[int, ...]:
-    """The axes, the slowest first: windows, then by the distance in memory."""
+    """The axes in the order of a loop nest: first those of windows, then by decreasing stride in memory."""
 
     def speed(axis: int) -> tuple[bool, int]:
         distance = access.linear.get(axis, _distance(access, axis))
@@ -123,11 +131,15 @@ def _sorted(axes: Sequence[int], access: Access, windowed: set[int]) -> tuple[in
 
 
 def _distance(access: Access, axis: int) -> int:
+    """The largest distance in memory, through a window, between elements that are neighbours along an axis; 0 without a window."""
     return max((w.stride * abs(w.terms.get(axis, 0)) for w in access.windows), default=0)
 
 
 def _merge(sizes: Sequence[int], axes: tuple[int, ...], uses: Sequence[Access]) -> tuple[Sequence[int], tuple[int, ...]]:
-    """The sizes and axes where neighbours that each array reads like one axis are one: the later of the two."""
+    """The sizes of all axes, and `axes` without those that are joined with their successor.
+
+    Two neighbours are joined, under the number of the second one, if each array reads them like one axis.
+    """
     sizes, left = list(sizes), list(axes)
     for slow, fast in pairwise(axes):
         if all(_is_one(use, slow, fast, sizes[fast]) for use in uses):
@@ -137,18 +149,19 @@ def _merge(sizes: Sequence[int], axes: tuple[int, ...], uses: Sequence[Access]) 
 
 
 def _is_one(use: Access, slow: int, fast: int, size: int) -> bool:
+    """True if an array reads two axes like one: the stride of `slow` is the stride of `fast` times `size`, the size of `fast`."""
     if any(slow in w.terms or fast in w.terms for w in use.windows):
         return False
     return use.linear.get(slow, 0) == size * use.linear.get(fast, 0)
 
 
 def strides_of(shape: Sequence[int]) -> list[int]:
-    """The distance in memory of neighbours along each axis."""
+    """The distance in memory between neighbours along each axis of an array of this shape in row-major order."""
     return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
 def digits(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The divisor and the size of each axis in an index of all of them, the fastest first."""
+    """The divisor and the size of each axis, the last one first: the index along an axis is (flat index // divisor) % size."""
     divisor = 1
     for size in reversed(sizes):
         yield divisor, size

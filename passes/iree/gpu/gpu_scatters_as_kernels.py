@@ -45,7 +45,7 @@ class GpuScattersAsKernelsPass(PatternPass):
 
 @PATTERNS.of("stablehlo.scatter")
 def sums_of_rows(op: ir.Operation, target: Target) -> Replacement:
-    """IREE computes a scatter with one thread."""
+    """A scatter that adds rows as calls of kernels, because IREE computes a scatter with one thread."""
     values = operands(op)
     if len(values) != 3 or not all(v.static for v in values) or single_operation(op.regions[0]) != "stablehlo.add":
         return None

@@ -24,6 +24,7 @@ from nabla_mlir.passes.iree.regions import single_operation
 
 PATTERNS = Patterns()
 _ELEMENTS = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64", np.dtype(np.int32): "i32"}
+# The reduction of integers 0 and 1 that replaces a reduction of booleans.
 _OF_MASKS = {"stablehlo.or": "stablehlo.maximum", "stablehlo.and": "stablehlo.minimum"}
 
 
@@ -45,7 +46,7 @@ class GpuSumsAsKernelsPass(PatternPass):
 
 @PATTERNS.of("stablehlo.reduce")
 def sums(op: ir.Operation, target: Target) -> Replacement:
-    """A slow reduction as a call of a kernel of ours, because IREE gives each result one thread."""
+    """A slow reduction as a call of a Triton kernel, because IREE gives each result one thread."""
     values = operands(op)
     if len(values) != 2 or not values[0].static or (name := single_operation(op.regions[0])) is None:
         return None
@@ -64,7 +65,7 @@ def sums(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _is_slow(x: Val, dims: list[int]) -> bool:
-    """True if IREE would use few threads, or if neighbouring terms are not neighbours in memory."""
+    """True for a large reduction for which IREE would use few threads, or whose terms are not neighbours in memory."""
     size, results = math.prod(x.shape), math.prod(n for d, n in enumerate(x.shape) if d not in dims)
     if size < thresholds.GPU_SUM or results == 0 or size >= 2**31:
         return False
@@ -73,7 +74,14 @@ def _is_slow(x: Val, dims: list[int]) -> bool:
 
 
 def _folded(x: Val, name: str, dims: list[int], may_split: bool = True) -> Val | None:
-    """A reduction as a call of a Triton kernel; None if the dtype or the operation has none."""
+    """A reduction as a call of a Triton kernel, without the initial value; None if there is no kernel for the operation or dtype.
+
+    Args:
+      x: the operand.
+      name: the operation that combines elements.
+      dims: the dimensions over which x is reduced.
+      may_split: True if several blocks of threads may share one result, whose parts a second kernel combines.
+    """
     element = _ELEMENTS.get(x.dtype)
     if element is None or (name, element[0]) not in FOLDS:
         return None

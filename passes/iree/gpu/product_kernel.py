@@ -20,6 +20,8 @@ def product_kernel(name: str, c: Contraction, t: Tiling) -> str:
 
 
 class _Kernel:
+    """Writes the kernel of a contraction with a tiling."""
+
     def __init__(self, c: Contraction, t: Tiling):
         self.c, self.t, self.w = c, t, Writer()
         self.batch, self.rows, self.columns, self.inner = c.shape
@@ -54,7 +56,10 @@ class _Kernel:
         return self.c.result if self.t.splits == 1 else "f32"
 
     def _tile(self) -> tuple[Code | None, Code | None, Code, Code]:
-        """The part of the inner indices, the batch index, and the row and column of the tile."""
+        """For this block of threads: the part of the inner indices, the batch index (None if there is only one), and its tile.
+
+        The tile is given by its row and its column among the tiles.
+        """
         w, t = self.w, self.t
         high, wide = -(-self.rows // t.rows), -(-self.columns // t.columns)
         block = w.op("tt.get_program_id x : i32", "i32")
@@ -83,7 +88,10 @@ class _Kernel:
         column_mask: Code | None,
         part: Code | None,
     ) -> Code:
-        """The sum over the inner indices of the part, as a loop over their tiles."""
+        """A tile of the result: the sum over the inner indices of `part` (None: all), as a loop over tiles of inner indices.
+
+        The other arguments are the pointers a, b and c, and the indices and masks of the rows and columns of the tile.
+        """
         c, t, w = self.c, self.t, self.w
         shape = (t.rows, t.columns)
         start, end, step = w.number(0), w.number(self.inner), w.number(t.inner)
@@ -117,7 +125,7 @@ class _Kernel:
         return w.sum_loop(start, end, step, w.zeros("f32", shape), tile)
 
     def _inner(self, k: Code) -> tuple[dict[int, Code], Code | None]:
-        """The indices along the inner axes of the tile that begins at k, and the mask of those that exist."""
+        """The indices along the inner axes in the tile that begins at k, and the mask of the indices that exist (None: all)."""
         c, t, w = self.c, self.t, self.w
         *slow, fast = c.inner
         size = c.sizes[fast]
@@ -131,11 +139,20 @@ class _Kernel:
     def _load(
         self, base: Code, access: Access, outer: Indices, inner: Indices, masks: list[Code | None], shape: tuple[int, int]
     ) -> Code:
-        """A tile of a or b; zero outside of the arrays."""
+        """A tile of a or b, with zeros outside the array.
+
+        Args:
+          base: the pointer to the array.
+          access: the addresses of its elements.
+          outer, inner: the indices along the axes.
+          masks: true for the elements that exist.
+          shape: the shape of the tile.
+        """
         offset, inside = offset_of(self.w, access, {**outer, **inner})
         mask = self.w.all([m for m in (*masks, *inside) if m is not None])
         return self.w.load(self.w.pointers(base, offset, shape), mask)
 
 
 def _expanded(w: Writer, x: Code, axis: int) -> Code:
+    """The indices with an additional axis of size 1; a scalar is unchanged."""
     return w.expand(x, axis) if x.shape else x

@@ -51,7 +51,7 @@ class ProductsAsKernelsPass(Pass):
 
 
 def _replace(op: ir.Operation, c: Contraction, t: Tiling, constants: Constants) -> None:
-    """Replaces a product by a call of a Triton kernel with this tiling; partial results are summed."""
+    """Replaces a product or a convolution by a call of a Triton kernel, and by a sum if the tiling has several parts."""
     batch, rows, columns, inner = c.shape
     digest = hashlib.sha256(repr((c, t)).encode()).hexdigest()[:8]
     name = f"product_{batch}x{rows}x{columns}x{inner}_{c.element}_{digest}"

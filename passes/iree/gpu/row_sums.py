@@ -3,8 +3,8 @@
 Sums of floats depend on their order, and atomic additions have none. So a sum is one of integers. For f32, with m the largest
 |update| that reaches an element and n updates in all:
 
-    1. `largest`  m as bits, by an atomic maximum of integers
-    2. `fixed`    the sum of the integers u * 2^s, where 2^s makes n values as large as m fit into 62 bits
+    1. `largest`  computes m as bits, by an atomic maximum of integers
+    2. `fixed`    sums the integers u * 2^s for the updates u, where 2^s makes n values as large as m fit into 62 bits
     3. the sum is (integer) * 2^-s (`gpu_scatters_as_kernels.py`)
 
 An update loses what is smaller than m * 2^(log2 n - 61): with n = 10^6 that is 2^-41 m, where a sum in f32 would lose 2^-24 m.
@@ -21,8 +21,8 @@ from nabla_mlir.passes.iree.gpu.writer import Code, Writer
 
 INFINITY = 0x7F800000  # the bits of inf in f32; those of NaN are larger
 POSITIVE, NEGATIVE, INVALID = 1, 2, 4
-_BITS = 62  # of a sum of integers, without its sign
-_TILE = 1024  # elements that a block of threads adds
+_BITS = 62  # the number of bits of a sum of integers, without its sign
+_TILE = 1024  # the number of elements that a block of threads adds
 WARPS = 4
 
 
@@ -50,12 +50,15 @@ class RowSums:
 
 
 def exponent(sums: RowSums) -> int:
-    """2^s = 2^(exponent - e) for updates whose largest has the biased exponent e in f32, so is smaller than 2^(e - 126)."""
+    """The number E with s = E - e in the scale 2^s, if the largest update has the biased exponent e in f32.
+
+    The largest update is then below 2^(e - 126), so a sum of `count` scaled updates has at most `_BITS` bits.
+    """
     return _BITS - sums.log_count + 126
 
 
 def largest(name: str, sums: RowSums) -> str:
-    """The kernel (indices, updates, m): m = max(m, bits of |update|)."""
+    """The kernel with the arguments (indices, updates, m): m = max(m, bits of |update|), for each element of the result."""
 
     def body(w: Writer, element: _Element) -> None:
         update = element.load("%updates", "f32", element.source)
@@ -65,7 +68,10 @@ def largest(name: str, sums: RowSums) -> str:
 
 
 def fixed(name: str, sums: RowSums) -> str:
-    """The kernel (indices, updates, m, sum): adds the updates as integers; a mask of bits where m is not finite."""
+    """The kernel with the arguments (indices, updates, m, sum): adds the updates as integers to the sum.
+
+    Where m is infinite or NaN, it sets a bit in the sum for each kind of special number instead.
+    """
 
     def body(w: Writer, element: _Element) -> None:
         """Adds an element as a fixed-point number; NaN and infinities set a bit of their kind instead."""
@@ -88,7 +94,7 @@ def fixed(name: str, sums: RowSums) -> str:
 
 
 def integers(name: str, sums: RowSums, element_type: str) -> str:
-    """The kernel (indices, updates, sum): adds integers."""
+    """The kernel with the arguments (indices, updates, sum) that adds integers."""
 
     def body(w: Writer, element: _Element) -> None:
         update = element.load("%updates", element_type, element.source)
@@ -99,7 +105,7 @@ def integers(name: str, sums: RowSums, element_type: str) -> str:
 
 @dataclass(frozen=True)
 class _Element:
-    """The elements of a tile: their offsets among the updates and in the result, and the mask of those that exist."""
+    """The elements of a tile: the offsets in the updates (`source`) and in the result (`target`), and a mask: false outside."""
 
     writer: Writer
     source: Code
@@ -116,7 +122,7 @@ class _Element:
 
 
 def _kernel(name: str, sums: RowSums, arguments: list[tuple[str, str]], body: Callable[[Writer, _Element], None]) -> str:
-    """The text of a kernel with a thread for each element of the updates; `body` writes its sum."""
+    """The text of a kernel with a thread for each element of the updates; `body` writes the code of a thread."""
     w = Writer()
     block = w.op("tt.get_program_id x : i32", "i32")
     source = w.add(w.times(block, _TILE), w.range(_TILE))

@@ -45,7 +45,11 @@ def _dot(op: ir.Operation, left: Sequence[int], right: Sequence[int], result: Se
 def _convolution(
     op: ir.Operation, left: Sequence[int], right: Sequence[int], result: Sequence[int], element: str, out: str
 ) -> Contraction:
-    """Rows are the batch and the positions, columns the features of the result, inner axes the kernel and its features."""
+    """The contraction of a convolution.
+
+    Batch axis: groups. Rows: images and positions of the result. Columns: features of the result. Inner axes: features of the
+    image and positions in the kernel (taps).
+    """
     left_dims, right_dims, out_dims = hlo.ConvDims.decode(op.attributes["dimension_numbers"])
     window, (features, batches) = Window.of(op), groups_of(op)
     rank = len(window.strides)

@@ -1,4 +1,7 @@
-"""A sum, a maximum or a minimum over some axes: the kernel, and the choice of its tiles."""
+"""A sum, a maximum or a minimum over some axes of an array: the kernel, and the choice of its tiles.
+
+The inner axes are those that are summed over; a row is an index along all other axes, so it has one result.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,15 @@ from nabla_mlir.passes.iree.gpu.writer import Code, Writer, type_of
 from nabla_mlir.passes.iree.kernels.scalars import neutral as neutral_of
 
 WARPS = 4
-_TILE = 2048  # elements that a block reads at once
-_ROWS = 64  # of them, if neighbours in memory are neighbours in the result
-_BLOCKS = 528  # four for each multiprocessor
-_LEAST_TILES = 2  # that a part of the inner indices has
+_TILE = 2048  # the number of elements that a block of threads reads at once
+_ROWS = 64  # the largest number of rows of a tile, if neighbours in memory are neighbours in the result
+_BLOCKS = 528  # the number of blocks of threads: four for each multiprocessor
+_LEAST_TILES = 2  # the least number of tiles of a part of the inner indices
 
 
 @dataclass(frozen=True)
 class Fold:
-    """An operation that combines numbers: its name in kernels for CPUs, and its operation in this kernel."""
+    """An operation that combines numbers: its name in kernels for CPUs (add), and its operation in this kernel (arith.addf)."""
 
     combination: str
     name: str
@@ -37,8 +40,8 @@ class Sums:
     """The sums over the inner axes of an array, one for each index of the rows.
 
     Args:
-      axes: the rows, the inner axes and where the elements lie, as a contraction without columns.
-      fold: what combines the elements.
+      axes: the rows, the inner axes and the addresses of the elements, as a contraction without columns.
+      fold: the operation that combines the elements.
       rows, inner: the sizes of a tile.
       splits: the number of parts of the inner indices; part s of row r is result r * splits + s.
     """
@@ -51,8 +54,9 @@ class Sums:
 
     @staticmethod
     def of(shape: Sequence[int], dims: Sequence[int], element: str, fold: Fold, may_split: bool = True) -> Sums:
-        """The sums over `dims` of an array of this shape, with tiles that give all multiprocessors work, as far as that is
-        possible with one part.
+        """The sums over `dims` of an array of this shape, with tiles and parts that give work to all multiprocessors.
+
+        There is only one part if `may_split` is False.
         """
         rows = tuple(d for d in range(len(shape)) if d not in dims)
         c = dict(zip(rows, strides_of([shape[d] for d in rows]), strict=True))
@@ -62,9 +66,9 @@ class Sums:
             axes = replace(axes, rows=axes.columns, columns=(), a=axes.b, b=Access({}), is_exchanged=False)
         count, inner = axes.size(axes.rows), axes.size(axes.inner)
         is_along_rows = any(axes.a.linear.get(axis) == 1 for axis in axes.rows)
-        high = min(_power(count), _ROWS) if is_along_rows else max(1, _TILE // _power(inner))
-        high = min(high, _power(count))
-        wide = max(1, min(_power(inner), _TILE // high))
+        high = min(_power_of_two(count), _ROWS) if is_along_rows else max(1, _TILE // _power_of_two(inner))
+        high = min(high, _power_of_two(count))
+        wide = max(1, min(_power_of_two(inner), _TILE // high))
         parts = max(1, min(_BLOCKS // -(-count // high), inner // (_LEAST_TILES * wide))) if may_split else 1
         return Sums(axes, fold, high, wide, parts)
 
@@ -75,17 +79,17 @@ class Sums:
 
     @property
     def part(self) -> int:
-        """The number of inner indices in a part, whole tiles."""
+        """The number of inner indices in a part: a multiple of the size of a tile."""
         return -(-self.axes.size(self.axes.inner) // (self.splits * self.inner)) * self.inner
 
 
-def _power(n: int) -> int:
+def _power_of_two(n: int) -> int:
     """The least power of two that is not smaller."""
     return 1 << (n - 1).bit_length()
 
 
 def sums_kernel(name: str, sums: Sums) -> str:
-    """The kernel (array, result)."""
+    """The text of the kernel with the arguments (array, result)."""
     w, axes = Writer(), sums.axes
     count, inner, element = axes.size(axes.rows), axes.size(axes.inner), axes.element
     shape = (sums.rows, sums.inner)
@@ -101,6 +105,7 @@ def sums_kernel(name: str, sums: Sums) -> str:
     step = w.number(sums.inner)
 
     def combine(k: Code, total: Code) -> Code:
+        """The tile of totals combined with the tile of elements that begins at the inner index k."""
         index = w.add(k, w.range(sums.inner))
         at_inner = {axis: w.expand(x, 0) for axis, x in split_index(w, axes.sizes, axes.inner, index).items()}
         inner_mask = None if inner % sums.inner == 0 else w.expand(w.less(index, inner), 0)

@@ -1,4 +1,4 @@
-"""Counted loops on a GPU with several steps in each iteration."""
+"""Counted loops on a GPU with several steps in each iteration; a step is an iteration of the original loop."""
 
 from __future__ import annotations
 

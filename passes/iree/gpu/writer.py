@@ -31,13 +31,13 @@ def type_of(element: str, shape: Shape) -> str:
 
 
 class Writer(Emitter):
-    """Writes operations that are reused in their block and in the blocks inside of it, but not moved out of loops.
+    """Writes operations. An equal operation of the same or an outer block is reused, but operations are not moved out of loops.
 
     Example: `w.less(w.add(w.range(4), w.number(3)), 5)` is the mask [1, 1, 0, 0].
     """
 
     def op(self, text: str, element: str, shape: Shape = ()) -> Code:
-        """The result of an operation."""
+        """The result, of this element type and shape, of an operation without side effects."""
         known = next((block.known[text] for block in self.blocks if text in block.known), None)
         return Code(known or self.pure(text, (), floor=self.level), element, shape)
 
@@ -87,7 +87,7 @@ class Writer(Emitter):
         return self._binary("arith.minsi", x, y)
 
     def total(self, terms: list[Code]) -> Code | None:
-        """The sum; None if there are no terms. Terms of one shape are added first, which leaves fewer large sums."""
+        """The sum of the terms; None if there are none. Terms of one shape are added first, so there are fewer large sums."""
         if not terms:
             return None
         by_shape: dict[Shape, Code] = {}
@@ -117,7 +117,7 @@ class Writer(Emitter):
         return self._binary("arith.andi", x, y)
 
     def all(self, masks: list[Code]) -> Code | None:
-        """The conjunction; None if there are no masks."""
+        """The mask that is true where all masks are; None if there are no masks."""
         result = None
         for mask in masks:
             result = mask if result is None else self.both(result, mask)
@@ -169,6 +169,7 @@ class Writer(Emitter):
         return self._binary("arith.mulf", x, y)
 
     def _convert(self, name: str, x: Code, element: str) -> Code:
+        """The value with another element type, by the conversion operation `name`."""
         return self.op(
             f"{name} {x.name} : {x.type} -> {type_of(element, x.shape)}"
             if name == "tt.bitcast"
@@ -223,22 +224,25 @@ class Writer(Emitter):
         self.line(f"tt.store {pointers.name}, {value.name}{extra} : {pointers.type}")
 
     def atomic(self, name: str, pointers: Code, value: Code, mask: Code) -> None:
-        """Updates the elements for which the mask is true, one thread after another, in any order."""
+        """Updates the elements for which the mask is true by an atomic operation, such as add or max; the order is not defined."""
         types = f"({pointers.type}, {value.type}, {mask.type}) -> {value.type}"
         self.result(f"tt.atomic_rmw {name}, relaxed, gpu, {pointers.name}, {value.name}, {mask.name} : {types}")
 
     def _binary(self, name: str, x: Code, y: Code) -> Code:
+        """The result of an operation on two values, which are broadcast to one shape."""
         shape = _joined(x.shape, y.shape)
         x, y = self.spread(x, shape), self.spread(y, shape)
         return self.op(f"{name} {x.name}, {y.name} : {x.type}", x.element, shape)
 
     def _compare(self, predicate: str, x: Code, limit: int) -> Code:
+        """The mask of a comparison with a number, by a predicate of `arith.cmpi`."""
         number = self.op(f"arith.constant {limit} : {x.element}", x.element)
         y = self.spread(number, x.shape)
         return self.op(f"arith.cmpi {predicate}, {x.name}, {y.name} : {x.type}", "i1", x.shape)
 
 
 def _joined(x: Shape, y: Shape) -> Shape:
+    """The shape to which two shapes are broadcast; () is a scalar."""
     if not x or not y:
         return x or y
     return tuple(max(m, n) for m, n in zip(x, y, strict=True))

@@ -30,6 +30,7 @@ def buffers_of(sizes: Sequence[int]) -> list[ir.Value]:
 
 
 def _number(number: int, type: str, name: str = "arith.constant", attribute: str = "value") -> ir.Value:
+    """The result of an operation that is defined by an integer attribute, such as a constant."""
     return _make(type, name, attributes={attribute: ir.IntegerAttr.get(ir.Type.parse(type), number)})
 
 
@@ -40,13 +41,13 @@ def _make(
 
 
 def placed_in(value: ir.Value, buffer: ir.Value) -> ir.Value:
-    """The value, computed in the buffer."""
+    """The value, which IREE computes in the buffer."""
     sizes = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 1, 0])}
     return emit(PLACED, [value, buffer], results=[value.type], attributes=sizes).results[0]
 
 
 def with_transients(value: ir.Value, buffer: ir.Value) -> ir.Value:
-    """The value; the intermediate values from which it is computed are in the buffer."""
+    """The value, whose intermediate values IREE stores in the buffer."""
     return emit(TRANSIENTS, [value, buffer], results=[value.type]).results[0]
 
 

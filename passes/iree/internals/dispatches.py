@@ -77,6 +77,7 @@ def call_kernel(
 
 
 def _constant(type: ir.Type, number: int, known: Constants) -> ir.Value:
+    """A constant at the beginning of the current block; `known` has those that exist, and gets new ones."""
     block = ir.InsertionPoint.current.block
     key = block, type, number
     if key not in known:

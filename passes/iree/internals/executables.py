@@ -19,7 +19,7 @@ def workgroup(axis: int = 0) -> str:
 
 
 def argument(name: str, position: int) -> list[str]:
-    """The operations that read an integer argument of a kernel."""
+    """The operations that define `name` as the integer argument number `position` of a kernel."""
     return [
         f"{name}_i32 = hal.interface.constant.load layout(#layout) ordinal({position}) : i32",
         f"{name} = arith.index_cast {name}_i32 : i32 to index",
@@ -27,7 +27,7 @@ def argument(name: str, position: int) -> list[str]:
 
 
 def binding(name: str, type: str, position: int, start: str, read_only: bool) -> str:
-    """The operation that defines a buffer of a kernel, from a binding and a start offset."""
+    """The operation that defines `name` as a buffer of a kernel: binding number `position`, from the offset `start` on."""
     flag = " flags(ReadOnly)" if read_only else ""
     return f"{name} = hal.interface.binding.subspan layout(#layout) binding({position}) offset({start}){flag} : {type}"
 
@@ -35,9 +35,14 @@ def binding(name: str, type: str, position: int, start: str, read_only: bool) ->
 def executable(
     name: str, read_only: Sequence[bool], lines: Sequence[str], counts: Sequence[int] | None = (1, 1, 1), numbers: int = 0
 ) -> str:
-    """The text of an executable: a function with this name, and with `numbers` integer arguments and these bindings.
+    """The text of an executable with one function.
 
-    `counts` is the number of workgroups in x, y and z; None means that the call gives the numbers in x and y.
+    Args:
+      name: the name of the executable and of the function.
+      read_only: for each binding, True if the function only reads it.
+      lines: the operations of the function.
+      counts: the number of workgroups in x, y and z; None means that the call gives the numbers in x and y.
+      numbers: the number of integer arguments.
     """
     kinds = ", ".join(f"#hal.pipeline.binding<storage_buffer{', ReadOnly' if flag else ''}>" for flag in read_only)
     constants = f"constants = {numbers}, " if numbers else ""

@@ -9,9 +9,10 @@ TRITON = "nabla.triton"  # the attribute with the text of the kernel
 
 
 def triton_source(name: str, text: str, blocks: int, warps: int, stages: int, read_only: Sequence[bool]) -> str:
-    """The executable of a kernel with this name.
+    """The executable of a kernel.
 
     Args:
+      name: the name of the kernel.
       text: the module in Triton's dialect.
       blocks: the number of blocks of threads.
       warps: the number of warps of 32 threads in a block.

@@ -36,7 +36,7 @@ def bind_reads(values: Sequence[ir.Value], room: int) -> tuple[list[ir.Value], l
     joined.
 
     Raises:
-      NotSupported: there are still too many.
+      NotSupported: there are more than `room` arrays even after joining.
     """
     parts = [_whole(value) for value in values]
     arrays = list(dict.fromkeys(array for array, _ in parts))
@@ -68,13 +68,13 @@ def share_results(types: Sequence[ir.Type]) -> tuple[list[ir.Type], list[Positio
 
 
 def result_at(position: Position, results: Sequence[ir.Value], type: ir.Type) -> ir.Value:
-    """The result of that type at its position."""
+    """The value of a type that is stored at a position of the flat arrays `results`."""
     shape, _ = shape_and_dtype(type)
     return reshape(cut(Val(results[position.buffer]), 0, position.start, position.start + math.prod(shape)), shape).value
 
 
 def _whole(value: ir.Value) -> tuple[ir.Value, int]:
-    """The flat array of which a value is a contiguous part, and the index of its start; or the value itself."""
+    """The flat array of which a value is a contiguous slice, and the start of the slice; (value, 0) if there is none."""
     flat = made_by(value)
     part = made_by(flat.operands[0]) if flat is not None and flat.name == "stablehlo.reshape" else flat
     if part is None or part.name != "stablehlo.slice":

@@ -17,7 +17,7 @@ class Complex(NamedTuple):
 
 
 def dft(t: Text, xs: Sequence[Complex]) -> list[Complex]:
-    """The sums over j of x_j exp(-2 pi i j k / n), for each k."""
+    """The discrete Fourier transform of n vectors: for each k, the sum over j of x_j exp(-2 pi i j k / n)."""
     n = len(xs)
     if n == 1:
         return list(xs)
@@ -45,7 +45,7 @@ def times(t: Text, x: Complex, y: Complex) -> Complex:
 
 
 def _turned(t: Text, x: Complex, k: int, n: int) -> Complex:
-    """x exp(-2 pi i k / n), for k below n / 2; without a product if the factor is 1 or -i."""
+    """The product x exp(-2 pi i k / n), for k below n / 2; without a multiplication if the factor is 1 or -i."""
     if k == 0:
         return x
     if 4 * k == n:

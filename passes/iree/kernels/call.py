@@ -26,7 +26,14 @@ def form_of(x: Val) -> Form:
 
 
 def call(name: str, text: str, operands: Sequence[Val], results: Sequence[Memory]) -> list[Val]:
-    """The buffers of the results of a kernel, called at the insertion point; see `call_kernel`."""
+    """The results of a kernel, which is called at the insertion point.
+
+    Args:
+      name: the name of the kernel.
+      text: the text of its executable.
+      operands: its operands.
+      results: the buffers of its results; see `call_kernel`.
+    """
     types = [ir.Type.parse(m.type.replace("memref", "tensor")) for m in results]
     at = ir.InsertionPoint.current.block.owner.operation
     return [Val(v) for v in call_kernel(name, text, [x.value for x in operands], types, at)]

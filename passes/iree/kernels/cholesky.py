@@ -8,7 +8,7 @@ from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, Tile
 
 
 def cholesky_text(name: str, batch: int, n: int, form: Form, lower: bool) -> tuple[str, list[Memory]]:
-    """A kernel for U with Uᵀ U = A, of which only the upper part is read; or L = Uᵀ, from the lower part, if `lower`.
+    """A kernel for U with Uᵀ U = A, from the upper triangle of A; if `lower`, for L = Uᵀ, from the lower triangle of A.
 
     The rows of U are computed in panels. Within a panel, each tile of rows subtracts the products of the rows above it,
     and solves with their triangle. Then the panel's products are subtracted from all rows below (right-looking, as
@@ -20,7 +20,7 @@ def cholesky_text(name: str, batch: int, n: int, form: Form, lower: bool) -> tup
       batch: the number of matrices; each has one workgroup.
       n: the number of rows, a multiple of `form.width`.
       form: the form of vectors and tiles.
-      lower: True reads the lower part of the matrix.
+      lower: True if the lower triangle is read, and the result is L.
 
     Returns:
       The text, and the buffers of the results: the factor first, then memory that the kernel needs.
@@ -49,7 +49,7 @@ def cholesky_text(name: str, batch: int, n: int, form: Form, lower: bool) -> tup
 
 
 def _read_triangle(t: Text, a: Memory, u: Memory, b: str, n: int, lower: bool) -> None:
-    """Copies the upper part of A, or the transposed lower part, to U; it may also write below the diagonal."""
+    """Copies the upper triangle of A, or the transposed lower one, to U; elements below the diagonal of U may be written, too."""
     lanes = t.form.lanes
     if not lower:
         with t.loop(0, n) as i, t.loop(t.multiple(i, lanes), n, lanes) as j:
@@ -61,7 +61,7 @@ def _read_triangle(t: Text, a: Memory, u: Memory, b: str, n: int, lower: bool) -
 
 
 def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, position: tuple[str, str], terms: Index) -> Tile:
-    """A tile of U minus the products of `terms` rows of the panel."""
+    """A tile of U, at a row and a column, minus the sum over the first `terms` rows of the panel of their products."""
     row, column = position
     width, lanes = t.form.width, t.form.lanes
     mine, other = t.of_indices("divui", column, width), t.of_indices("divui", row, width)
@@ -75,7 +75,16 @@ def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, position: tuple[str,
 
 
 def _factor_tile(t: Text, u: Memory, panel: Memory, b: str, first: str, row: str, column: str) -> None:
-    """Computes the final values of a tile of a panel, and writes them to U and to the memory of the panel."""
+    """Computes the final values of a tile of a panel, and writes them to U and to the memory of the panel.
+
+    Args:
+      t: the kernel.
+      u: the matrices U.
+      panel: the memory of the panel.
+      b: the index of the matrix in the batch.
+      first: the first row of the panel.
+      row, column: the first row and the first column of the tile.
+    """
     above = t.of_indices("subi", row, first)
     tile = _minus_panel(t, u, panel, b, (row, column), above)
     own, diagonal = (t.of_indices("divui", x, t.form.width) for x in (column, row))
@@ -103,6 +112,7 @@ def _factor_tile(t: Text, u: Memory, panel: Memory, b: str, first: str, row: str
 
 
 def _clear_below(t: Text, u: Memory, b: str, n: int) -> None:
+    """Writes zeros below the diagonal of U."""
     zeros = t.constant("dense<0.0>", t.form.vector)
     with t.loop(0, n) as i:
         whole = t.multiple(i, t.form.lanes)

@@ -1,4 +1,8 @@
-"""The code of a kernel's expressions and loop nests."""
+"""The code of a kernel's expressions and loop nests.
+
+The innermost loop of a nest runs over whole vectors. The elements that do not fill a vector, the tail, follow as a shorter vector.
+A sum therefore has one or two carries: a vector of partial sums, and a scalar for the tail.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ from nabla_mlir.passes.iree.kernels.scalars import (
 )
 from nabla_mlir.passes.iree.kernels.writer import Buffer, Code, Writer, vector_type
 
-# Writes the body of a nest at the loop indices, with this many lanes; returns the updated sums.
+# body(loops, lanes, sums) writes one iteration, at the given loop indices; returns the updated sums.
 Body = Callable[[list[Affine], int, list[Code]], list[Code]]
 Point = tuple[dict[int, Affine], int]  # an element of a result: its index along each dimension, and its lanes
 
@@ -41,7 +45,10 @@ _STACK_BYTES = 16384  # IREE's limit is 32768
 
 
 class NestWriter:
-    """Writes expressions and loop nests. `spare` lists the buffers that are too large for the stack."""
+    """Writes expressions and loop nests.
+
+    `values` has the nodes that are computed: in memory, or as a scalar. `spare` has the buffers that are too large for the stack.
+    """
 
     def __init__(self, vector_bytes: int):
         self.writer: Writer = Writer()
@@ -52,7 +59,7 @@ class NestWriter:
         self._stack = 0
 
     def allocate(self, size: int, dtype: str) -> Buffer:
-        """Memory that lives for the whole kernel; its values change in the innermost block."""
+        """New memory for `size` elements, for the whole kernel; its elements may change in the current block."""
         name = f"%m{len(self.writer.levels)}"
         self.writer.levels[name] = 0
         buffer = Buffer(name, dtype, size, ZERO, self.writer.level)
@@ -66,7 +73,10 @@ class NestWriter:
     # Expressions.
 
     def at(self, node: Node, index: Index, lanes: int) -> Code:
-        """The element of `node` at `index`, or `lanes` consecutive elements; a scalar if they are all equal."""
+        """The element of `node` at `index`, or `lanes` elements at the indices of the lanes; a scalar if they are all equal.
+
+        Elements on which it depends are computed first, from a stack instead of by recursion, because expressions may be deep.
+        """
         self.writer.ranges[LANE] = (0, max(lanes, 1) - 1)
         work = [(node, index)]
         while work:
@@ -106,9 +116,11 @@ class NestWriter:
         return self.writer.load(buffer, position, lanes)
 
     def _key(self, node: Node, index: Index, lanes: int) -> object:
+        """The key of an element in the table of a block; the number of lanes matters only if the index differs between lanes."""
         return node, index, lanes if any(i.lane for i in index) else 0
 
     def _known(self, node: Node, index: Index, lanes: int) -> Code | None:
+        """The element if the current block or an outer one has computed it; else None."""
         value = self.values.get(node)
         if isinstance(value, Code):
             return value
@@ -116,12 +128,15 @@ class NestWriter:
         return next((b.memo[key] for b in self.writer.blocks if key in b.memo), None)
 
     def _remember(self, node: Node, index: Index, lanes: int, code: Code) -> None:
+        """Notes that `code` is the element, in the table of the block that defines it."""
         self.writer.blocks[self.writer.levels[code.name]].memo[self._key(node, index, lanes)] = code
 
     def _start(self, indices: Node, positions: int, index: Index = ()) -> Affine:
+        """The element of `indices` at `index` (default: the first one), clamped to 0 ... positions - 1."""
         return ZERO if positions == 1 else self.writer.clamped(self.at(indices, index or origin(indices), 0), positions)
 
     def _compute(self, node: Node, index: Index, lanes: int, operands: list[Code]) -> Code:
+        """The element of `node` at `index` from the elements of its operands; an operation that moves elements needs no code."""
         if node.name == "constant":
             return self._constant(literal(node.attributes["value"], node.dtype), node.dtype)
         if node.name == "iota":
@@ -153,10 +168,12 @@ class NestWriter:
         return self.writer.code(text, operands, dtype, lanes)
 
     def _constant(self, text: str, dtype: str) -> Code:
+        """A scalar constant, from its literal."""
         kind = "" if dtype == "i1" else f" : {vector_type(dtype, 0)}"
         return self.writer.code(f"arith.constant {text}{kind}", (), dtype, 0)
 
     def _iota(self, position: Affine, dtype: str, lanes: int) -> Code:
+        """The index `position` as a number of `dtype`; a vector if it differs between lanes."""
         kind = dtype if dtype[0] in "iu" else "i32"
         base = self.writer.index(position.scalar())
         code = Code(self.writer.pure(f"arith.index_cast {base} : index to {vector_type(kind, 0)}", [base]), kind)
@@ -189,6 +206,7 @@ class NestWriter:
         each = 1 + has_tail  # the number of carries of a sum
 
         def body(loops: list[Affine], width: int, carried: list[Code]) -> list[Code]:
+            """Writes one iteration of all items, with vectors of `width` elements; returns the new sums."""
             totals = list(carried)
             for item in nest.items:
                 positions = space.indices(item.domain, loops)
@@ -218,6 +236,7 @@ class NestWriter:
         return self.buffers[node]
 
     def _store(self, item: Store, positions: Sequence[Index], lanes: int) -> None:
+        """Writes a store for the elements of the source at `positions`."""
         starts = [Affine((), s) if isinstance(s, int) else self._start(*s) for s in item.starts]
         values = [self.at(item.source, position, lanes) for position in positions]
         steps = item.strides or [1] * len(starts)
@@ -225,7 +244,10 @@ class NestWriter:
         self.writer.store(self.buffers[item.target], targets, values, lanes)
 
     def _each(self, sizes: Sequence[int], lanes: int, loops: list[Affine], carried: list[Code], body: Body) -> list[Code]:
-        """Writes loops of these sizes, the last one over vectors."""
+        """The last carried values of nested loops of these sizes; the innermost one runs over vectors, and its tail follows.
+
+        `loops` has the indices of outer loops.
+        """
         if not sizes:
             return body(loops, 0, carried)
         size, *rest = sizes
@@ -242,7 +264,7 @@ class NestWriter:
     def _repeat(
         self, count: int, step: int, most: int, carried: list[Code], body: Callable[[Affine, list[Code]], list[Code]]
     ) -> list[Code]:
-        """Runs `body` at 0, step, ...: as a loop, or written out if there are only a few iterations."""
+        """The last carried values of a loop at 0, step, ..., (count - 1) * step, which is unrolled if `count` is at most `most`."""
         if count > most:
             return self.writer.loop(count, step, carried, body)
         for i in range(count):
@@ -253,18 +275,19 @@ class NestWriter:
     # Reductions.
 
     def _begin(self, target: Node, lanes: int, has_tail: bool) -> list[Code]:
-        """The initial values of a reduction: one for whole vectors, and one for the remaining elements."""
+        """The initial values of a reduction: one for the whole vectors, and one for the tail if there is one."""
         start = self._constant(neutral(target.attributes["combine"], target.dtype), target.dtype)
         return [self.writer.widened(start, lanes) if lanes else start, *([start] if has_tail else [])]
 
     def _accumulate(self, target: Node, position: Index, lanes: int, sums: list[Code]) -> list[Code]:
-        """The sums after adding the operand's element at index `position`."""
+        """The sums (one, or two with a tail) after adding the operand's element, or vector of elements, at index `position`."""
         if lanes == sums[0].lanes:
             return [self._add(target, position, lanes, sums[0]), *sums[1:]]
         element = self.writer.widened(self.at(target.operands[0], position, lanes), lanes)
         return [sums[0], self.apply(target.attributes["combine"], (sums[1], self._within(target, element)), target.dtype)]
 
     def _add(self, target: Node, position: Index, lanes: int, total: Code) -> Code:
+        """`total` combined with the operand's element at index `position`; a sum of products uses fused multiply-add."""
         source, combine = target.operands[0], target.attributes["combine"]
         if source.name != "multiply" or source in self.values or combine != "add" or source.dtype[0] != "f":
             return self.apply(combine, (total, self.at(source, position, lanes)), target.dtype)
@@ -274,7 +297,7 @@ class NestWriter:
         return self.writer.code(f"{operation} {names} : {total.type}", (*factors, total), total.dtype, total.lanes)
 
     def _within(self, target: Node, vector: Code) -> Code:
-        """Combines the lanes of a vector, in any order."""
+        """The scalar that combines all lanes of a vector, in any order, by the operation of the reduction."""
         kind = kind_of(vector.dtype)
         word = VECTOR_COMBINATIONS[target.attributes["combine"]][kind]
         order = " fastmath<reassoc>" if kind == "f" and word in ("add", "mul") else ""
@@ -282,7 +305,10 @@ class NestWriter:
         return self.writer.code(text, (vector,), vector.dtype, 0)
 
     def _end(self, target: Node, sums: Sequence[Code], lanes: int) -> Code:
-        """The result of a reduction: all partial sums combined, except for `lanes` lanes."""
+        """The result of a reduction: its sums and its initial value, combined.
+
+        The lanes of the first sum are combined, too, if `lanes` is 0; otherwise each lane is a separate result.
+        """
         combine = target.attributes["combine"]
         total = self._within(target, sums[0]) if sums[0].lanes and not lanes else sums[0]
         for rest in (*sums[1:], self.scalar(target.operands[1])):
@@ -308,7 +334,7 @@ class NestWriter:
         rows = min(thresholds.SUMMED_ROWS, shape[outer[-1]]) if outer else 1
 
         def over_positions(dimensions: list[int], points: list[Point]) -> None:
-            """Writes loops over these dimensions of the result, in tiles; `points` are the elements of a tile so far."""
+            """Writes loops over these dimensions of the result; `points` has the elements of a tile along earlier dimensions."""
             if not dimensions:
                 self._sum(target, points, inner, lane, lanes)
                 return
@@ -334,7 +360,10 @@ class NestWriter:
         self.values[target] = self.buffers[target]
 
     def _sum(self, target: Node, points: Sequence[Point], inner: list[int], lane: int, lanes: int) -> None:
-        """Writes one tile: the sums at `points` (each has an index and its number of lanes) over the inner dimensions."""
+        """Writes one tile: for each of `points` (an index with its number of lanes) the sum over the dimensions `inner`.
+
+        Vectors of `lanes` elements run along the dimension `lane`.
+        """
         shape, dimensions = target.operands[0].shape, target.attributes["dimensions"]
         across = lane in inner  # the lanes of a vector are terms of one sum
         order = [d for d in inner if d != lane] + [lane] * across
@@ -342,10 +371,11 @@ class NestWriter:
         each = 1 + has_tail
 
         def body(loops: list[Affine], width: int, carried: list[Code]) -> list[Code]:
-            here = dict(zip(order, loops, strict=True))
+            """Writes one iteration over the inner dimensions, for all sums of the tile; returns the new sums."""
+            terms = dict(zip(order, loops, strict=True))
             sums: list[Code] = []
             for i, (position, w) in enumerate(points):
-                index = tuple((position | here).get(d, ZERO) for d in range(len(shape)))
+                index = tuple((position | terms).get(d, ZERO) for d in range(len(shape)))
                 sums += self._accumulate(target, index, width if across else w, carried[i * each : (i + 1) * each])
             return sums
 
@@ -358,7 +388,7 @@ class NestWriter:
             self.writer.store(self.buffers[target], [linear(index, target.shape)], [value], w)
 
     def _scalars(self, sizes: Sequence[int], loops: list[Affine], carried: list[Code], body: Body) -> list[Code]:
-        """Writes loops without vectors."""
+        """The last carried values of nested loops of these sizes, without vectors; `loops` has the indices of outer loops."""
         if not sizes:
             return body(loops, 0, carried)
         size, *rest = sizes

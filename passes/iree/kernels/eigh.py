@@ -1,7 +1,7 @@
 """Eigenvalues and eigenvectors of stacked symmetric matrices as a kernel.
 
 Golub and Van Loan, Matrix Computations, section 8.3: reflections make the matrix tridiagonal, T = Qᵀ A Q. Iterations
-with implicit shifts then make T diagonal by rotations, and Q is multiplied by these. Each step of the first part reads
+with implicit shifts then make T diagonal by rotations, and Q is multiplied by the rotations. Each step of the first part reads
 the matrix once: it applies the update of the previous step and multiplies by the next vector (Howell and others, Cache
 efficient bidiagonalization using BLAS 2.5 operators, 2008).
 """
@@ -101,6 +101,7 @@ class _Reduction:
         off_diagonal[n - 1] = 0.0
 
     def _vector(self, i: int, j: Index) -> str:
+        """A vector of row i of `pair`, from column j on."""
         return self.t.vector(self.pair, self.reflections.group, i, j)
 
     def _changed(self, row: Index, j: str, v: str, w: str) -> str:
@@ -112,17 +113,20 @@ class _Reduction:
         return x
 
     def _entries(self, row: Index) -> list[str]:
+        """The entries of v and w for a row, each in every lane."""
         return [self.t.splat(self.t.load(self.pair, self.reflections.group, i, row)) for i in range(2)]
 
     def _change_row(self, k: Index) -> None:
+        """Subtracts the update of the previous step from row k."""
         t = self.t
         v, w = self._entries(k)
         with t.loop(t.multiple(k, self.reflections.step), self.pair.shape[2], t.form.lanes) as j:
             self._changed(k, j, v, w)
 
     def _change_and_multiply(self, k: str) -> None:
-        """Updates the rows below row k and multiplies them by the next vector; the first tile may include rows above,
-        which are not needed.
+        """Subtracts the update of the previous step from the rows below row k, and multiplies these rows by vector k.
+
+        The first tile may include rows above them, whose results are not needed.
         """
         t, b, size = self.t, self.reflections.group, self.pair.shape[2]
         below, rows = t.add(k, 1), t.form.rows
@@ -184,17 +188,17 @@ class _Iteration:
         return Sweeps(t, [(self.rotations, self.q)], self.n, block, self._sweep).run(is_finite(size))
 
     def _end_of_block(self, first: str, bound: Number) -> str:
-        """The last row of the block: consecutive rows are in one block if their off-diagonal entry is not negligible."""
+        """The last row of the block from row `first` on: rows i and i + 1 are in one block if off-diagonal entry i is > bound."""
         t = self.t
 
-        def goes_on(values: list[str]) -> str:
+        def is_inside(values: list[str]) -> str:
             is_tied = abs(self.off_diagonal[values[0]]).is_not_at_most(bound)
             return t.result(f"arith.andi {t.compare('slt', values[0], self.n - 1)}, {is_tied} : i1")
 
-        return t.while_loop([first], ["index"], goes_on, lambda values: [str(t.add(values[0], 1))])[0]
+        return t.while_loop([first], ["index"], is_inside, lambda values: [str(t.add(values[0], 1))])[0]
 
     def _sweep(self, first: str, last: str, end: str) -> None:
-        """Writes one QL sweep with an implicit shift over the rows `first` to `last`."""
+        """Writes one QL sweep with an implicit shift over the rows `first` to `last`; rotations are stored from index `end` on."""
         t, element = self.t, self.t.form.element
         d, e = self.diagonal, self.off_diagonal
         ratio = (d[t.add(first, 1)] - d[first]) / (e[first] * 2.0)
@@ -203,6 +207,7 @@ class _Iteration:
         one, zero = Number(t, t.number(1)), Number(t, t.number(0))
 
         def rotate(step: str, values: list[str]) -> list[str]:
+            """Computes and stores one rotation of the sweep; the values are its sine and cosine, p and g of the QL algorithm."""
             s, c, p, g = (Number(t, x) for x in values)
             i = t.of_indices("subi", t.add(last, -1), step)
             below = t.add(i, 1)

@@ -1,4 +1,4 @@
-"""Elementwise operations over one shape as one `linalg.generic`, in a separate dispatch."""
+"""Elementwise operations over one shape as one `linalg.generic`, in a separate dispatch (a kernel that IREE generates)."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def sources(op: ir.Operation) -> list[ir.Value]:
 
 
 def as_dispatch(ops: Sequence[ir.Operation], results: Sequence[ir.Value]) -> None:
-    """Replaces elementwise operations over one shape, in the order of their block, by one dispatch at the position of the last one.
+    """Replaces elementwise operations over one shape by one dispatch, at the position of the last operation.
 
     Args:
-      ops: the operations; nothing between two of them depends on one of them.
+      ops: the operations, in the order of their block; no other operation between the first and the last one reads them.
       results: the results that other operations use.
     """
     reader = Reader()
@@ -113,7 +113,15 @@ def _simplified(inputs: Sequence[str], lines: Sequence[str], codes: Sequence[Cod
 def _text(
     shape: Shape, operands: Sequence[Val], maps: Sequence[Sequence[int]], codes: Sequence[ir.Value], lines: Sequence[str]
 ) -> str:
-    """The text of a function of the operands that contains the dispatch."""
+    """The text of a function that contains the dispatch.
+
+    Args:
+      shape: the shape over which the operations are elementwise.
+      operands: the arguments of the function.
+      maps: for each operand, the dimensions of `shape` along which it runs.
+      codes: the values of `lines` that are results.
+      lines: the computation of one element, from %arg0, %arg1, ...
+    """
     count, indices = len(codes), ", ".join(f"d{i}" for i in range(len(shape)))
     whole = range(len(shape))
     positions = ", ".join(f"affine_map<({indices}) -> ({', '.join(f'd{i}' for i in dims)})>" for dims in (*maps, *[whole] * count))
@@ -145,7 +153,7 @@ _PARALLEL = '"parallel"'
 
 
 def _parsed(text: str, operands: Sequence[Val], at: ir.Operation) -> ir.Operation:
-    """The dispatch in a function's text, moved before an operation."""
+    """The dispatch in the text of a function of `operands`, moved before the operation `at`."""
     module = ir.Module.parse(text)  # must stay alive until the dispatch has moved
     block = module.body.operations[0].operation.regions[0].blocks[0]
     for argument, operand in zip(block.arguments, operands, strict=True):
@@ -156,7 +164,10 @@ def _parsed(text: str, operands: Sequence[Val], at: ir.Operation) -> ir.Operatio
 
 
 def _before_broadcast(value: ir.Value) -> tuple[ir.Value, Sequence[int]]:
-    """The source of a broadcast that repeats no dimension, and its dimensions in the result; or the value itself."""
+    """The operand of a broadcast that makes `value`, and the dimensions of `value` along which the operand runs.
+
+    The value with all its dimensions if it is not a broadcast, or if the broadcast repeats a dimension of size 1.
+    """
     op, shape = made_by(value), value.type.shape
     if op is None or op.name != "stablehlo.broadcast_in_dim":
         return value, range(len(shape))
@@ -170,5 +181,6 @@ def _before_broadcast(value: ir.Value) -> tuple[ir.Value, Sequence[int]]:
 
 
 def _like(x: Val, type: ir.Type) -> Val:
+    """The value with the shape of a type, and, if the type is unsigned, with its dtype."""
     shape, dtype = shape_and_dtype(type)
     return reshape(bitcast(x, dtype) if dtype.kind == "u" else x, shape)

@@ -1,4 +1,4 @@
-"""Operations that kernels compute by a formula, on nodes."""
+"""Operations that kernels compute by a formula of other operations, as functions from operand nodes to the node of the result."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from nabla_mlir.passes.iree.kernels.scalars import BYTES
 
 
 def _full(value: float, like: Node, dtype: str = "") -> Node:
+    """A constant filled with a number, with the shape and (by default) the dtype of `like`."""
     return Node("constant", (), like.shape, dtype or like.dtype, {"value": value})
 
 
@@ -30,7 +31,7 @@ def _is_finite(x: Node) -> Node:
 
 
 def _sign(x: Node) -> Node:
-    """-1 or 1; zeros and NaN are returned unchanged."""
+    """The sign: -1 or 1; zeros and NaN are returned unchanged."""
     result = x
     for value, direction in ((-1, "LT"), (1, "GT")):
         test = Node("compare", (x, _full(0, x)), x.shape, "i1", {"direction": direction})
@@ -49,7 +50,7 @@ def _logistic(x: Node) -> Node:
 
 
 def _quotient(x: Node, y: Node) -> Node:
-    """x / y; for integers the truncated quotient, with all bits set if y is 0."""
+    """The quotient x / y; for integers rounded towards zero, and with all bits set if y is 0."""
     if x.dtype[0] == "f":
         return Node("divide", (x, y), x.shape, x.dtype)
     quotient = Node("divide", (x, _divisor(y)), x.shape, x.dtype)
@@ -61,7 +62,7 @@ def _quotient(x: Node, y: Node) -> Node:
 
 
 def _remainder(x: Node, y: Node) -> Node:
-    """x - trunc(x / y) y; for integers x if y is 0."""
+    """The remainder x - trunc(x / y) y; it is x for integers if y is 0."""
     if x.dtype[0] == "f":
         return Node("remainder", (x, y), x.shape, x.dtype)
     remainder = Node("remainder", (x, _divisor(y)), x.shape, x.dtype)
@@ -69,7 +70,10 @@ def _remainder(x: Node, y: Node) -> Node:
 
 
 def _divisor(y: Node) -> Node:
-    """The divisor, or 1 for 0 and -1, for which the callers select the result: a processor ends a program at x / 0 and min / -1."""
+    """The integer divisor with 1 instead of 0 and -1, because a processor ends a program at x / 0 and min / -1.
+
+    The callers select the results for 0 and -1.
+    """
     if _is_safe(y):
         return y
     for value in (0, -1) if y.dtype[0] == "i" else (0,):
@@ -93,7 +97,7 @@ def total_order(x: Node, y: Node, direction: str) -> Node:
 
 
 def _ordered(x: Node) -> Node:
-    """An integer that is ordered as the float: the other bits of a negative number are reversed."""
+    """An integer for each float, in the same order: the bits of the float; if it is negative, all bits but the sign are flipped."""
     kind = f"i{8 * BYTES[x.dtype]}"
     bits = Node("bitcast_convert", (x,), x.shape, kind)
     most = (1 << 8 * BYTES[x.dtype] - 1) - 1
@@ -110,6 +114,7 @@ def _shifted(name: str) -> Callable[[Node, Node], Node]:
     """A shift. If the amount is at least the number of bits, the result is 0 (or all sign bits in an arithmetic shift)."""
 
     def make(x: Node, n: Node) -> Node:
+        """The shift of x by n."""
         bits = 8 * BYTES[x.dtype]
         amount = Node("bitcast_convert", (n,), n.shape, f"ui{bits}")
         if name == "shift_right_arithmetic":

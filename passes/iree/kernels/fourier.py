@@ -1,7 +1,8 @@
-"""Fourier transforms of many rows or columns as a kernel: a vector holds the same element of several of them.
+"""Fourier transforms of many rows or columns as a kernel: a vector holds the same element of several rows or columns.
 
 The steps are in Stockham's order (Van Loan, Computational Frameworks for the Fast Fourier Transform, section 1.7): each
-step of a radix reads one buffer and writes another, so no element is moved to a digit-reversed index.
+step of a radix reads one buffer and writes another, so no element is moved to a digit-reversed index. The memory of a workgroup
+has two halves, which are these buffers in turn; both are called columns here, also if the operand has rows.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ MOST_GROUPS = 8
 
 
 class Strides(NamedTuple):
-    """The distances, in complex numbers, between groups of columns, columns, and elements of a column; one of the last two is 1."""
+    """The distances, in complex numbers, between groups, between columns, and between elements of a column.
+
+    `column` or `element` is 1.
+    """
 
     group: int
     column: int
@@ -29,7 +33,7 @@ class Strides(NamedTuple):
 
 @dataclass(frozen=True)
 class Transforms:
-    """The description of the transforms.
+    """The transforms that a kernel computes, one for each column.
 
     Args:
       n: the number of complex elements of a column.
@@ -70,7 +74,10 @@ def radices(n: int, form: Form) -> list[int] | None:
 
 
 def roots(what: Transforms, form: Form) -> list[np.ndarray]:
-    """The tables that a kernel reads after its source, in f64: pairs of cosine and sine, one pair in each row or vector."""
+    """The tables of roots of unity that a kernel reads, in f64; the second dimension has the cosine and the sine.
+
+    The first table is for the steps, the second for real rows if there are any, the last for the first of two transforms.
+    """
     tables = [_step_roots(what.n, form)]
     if what.real:
         tables.append(cosines_and_sines(np.arange(what.n + 1), 2 * what.n))
@@ -114,7 +121,7 @@ def _step_roots(n: int, form: Form) -> np.ndarray:
 
 
 def share(n: int) -> int:
-    """The number of elements of a column that share the second factor of their root; a root is a product of two factors."""
+    """A step of about sqrt(n): a table of roots 0 ... step - 1 and of every step-th root gives all n roots, as products of two."""
     return 1 << (n.bit_length() + 1) // 2
 
 
@@ -123,6 +130,8 @@ Write = Callable[[Index, Complex], None]
 
 
 class _Writer:
+    """Writes the kernel. A `Read` gives the element with an index for a vector of columns, and a `Write` stores one."""
+
     def __init__(self, what: Transforms, form: Form, tables: Sequence[np.ndarray]):
         self.t, self.what, self.steps, self.lanes = Text(form), what, radices(what.n, form) or [], form.lanes
         self.panels = -(-what.columns // form.lanes)
@@ -184,10 +193,19 @@ class _Writer:
         self._write_rows(group, column, self._reader(side))
 
     def _step(self, radix: int, before: int, first: int, elements: Read, write: Write) -> None:
-        """Writes one step, after steps whose radices have the product `before`; its roots begin in row `first` of the table."""
+        """Writes one step of the transform.
+
+        Args:
+          radix: the number of elements that a butterfly transforms.
+          before: the product of the radices of earlier steps.
+          first: the row of the table in which the roots of the step begin.
+          elements: reads the elements.
+          write: writes the results.
+        """
         t, terms = self.t, self.what.n // (before * radix)
 
         def at(p: Index, q: Index, factors: list[Complex]) -> None:
+            """Writes the butterfly of the elements q + before (p + terms k); its results except the first are times the factors."""
             values = [elements(t.add(q, t.mul(before, t.add(p, terms * k)))) for k in range(radix)]
             for j, x in enumerate(dft(t, values)):
                 product = times(t, x, factors[j - 1]) if j and factors else x
@@ -230,6 +248,7 @@ class _Writer:
         t, what = self.t, self.what
 
         def put(i: Index, x: Complex) -> None:
+            """Writes element i of the results."""
             if what.whole:
                 for root in self._column_roots(i, column):
                     x = times(t, x, root)
@@ -256,6 +275,7 @@ class _Writer:
         t, lanes = self.t, self.lanes
 
         def put(i: Index, x: Complex) -> None:
+            """Writes element i of a vector of columns."""
             start = self._start(self.what.target, group, column, i)
             for half in (0, 1):
                 pairs = [lane // 2 + lanes * (lane % 2) for lane in range(half * lanes, (half + 1) * lanes)]
@@ -298,9 +318,11 @@ class _Writer:
                     t.store(t.lane(x, lane), self.target, t.add(start, part))
 
     def _row(self, strides: Strides, group: Index, column: Index, lane: int, i: Index) -> Index:
+        """The address of element i in the column of a lane; see `_start`."""
         return self._start(strides, group, self.t.add(column, lane), i)
 
     def _start(self, strides: Strides, group: Index, column: Index, i: Index) -> Index:
+        """The address of element i of a column, in real numbers: a complex number is two of them."""
         t = self.t
         terms = [t.mul(2 * n, x) for n, x in zip(strides, (group, column, i), strict=True)]
         return t.add(t.add(terms[0], terms[1]), terms[2])
@@ -308,12 +330,12 @@ class _Writer:
     # ---------------------------------------------------------------- roots
 
     def _root(self, table: Memory, row: Index) -> Complex:
-        """A root from a table, in every lane."""
+        """The root in a row of a table, in every lane."""
         t = self.t
         return Complex(*(t.splat(t.load(table, row, part)) for part in (0, 1)))
 
     def _column_roots(self, i: Index, column: Index) -> list[Complex]:
-        """Two factors whose product is the root of unity of element i, for a vector of columns."""
+        """The root of unity for element i and each column of a vector, as two factors from the last table."""
         t, step = self.t, share(self.what.n)
         rows = t.of_indices("remui", i, step), t.add(t.of_indices("divui", i, step), step)
         return [Complex(*(t.vector(self.tables[-1], row, part, column) for part in (0, 1))) for row in rows]
@@ -321,10 +343,10 @@ class _Writer:
     # ---------------------------------------------------------------- real rows
 
     def _part_halves(self, elements: Read, write: Write) -> None:
-        """Writes the spectrum of real rows, from the spectrum Z of the complex numbers that two neighbours form.
+        """Writes the spectrum of real rows of 2 h numbers, from the spectrum Z of h complex numbers, each made of two neighbours.
 
-        Let E and O be the spectra of the elements at even and odd indices. Then Z = E + i O, and the result is E + w O.
-        E and O are spectra of real numbers, so E(k) = (Z(k) + conj Z(h - k)) / 2.
+        Let E and O be the spectra of the elements at even and odd indices. Then Z = E + i O, and the result is E + w O, with
+        w(k) = exp(-pi i k / h). E and O are spectra of real numbers, so E(k) = (Z(k) + conj Z(h - k)) / 2.
         """
         t, h = self.t, self.what.n
         half, zero = t.constant("dense<0.5>", t.form.vector), t.zeros()
@@ -339,11 +361,10 @@ class _Writer:
             write(k, Complex(t.multiplied(both.re, half), t.multiplied(both.im, half)))
 
     def _join_halves(self, elements: Read, write: Write) -> None:
-        """Writes twice the complex numbers whose inverse transform gives the real rows of a spectrum, two neighbours in
-        one number.
+        """Writes 2 Z for the spectrum X of real rows; the inverse transform of Z is the rows, two neighbours in a complex number.
 
-        As in `_part_halves`: 2 E(k) = X(k) + conj X(h - k), and 2 O(k) = conj(w) (X(k) - conj X(h - k)). The imaginary
-        parts of the first and the last number of a spectrum are ignored.
+        With Z, E, O and w as in `_part_halves`: 2 E(k) = X(k) + conj X(h - k), and 2 O(k) = conj(w) (X(k) - conj X(h - k)). The
+        imaginary parts of the first and the last number of X are ignored.
         """
         t, h = self.t, self.what.n
         first, last = elements(0), elements(h)
@@ -367,8 +388,9 @@ def _extent(what: Transforms, strides: Strides, n: int) -> int:
 
 
 def _swapped(elements: Read) -> Read:
-    """The elements with real and imaginary parts exchanged; a forward transform between two such exchanges is the inverse
-    transform.
+    """A reader of the same elements with real and imaginary parts exchanged.
+
+    A forward transform of such elements, with the parts of its results exchanged, is the inverse transform.
     """
 
     def swapped(i: Index) -> Complex:

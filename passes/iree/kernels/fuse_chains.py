@@ -1,4 +1,7 @@
-"""Long chains of elementwise operations as one operation each, because IREE would need exponential time to fuse them."""
+"""Long chains of elementwise operations as one operation each, because IREE would need exponential time to fuse them.
+
+A chain is a set of connected elementwise operations over one shape, in the order of their block.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ class FuseChainsPass(Pass):
                             _fuse(ops)
 
     def _is_long(self, chain: _Chain) -> bool:
-        """True if IREE would write too much code for a chain, or would write values of a long chain to memory."""
+        """True if IREE would write too much code for a chain, too many dispatches, or values of a long chain to memory."""
         steps = chain.steps()
         parts = _Parts.of(steps)
         copies = parts.copies()
@@ -79,7 +82,7 @@ class FuseChainsPass(Pass):
         return is_cut and spills >= self.least_spills and len(steps) >= self.least_of_spills
 
     def _pieces(self, chain: _Chain) -> Iterator[Sequence[ir.Operation]]:
-        """The operations of a chain in pieces for one dispatch each; the chain is cut where few values pass."""
+        """The operations of a chain in consecutive pieces, one for each dispatch; cuts are where the piece binds few buffers."""
         start, steps = 0, chain.steps()
         codegen = TARGETS[self.target].codegen
         most = self.max_bindings if codegen.cheap_dispatches else min(self.max_bindings, codegen.most_arguments)
@@ -100,15 +103,13 @@ class _Chain:
     ops: list[ir.Operation] = field(default_factory=list)
 
     def steps(self) -> list[_Step]:
-        """The operations as numbers."""
+        """The operations, each with its operands; a result of the chain is replaced by its index in the chain."""
         positions: dict[ir.Value, int] = {op.results[0]: i for i, op in enumerate(self.ops)}
         return [_Step([positions.get(v, v) for v in sources(op)], sum(1 for _ in op.results[0].uses)) for op in self.ops]
 
 
 class _Step(NamedTuple):
-    """An operation of a chain: its operands (values from outside, or indices of other steps) and the number of uses of its
-    result.
-    """
+    """An operation of a chain: its operands (values from outside, or indices of steps) and the number of uses of its result."""
 
     reads: list[ir.Value | int]
     uses: int
@@ -116,10 +117,10 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True)
 class _Value:
-    """A result of an operation in a block. The stage is the number of times that a path to it left a chain."""
+    """A result of an operation in a block; the stage is the largest number of chains that a path of operands to it has left."""
 
     stage: int
-    shape: Shape | None = None  # the shape of the chain
+    shape: Shape | None = None  # the shape of the chain; None if it is not in a chain
 
 
 def _chains(block: ir.Block) -> list[_Chain]:
@@ -172,19 +173,22 @@ def _is_narrowing(op: ir.Operation) -> bool:
 
 
 def _read_in_parts(steps: Sequence[_Step]) -> set[ir.Value]:
-    """The slices of other values that a chain reads: IREE materialises them for a separate dispatch only."""
+    """The slices of values from outside that a chain reads: only for a separate dispatch does IREE write them to memory."""
     return {v for step in steps for v in step.reads if isinstance(v, ir.Value) and is_part(made_by(v))}
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """A chain as IREE fuses it: an operation becomes a part of its only reader, as long as that reads few values."""
+    """A chain as IREE fuses it: a step becomes a part of its only reader, as long as the reader has few operands.
+
+    A home is a step that is not a part of another step. Steps are given by their indices.
+    """
 
     steps: Sequence[_Step]
-    users: list[set[int]]
-    home: list[int]  # for each step, the step of which it is a part
+    users: list[set[int]]  # for each step, the steps that read it
+    home: list[int]  # for each step, the home of which it is a part, or itself
     reads: list[set[ir.Value | int]]  # the values that each home reads, including its parts
-    sizes: list[int]
+    sizes: list[int]  # the number of steps of each home, including its parts
 
     @staticmethod
     def of(steps: Sequence[_Step]) -> _Parts:
@@ -200,9 +204,7 @@ class _Parts:
         return parts
 
     def copies(self) -> int:
-        """The largest number of operations that IREE writes for a step; a step that is not a part of another is copied for
-        each reader.
-        """
+        """The largest number of operations that IREE writes for a step, if it copies a home into each of its readers."""
         copies = [0] * len(self.steps)
         for position in self._homes():
             copies[position] = self.sizes[position] + sum(copies[v] for v in self.reads[position] if isinstance(v, int))
@@ -213,7 +215,7 @@ class _Parts:
         return sum(1 for _ in self._homes())
 
     def spills(self) -> int:
-        """The number of values that are not part of another step and that only the chain reads."""
+        """The number of homes that only other steps of the chain read: IREE writes their results to memory."""
         return sum(1 for position in self._homes() if self.users[position] and self._is_inner(position))
 
     def _join_reader(self, position: int) -> None:
@@ -228,6 +230,7 @@ class _Parts:
             self.sizes[reader] += self.sizes[position]
 
     def _homes(self) -> Iterator[int]:
+        """The steps that are not a part of another step."""
         return (position for position, home in enumerate(self.home) if home == position)
 
     def _is_inner(self, position: int) -> bool:
@@ -236,7 +239,7 @@ class _Parts:
 
 
 def _bindings(steps: Sequence[_Step], start: int = 0) -> Iterator[int]:
-    """The number of buffers of a dispatch with the steps from `start` to k, for each k."""
+    """For each k from `start` on, the number of buffers that a dispatch with the steps `start` to k would bind."""
     inputs: set[ir.Value | int] = set()
     outputs: dict[ir.Value | int, int] = {}  # with the number of remaining uses
     for position, step in enumerate(steps[start:], start):
@@ -253,7 +256,7 @@ def _bindings(steps: Sequence[_Step], start: int = 0) -> Iterator[int]:
 
 
 def _fuse(ops: Sequence[ir.Operation]) -> None:
-    """Replaces several operations by one, at the position of the last one."""
+    """Replaces operations by one dispatch at the position of the last one; operations between that depend on them move down."""
     values = {op.results[0] for op in ops}
     block = [o.operation for o in ops[0].block.operations]
     positions = [i for i, op in enumerate(block) if _makes(op, values)]
@@ -270,4 +273,5 @@ def _fuse(ops: Sequence[ir.Operation]) -> None:
 
 
 def _makes(op: ir.Operation, values: set[ir.Value]) -> bool:
+    """True if the only result of an operation is one of the values."""
     return len(op.results) == 1 and op.results[0] in values

@@ -55,6 +55,7 @@ class FuseSumsPass(Pass):
         return is_elementwise(op) or op.name in _MOVES or (combines(op) and is_short(op))
 
 
+# Operations that only move elements or make constants, so that their readers can compute them.
 _MOVES = (
     "stablehlo.broadcast_in_dim",
     "stablehlo.transpose",

@@ -1,4 +1,7 @@
-"""A loop as plain Python objects, without MLIR: kernels are planned and written from it."""
+"""A loop as plain Python objects, without MLIR, from which a kernel is planned and written.
+
+A node is a tensor value. A compound is an operation that has regions, or that updates memory: a loop, a branch, a sort, a scatter.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +37,14 @@ class Node:
     def __post_init__(self) -> None:
         self.number: int = next(_numbers)
         self.size: int = math.prod(self.shape)
-        # True if it changes while a loop runs; and True if its elements come from memory.
+        # True if the value does not change while the loop runs.
         self.fixed: bool = self.name not in ("argument", "result") and all(n.fixed for n in self.operands)
+        # True if an element is computed from elements in memory, and not only from constants.
         self.from_memory: bool = self.name in ("input", "argument", "result") or any(n.from_memory for n in self.operands)
         is_computed = self.name in ELEMENTWISE or self.name in ("convert", "bitcast_convert", "reduce")
+        # True if it costs time to compute the value twice, so that memory may be better.
         self.is_work: bool = self.size > 1 and self.from_memory and is_computed
+        # True if an element needs a function such as exp.
         self.is_costly: bool = is_computed and (
             (self.name in ELEMENTWISE and instructions(self.name) >= FUNCTION)
             or (self.name != "reduce" and any(n.is_costly for n in self.operands))
@@ -46,7 +52,7 @@ class Node:
 
 
 def next_number() -> int:
-    """A number between those of the nodes so far and of later ones."""
+    """The next number of the counter of nodes: larger than the numbers of all nodes so far."""
     return next(_numbers)
 
 
@@ -55,7 +61,7 @@ class Region:
     """A computation from arguments to results.
 
     Args:
-      compounds: the operations in it that are steps of their own, in order.
+      compounds: the loops, branches, sorts and scatters of the region, in order.
       numbers: the numbers of the nodes that were made for it.
     """
 
@@ -67,7 +73,7 @@ class Region:
 
 @dataclass(eq=False)
 class Compound:
-    """An operation that is a step of its own: its operands are `inits`, and its results are scalars or arrays in memory."""
+    """An operation that is a separate step of a plan: its operands are `inits`, and its results are scalars or arrays in memory."""
 
     inits: list[Node]
     results: list[Node]

@@ -1,4 +1,8 @@
-"""Affine indices, and the indices of operand elements from which an element of a result is computed."""
+"""Affine indices, and the indices of operand elements from which an element of a result is computed.
+
+A symbol is the name of an index in the kernel: a loop variable, or `LANE`. The innermost loop runs over vectors; lane k of a
+vector is at loop variable + k, so an index of a vector contains the symbol `LANE`.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,13 @@ from typing import NamedTuple
 
 from nabla_mlir.passes.iree.kernels.graph import Node, Shape, Windows
 
-# The lane in a vector, as a symbol.
+# The symbol for the number of a lane in a vector.
 LANE = "lane"
 Range = tuple[int, int]  # the smallest and the largest value
 
 
 class Affine(NamedTuple):
-    """constant + sum of coefficient * symbol; the terms are sorted, and all coefficients are nonzero."""
+    """The expression constant + sum of coefficient * symbol; a term is (symbol, coefficient), sorted, with no coefficient 0."""
 
     terms: tuple[tuple[str, int], ...] = ()
     constant: int = 0
@@ -37,15 +41,15 @@ class Affine(NamedTuple):
 
     @property
     def lane(self) -> int:
-        """The step between neighbouring lanes."""
+        """The distance between the indices of neighbouring lanes: the coefficient of `LANE`."""
         return next((factor for symbol, factor in self.terms if symbol == LANE), 0)
 
     def scalar(self) -> Affine:
-        """The index of the first lane."""
+        """The index of the first lane: the expression without `LANE`."""
         return Affine(tuple(t for t in self.terms if t[0] != LANE), self.constant)
 
     def range(self, ranges: Mapping[str, Range]) -> Range:
-        """The smallest and the largest value."""
+        """The smallest and the largest value, from the ranges of the symbols."""
         low = high = self.constant
         for symbol, factor in self.terms:
             bounds = [factor * b for b in ranges[symbol]]
@@ -55,7 +59,7 @@ class Affine(NamedTuple):
 
 ZERO = Affine()
 Index = tuple[Affine, ...]
-# An element of an integer array as an index, clamped to a number of indices.
+# Start(x, n, i) is the element of the integer array x at the index i, clamped to 0 ... n - 1, as an affine index.
 Start = Callable[[Node, int, Index], Affine]
 
 
@@ -89,7 +93,7 @@ def reads(node: Node, index: Index, ranges: Mapping[str, Range], start: Start) -
     """The elements of operands from which the element of `node` at `index` is computed or copied.
 
     Raises:
-      NeedsBuffer: they depend on the values of the symbols, or are not affine.
+      NeedsBuffer: which elements are read depends on the values of the symbols, or an index is not affine.
     """
     operands = node.operands
     if node.name == "broadcast_in_dim":
@@ -134,7 +138,11 @@ def _inside(index: Index, shape: Shape) -> Index:
 
 
 def _reshaped(node: Node, index: Index) -> Index:
-    """The index of the source of a reshape; needs memory where an axis is divided."""
+    """The index in the operand of a reshape.
+
+    Raises:
+      NeedsBuffer: the reshape joins several axes of the operand, so their indices would need a division.
+    """
     source: list[Affine] = []
     for before, after in _groups(node.operands[0].shape, node.shape):
         position = linear([index[d] for d in after], tuple(node.shape[d] for d in after))
@@ -147,7 +155,10 @@ def _reshaped(node: Node, index: Index) -> Index:
 
 @functools.lru_cache(maxsize=1024)
 def _groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]]:
-    """The smallest groups of neighbouring dimensions with equal numbers of elements in both shapes."""
+    """Pairs of neighbouring dimensions of `before` and of `after` with equal numbers of elements, as small as possible.
+
+    For example, (6, 5) and (2, 3, 5) give ([0], [0, 1]) and ([1], [2]).
+    """
     groups = []
     i = j = 0
     while i < len(before) or j < len(after):
@@ -180,7 +191,14 @@ def _gathered(node: Node, index: Index, start: Start) -> Index:
 
 
 def component_at(windows: Windows, index: Mapping[int, Affine] | Index, component: int, shape: Shape) -> Index:
-    """The index of a component of an index vector, for an element of the array of windows; `shape` is that of the indices."""
+    """The index, in the array of indices, of a component of the index vector for one element of the array of windows.
+
+    Args:
+      windows: the windows.
+      index: the index of the element, along the batch dimensions at least.
+      component: the number of the component.
+      shape: the shape of the array of indices.
+    """
     batch = [index[d] for d in windows.batch]
     whole = (*batch[: windows.vector], Affine((), component), *batch[windows.vector :])
     return _inside(whole, shape)
@@ -197,7 +215,11 @@ def at_lane(index: Index, lane: int) -> Index:
 
 
 def _padded(node: Node, index: Index, ranges: Mapping[str, Range]) -> tuple[Node, Index]:
-    """The element of the operand, or the padding value, that an index reads. Where ranges allow both, memory is needed."""
+    """The element of the operand, or the padding value, that the result of a pad has at `index`.
+
+    Raises:
+      NeedsBuffer: `ranges` allow both, or there is padding between the elements.
+    """
     operand, padding = node.operands
     if any(node.attributes["interior_padding"]):
         raise NeedsBuffer(node)
@@ -214,7 +236,11 @@ def _padded(node: Node, index: Index, ranges: Mapping[str, Range]) -> tuple[Node
 
 
 def _part(node: Node, index: Index, ranges: Mapping[str, Range]) -> tuple[Node, Index]:
-    """The operand of a concatenation that has the element, and its index; needs memory if ranges allow several."""
+    """The operand of a concatenation that has the element at `index`, and the index in this operand.
+
+    Raises:
+      NeedsBuffer: `ranges` allow several operands.
+    """
     axis = node.attributes["dimension"]
     low, high = index[axis].range(ranges)
     first = 0

@@ -19,10 +19,11 @@ def write_scatter(kernel: StepWriter, scatter: Scatter) -> None:
     kernel.run([], [kernel.slot(n, m) for n, m in zip(scatter.inits, (target, index_memory, update_memory), strict=True)])
 
     def window(at: At) -> None:
-        """Writes the updates of one window, if its start index is inside."""
+        """Writes the updates of the window for the batch indices `at`, if the window is inside the operand."""
         starts, tests = _starts(writer, scatter, at, index_memory)
 
         def update(at: At) -> None:
+            """Writes the update of one element of the window; `at` is its index in the array of updates."""
             offsets = [ZERO if along is None else at[along] for along, _ in windows.sources]
             position = linear([s + o for s, o in zip(starts, offsets, strict=True)], operand.shape)
             source = linear([at[d] for d in range(len(updates.shape))], updates.shape)
@@ -44,7 +45,10 @@ def write_scatter(kernel: StepWriter, scatter: Scatter) -> None:
 
 
 def _starts(writer: Writer, scatter: Scatter, at: At, memory: Buffer) -> tuple[list[Affine], list[Code]]:
-    """The first index of a window along each dimension of the operand, and tests that hold if the window is inside."""
+    """The first index of a window along each dimension of the operand, and i1 values that are all true if the window is inside.
+
+    `at` has the batch indices of the window, and `memory` has the indices of the scatter.
+    """
     (operand, indices, _), windows = scatter.inits, scatter.windows
     starts: list[Affine] = []
     tests: list[Code] = []

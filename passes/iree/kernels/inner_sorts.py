@@ -1,6 +1,6 @@
-"""The code of a sort inside a kernel. Runs of 1, 2, 4, ... elements are merged from one half of memory to the other.
+"""The code of a sort inside a kernel. Sorted runs of 1, 2, 4, ... elements are merged from one half of memory to the other.
 
-If only a few elements are read, as in `top_k`, each element is inserted into those.
+If only a few elements of the result are read, as in `top_k`, each element is inserted into a list of these few.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ def write_sort(kernel: StepWriter, sort: Sort) -> None:
 
 
 def _merge_all(kernel: StepWriter, sort: Sort, memories: list[Buffer]) -> Affine:
-    """Merges runs until there is one. Returns the offset of the half that has it."""
+    """Merges sorted runs until there is one. Returns the offset of the half of memory that has this run."""
     writer, whole = kernel.writer, sort.inits[0]
     count = whole.shape[sort.dimension]
 
     def merge(carries: list[Code]) -> list[Code]:
+        """Merges all pairs of runs; the carries are the length of a run, and the half of memory that has the runs."""
         width, half = carries
         writer.ranges[half.name] = (0, 1)
         olds = [replace(m, offset=Affine(((half.name, whole.size),))) for m in memories]
@@ -49,7 +50,7 @@ def _merge_all(kernel: StepWriter, sort: Sort, memories: list[Buffer]) -> Affine
 
 
 def _each_row(writer: Writer, sort: Sort, body: Callable[[list[Affine]], None]) -> None:
-    """Runs `body` for each index of the other dimensions; along the sorted one the index is 0."""
+    """Writes loops over the dimensions that are not sorted; `body` gets the index of the first element of a row."""
     shape = sort.inits[0].shape
     others = [d for d in range(len(shape)) if d != sort.dimension]
     writer.each(shape, others, lambda at: body([at.get(d, ZERO) for d in range(len(shape))]))
@@ -62,13 +63,14 @@ def _element(writer: Writer, sort: Sort, row: list[Affine], memory: Buffer, at: 
 
 
 def _put(writer: Writer, sort: Sort, row: list[Affine], memories: list[Buffer], at: Affine, values: Sequence[Code]) -> None:
+    """Stores an element of each operand at an index along the sorted dimension of a row."""
     position = linear([*row[: sort.dimension], at, *row[sort.dimension + 1 :]], sort.inits[0].shape)
     for memory, value in zip(memories, values, strict=True):
         writer.store(memory, [position], [value], 0)
 
 
 def _is_before(kernel: StepWriter, sort: Sort, x: Sequence[Code], y: Sequence[Code]) -> Code:
-    """An i1: the element x of all operands is before the element y."""
+    """An i1 by the comparator of the sort: an element is before another one, for their values x and y in each operand."""
     kernel.values.update(zip(sort.comparator.arguments, (side for both in zip(x, y, strict=True) for side in both), strict=True))
     kernel.run(sort.comparator.compounds, [], sort.comparator.results)
     return kernel.scalar(sort.comparator.results[0])
@@ -88,13 +90,14 @@ def _insert(kernel: StepWriter, sort: Sort, row: list[Affine], memories: list[Bu
         """Moves larger elements back by one, and puts element i before them."""
         new = [_element(writer, sort, row, m, i) for m in memories]
 
-        def goes_on(carries: list[Code]) -> Code:
+        def is_smaller(carries: list[Code]) -> Code:
             (j,) = carries
             before = writer.combined("subi", writer.combined("maxui", j, one), one)
             olds = [_element(writer, sort, row, m, at(before)) for m in first]
             return writer.combined("andi", writer.compared("ugt", j, zero), _is_before(kernel, sort, new, olds))
 
         def move(carries: list[Code]) -> list[Code]:
+            """Moves the element before index j to index j, unless it leaves the first ones; returns the new index."""
             (j,) = carries
             before = writer.combined("subi", j, one)
             olds = [_element(writer, sort, row, m, at(before)) for m in first]
@@ -102,7 +105,7 @@ def _insert(kernel: StepWriter, sort: Sort, row: list[Affine], memories: list[Bu
                 _put(writer, sort, row, first, at(j), olds)
             return [before]
 
-        (j,) = writer.repeat_while([writer.combined("minui", Code(writer.index(i), "index"), wanted)], goes_on, move)
+        (j,) = writer.repeat_while([writer.combined("minui", Code(writer.index(i), "index"), wanted)], is_smaller, move)
         with writer.block(f"scf.if {writer.compared('ult', j, wanted).name} {{"):
             _put(writer, sort, row, first, at(j), new)
         return []
@@ -121,9 +124,9 @@ def _merge(kernel: StepWriter, sort: Sort, row: list[Affine], width: Code, olds:
 
     def store_next(k: Affine, carries: list[Code]) -> list[Code]:
         """Stores element k of the merged runs: the smaller one of the next elements of the two runs."""
-        here, pair = Code(writer.index(k), "index"), writer.combined("addi", width, width)
-        inside = writer.combined("andi", here, writer.combined("subi", pair, one))
-        low = writer.combined("subi", here, inside)
+        position, pair = Code(writer.index(k), "index"), writer.combined("addi", width, width)
+        inside = writer.combined("andi", position, writer.combined("subi", pair, one))  # the index in the pair of runs
+        low = writer.combined("subi", position, inside)
         middle, high = (writer.combined("minui", writer.combined("addi", low, size), end) for size in (width, pair))
         begins = writer.compared("eq", inside, zero)
         left, right = (writer.selected(begins, start, c) for start, c in zip((low, middle), carries, strict=True))

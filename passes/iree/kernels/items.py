@@ -10,7 +10,7 @@ from nabla_mlir.passes.iree.kernels.index import ZERO, Affine, Index
 
 # A last dimension up to this size is written out, and vectors run along the dimension before it.
 SHORT = 4
-Start = tuple[Node, int]  # a scalar, and the number of its possible values
+Start = tuple[Node, int]  # a dynamic start index: an integer scalar, and the number of indices 0, 1, ... to which it is clamped
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Space:
         return Space(tuple(long))
 
     def indices(self, shape: Shape, loops: Sequence[Affine]) -> list[Index]:
-        """The elements of a tensor of `shape` that belong to one iteration."""
+        """The indices of the elements of a tensor of `shape` that belong to the iteration at the loop indices `loops`."""
         elements = []
         for i in range(self.short):
             positions = iter((*loops, Affine((), i)))
@@ -86,26 +86,26 @@ class Nest:
 
 def items_of(node: Node) -> Iterable[Item]:
     """The items that compute a node: stores of its parts, or a reduction."""
-    here = [0] * len(node.shape)
+    starts = [0] * len(node.shape)
     if node.name == "reduce":
         yield Reduction(node)
     elif node.name == "concatenate":
         for operand in node.operands:
-            yield Store(operand, node, node.shape, list(here))
-            here[node.attributes["dimension"]] += operand.shape[node.attributes["dimension"]]
+            yield Store(operand, node, node.shape, list(starts))
+            starts[node.attributes["dimension"]] += operand.shape[node.attributes["dimension"]]
     elif node.name == "pad":
         low = node.attributes["edge_padding_low"]
         operand, padding = node.operands
         everywhere = Node("broadcast_in_dim", (padding,), node.shape, node.dtype, {"broadcast_dimensions": ()})
-        yield Store(everywhere, node, node.shape, here)
+        yield Store(everywhere, node, node.shape, starts)
         interior = node.attributes["interior_padding"]
         yield Store(operand, node, node.shape, low, [i + 1 for i in interior] if any(interior) else ())
     elif node.name == "dynamic_update_slice":
         operand, update, *_ = node.operands
-        yield Store(operand, node, node.shape, here)
+        yield Store(operand, node, node.shape, starts)
         yield Store(update, node, node.shape, starts_of(node))
     else:
-        yield Store(node, node, node.shape, here)
+        yield Store(node, node, node.shape, starts)
 
 
 def starts_of(node: Node) -> list[int | Start]:

@@ -1,4 +1,7 @@
-"""The memory layout of a factor of a product, and the addresses of its elements in a kernel."""
+"""The memory layout of a factor of a product, and the addresses of its elements in a kernel.
+
+A run is a sequence of consecutive terms (or rows, or columns) that have one stride: it goes along the last axis.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,10 @@ class Layout:
 
 
 def merged(axes: Iterable[Axis]) -> tuple[Axis, ...]:
-    """The same offsets by fewer axes: axes that continue each other in memory are joined, and those of size 1 are dropped."""
+    """Fewer axes with the same offsets: two axes that continue each other in memory become one, and axes of size 1 are dropped.
+
+    For example, (size 3, stride 4) and (size 4, stride 1) become (size 12, stride 1).
+    """
     result: list[Axis] = []
     for axis in axes:
         if axis.size == 1:
@@ -103,7 +109,7 @@ def merged(axes: Iterable[Axis]) -> tuple[Axis, ...]:
 
 
 def padded(axes: Sequence[Axis]) -> tuple[Axis, ...]:
-    """The same offsets by as many axes as kernels have."""
+    """The axes, after additional axes of size 1 that make their number at least `AXES`."""
     return *[Axis(1, 0)] * (AXES - len(axes)), *axes
 
 
@@ -125,7 +131,7 @@ class View:
 
     def __init__(self, text: Text, name: str, kind: Kind, batches: int, rows: str):
         self.t, self.rows, self.unit = text, rows, kind.unit
-        argument = lambda what: text.number_argument(f"{name}_{what}")  # noqa: E731
+        argument = lambda label: text.number_argument(f"{name}_{label}")  # noqa: E731
         elements, self.start = argument("elements"), argument("start")
         self._batch = [argument(f"batch{n}") for n in range(batches)]
         self._free_sizes = [argument(f"free_size{n}") for n in range(1, kind.free)]
@@ -148,11 +154,11 @@ class View:
         return self._free_sizes[-1]
 
     def of_batch(self, positions: Sequence[Index]) -> Index:
-        """The offset of the matrix at an index of the batch."""
+        """The offset of the first element of the matrix at `positions`, the indices along the batch axes."""
         return self._sum(self.start, positions, self._batch)
 
     def of_row(self, base: Index, row: Index) -> Index:
-        """The offset of a row (or column)."""
+        """The offset of a row (or column) of the matrix that begins at the offset `base`."""
         return self._sum(base, self._positions(row, self._free_sizes), self._free)
 
     def of_rows(self, base: Index, first: Index, count: int) -> list[Index]:
@@ -173,11 +179,11 @@ class View:
         return positions
 
     def of_run(self, base: Index, run: Index) -> Index:
-        """The offset of the terms of a run."""
+        """The offset `base` plus the distance to the first term of a run, from the index of the run."""
         return self._sum(base, self._positions(run, self._term_sizes[:-1]), self._terms[:-1])
 
     def of_term(self, base: Index, position: Index) -> Index:
-        """The offset of a term, from its index in its run."""
+        """The offset of a term: `base` is the offset of its run, and `position` is the index of the term in the run."""
         return self._sum(base, [position], self._terms[-1:])
 
     def row_in_run(self, row: Index) -> Index:
@@ -185,7 +191,7 @@ class View:
         return self.t.of_indices("remui", row, self._free_sizes[-1])
 
     def _positions(self, n: Index, inner: Sequence[str]) -> list[Index]:
-        """The index along each axis, from the sizes of all axes but the first."""
+        """The index along each axis, from the flat index `n`; `inner` has the sizes of all axes but the first."""
         positions: list[Index] = []
         for size in reversed(inner):
             positions.append(self.t.of_indices("remui", n, size))
@@ -193,6 +199,7 @@ class View:
         return [n, *reversed(positions)]
 
     def _sum(self, base: Index, positions: Sequence[Index], strides: Sequence[Index]) -> Index:
+        """The offset `base` plus, for each axis, the index times the stride."""
         for position, stride in zip(positions, strides, strict=True):
             base = self.t.add(base, self.t.mul(position, stride))
         return base

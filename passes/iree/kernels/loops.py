@@ -1,4 +1,4 @@
-"""The code of a kernel's loops: carries, their memory, and the whole function."""
+"""The code of a kernel's loops: the carries (values that a loop passes to the next iteration), their memory, and the function."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class _Array:
     in_place: bool
 
     def current(self, copy: str, level: int) -> Buffer:
-        """The memory that an iteration reads; `copy` is 0 or 1."""
+        """The memory that an iteration reads; `copy` is the SSA value of 0 or 1, the number of the current copy."""
         offset = ZERO if self.in_place else Affine(((copy, self.size),))
         return replace(self.memory, offset=offset, floor=level)
 
     def other(self, copy: str, level: int) -> Buffer:
-        """The memory that an iteration writes."""
+        """The memory that an iteration writes: the copy that is not current."""
         return replace(self.memory, offset=Affine(((copy, -self.size),), self.size), floor=level)
 
 
@@ -65,6 +65,7 @@ class Kernel(StepWriter):
         return self._function(name, bound, [(outputs[i], position) for i, position in wanted.items()])
 
     def compound(self, compound: Compound, outputs: Mapping[int, Buffer]) -> None:
+        """Writes a loop, branch, sort or scatter; `outputs` is memory for some results of a loop, by their index."""
         if isinstance(compound, Loop):
             self._loop(compound, outputs)
         elif isinstance(compound, Branch):
@@ -75,7 +76,10 @@ class Kernel(StepWriter):
             write_scatter(self, compound)
 
     def _loop(self, loop: Loop, outputs: Mapping[int, Buffer]) -> None:
-        """Writes a loop; `outputs` is memory for some of its results."""
+        """Writes a loop; `outputs` is memory for some of its results, by their index.
+
+        Scalar carries and the number of the current copy are values of an `scf.while`; arrays are in memory.
+        """
         writer, all_carries = self.writer, range(len(loop.inits))
         scalars = [i for i in all_carries if loop.inits[i].size == 1]
         arrays = [self._array(loop, i, outputs) for i in all_carries if i not in scalars]
@@ -84,6 +88,7 @@ class Kernel(StepWriter):
         first = [*(self.scalar(loop.inits[i]) for i in scalars), writer.number(0)]
 
         def define(nodes: Sequence[Node], carries: list[Code]) -> str:
+            """Makes the carries the values of `nodes`; returns the name of the number of the current copy."""
             *values, copy = carries
             self.values.update((nodes[i], v) for i, v in zip(scalars, values, strict=True))
             writer.ranges[copy.name] = (0, 1)
@@ -121,6 +126,7 @@ class Kernel(StepWriter):
                 return [self.scalar(inner.results[i]) for i in scalars]
 
         def from_region(k: int) -> list[Code]:
+            """The scalars of region k if it is chosen, else of one of the regions after it."""
             if k == last:  # also for an index that is out of range
                 return region(k)
             test = choice
@@ -134,6 +140,7 @@ class Kernel(StepWriter):
         self.values.update((results[i], memory) for i, memory in arrays.items())
 
     def _array(self, loop: Loop, position: int, outputs: Mapping[int, Buffer]) -> _Array:
+        """The memory of a carry: the given output if it is updated in place, else new memory, for two copies if needed."""
         init, in_place = loop.inits[position], _is_update(loop, position)
         if in_place and position in outputs:
             return _Array(position, init.size, outputs[position], in_place)
@@ -174,11 +181,12 @@ class Kernel(StepWriter):
             self.step(step)
 
     def _binding(self, name: str, node: Node) -> Buffer:
+        """The buffer of an argument of the kernel, for the elements of `node`."""
         self.writer.levels[name] = 0
         return Buffer(name, node.dtype, node.size)
 
     def _function(self, name: str, inputs: Sequence[Bound], outputs: Sequence[Bound]) -> tuple[str, int]:
-        """The text of the function, and the size of its scratch memory."""
+        """The text of the executable, and the number of bytes of its scratch memory, in which the buffers of `spare` are."""
         input_count, output_count = (
             1 + max(position.buffer for _, position in bound) if bound else 0 for bound in (inputs, outputs)
         )
@@ -204,7 +212,7 @@ def _is_update(loop: Loop, i: int) -> bool:
 
 
 def _uses(loop: Loop, node: Node) -> int:
-    """The number of uses of a value by operations and results of the body."""
+    """The number of uses of a node as an operand or a result in the body of a loop, regions inside it included."""
     seen: set[Node] = set()
     count, work = 0, [loop.body]
     while work:

@@ -45,7 +45,7 @@ class LoopsAsKernelsPass(Pass):
 
 
 def _replace_in(block: ir.Block, names: Iterator[str], vector_bytes: int) -> None:
-    """Replaces the loops of a block; of a loop without kernel, the loops inside."""
+    """Replaces the loops of a block by kernels; if there is no kernel for a loop, the loops in its body."""
     for loop in [op.operation for op in block.operations if op.operation.name == "stablehlo.while"]:
         name = next(names)
         try:
@@ -83,7 +83,7 @@ def _replace(op: ir.Operation, name: str, vector_bytes: int) -> None:
 
 
 def _before(value: ir.Value) -> ir.Value:
-    """The value as it is before the loop; a constant inside the loop is copied."""
+    """The value, if it is defined before the loop; a constant, which may be inside the loop, is copied to the insertion point."""
     owner = made_by(value)
     if owner is None or owner.name != "stablehlo.constant":
         return value
@@ -102,7 +102,7 @@ def _with_type(value: ir.Value, type: ir.Type) -> ir.Value:
 
 
 def _work(region: Region) -> int:
-    """The operations of one iteration; an inner loop counts once."""
+    """The cost of one run of a region, in instructions; an inner loop counts as one iteration."""
     seen: set[Node] = set()
     work = [*region.results, *(n for compound in region.compounds for n in compound.inits)]
     total = sum(n.size for n in region.results if n.name != "dynamic_update_slice")
@@ -120,6 +120,7 @@ def _work(region: Region) -> int:
 
 
 def _work_of_compound(compound: Compound) -> int:
+    """The cost of a loop (one iteration), of the most expensive branch, of a sort, or of a scatter."""
     if isinstance(compound, Sort):
         size = compound.results[0].size
         return size * size.bit_length() * (len(compound.results) + _work(compound.comparator))

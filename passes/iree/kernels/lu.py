@@ -8,7 +8,7 @@ from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text, Tile
 
 
 def lu_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int], form: Form) -> tuple[str, list[Memory]]:
-    """A kernel for P A = L U, with L and U in one matrix and the row that each row is exchanged with, as LAPACK's getrf.
+    """A kernel for P A = L U as LAPACK's getrf: L and U are in one matrix, and P is the row that each row is exchanged with.
 
     The columns of a panel are factored one after another: the largest remaining entry is the pivot, its row moves up,
     and multiples of it are subtracted from the rows below. Then the panel's triangle is solved for the rows to its
@@ -46,7 +46,16 @@ def lu_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int]
 
 
 def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str, str], rows: int) -> None:
-    """Factors the columns of a panel, with pivots."""
+    """Factors the columns of a panel in place, and writes the pivot rows.
+
+    Args:
+      t: the kernel.
+      u: the matrices.
+      pivots: the row with which each row is exchanged.
+      b: the index of the matrix in the batch.
+      columns: the first column of the panel, and its end.
+      rows: the number of rows of the matrix without padding.
+    """
     first, end = columns
     candidate = [t.form.element, "index"]
     best = t.carried(first, rows, [t.number(-1), first], candidate, lambda i, best: _larger(t, u, b, i, first, best))
@@ -68,6 +77,7 @@ def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str
         following = t.of_indices("minsi", t.add(c, 1), u.shape[2] - 1)
 
         def reduce_row(i: str, best: list[str]) -> list[str]:
+            """Subtracts a multiple of the pivot row from row i; returns the best pivot of the next column so far."""
             factor = t.scalar("arith.mulf", t.load(u, b, i, c), inverse)
             old = [t.vector(u, b, i, part) for part in parts]
             new = t.minus_product(old, factor, pivot_row)
@@ -83,7 +93,7 @@ def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str
 
 
 def _larger(t: Text, u: Memory, b: str, row: str, column: str, best: list[str]) -> list[str]:
-    """The size and the row of an entry, if it is larger than the best so far; else the best so far."""
+    """The absolute value and the row of an entry if it is larger than `best`, else `best`: such a pair of the entries so far."""
     size = t.scalar("math.absf", t.load(u, b, row, column))
     more = t.result(f"arith.cmpf ogt, {size}, {best[0]} : {t.form.element}")
     return [
@@ -93,6 +103,7 @@ def _larger(t: Text, u: Memory, b: str, row: str, column: str, best: list[str]) 
 
 
 def _exchange(t: Text, u: Memory, b: str, i: str, j: str) -> None:
+    """Exchanges rows i and j of matrix b."""
     with t.loop(0, u.shape[2], t.form.lanes) as column:
         x, y = (t.vector(u, b, row, column) for row in (i, j))
         t.put(y, u, b, i, column)
@@ -108,7 +119,10 @@ def _inverse(t: Text, pivot: str) -> str:
 
 
 def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, position: tuple[str, str, str], terms: Index) -> Tile:
-    """A tile minus the products of its rows of L, from the first column of the panel on, with `terms` rows of U."""
+    """A tile minus the product of L (its rows, and `terms` columns of the panel) and U (`terms` rows, and its columns).
+
+    `position` has the first column of the panel, and the first row and column of the tile.
+    """
     first, row, column = position
     own, lanes = t.of_indices("divui", column, t.form.width), t.form.lanes
     rows = [t.add(row, i) for i in range(t.form.rows)]
@@ -121,7 +135,10 @@ def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, position: tuple[str,
 
 
 def _solve_right(t: Text, u: Memory, panel: Memory, b: str, columns: tuple[str, str]) -> None:
-    """Computes the rows of U to the right of the panel: L X = B with ones on the diagonal of L."""
+    """Computes the rows of U to the right of a panel: X in L X = B, for the panel's triangle L with ones on the diagonal.
+
+    `columns` are the first column of the panel and its end, which are also the rows of X.
+    """
     first, end = columns
     count = t.of_indices("subi", end, first)
     right = t.add(first, thresholds.LU_PANEL)

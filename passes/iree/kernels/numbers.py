@@ -1,4 +1,4 @@
-"""Scalars of a kernel with Python's operators, for iterations on a few numbers."""
+"""Scalars of a kernel with Python's operators, for iterations on a few numbers: ``x * y`` writes a multiplication to the kernel."""
 
 from __future__ import annotations
 

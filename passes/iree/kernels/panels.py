@@ -1,4 +1,8 @@
-"""Panels of a factor: the part that a product reads for one tile, copied term by term to adjacent memory."""
+"""Panels of a factor: the part that a product reads for one tile, copied term by term to adjacent memory.
+
+A product is a sum over terms, C[i, j] = sum over k of A[i, k] B[k, j]; a factor is A or B. A panel of A has a few rows, and first
+all their elements of the first term, then those of the next one; a panel of B has columns. Layouts and runs: see layout.py.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,7 @@ class Panels:
         return max(form.lanes, form.rows) * max(form.width, form.rows)
 
     def write(self, panel: Panel, term: str, terms: str, to: Index) -> None:
-        """Copies `terms` terms from `term` on; the panel begins at offset `to`."""
+        """Copies a panel to memory, from the offset `to` on: `terms` terms, beginning with `term`."""
         match panel.factor.unit:
             case "k":
                 self._transposed(panel, term, terms, to)
@@ -56,7 +60,7 @@ class Panels:
                 self._elements(panel, term, terms, to)
 
     def _transposed(self, panel: Panel, term: str, terms: str, to: Index) -> None:
-        """Copies `terms` terms from `term` on to the offset `to`, as blocks: reads vectors of terms, and writes vectors of rows."""
+        """Copies a panel whose terms are adjacent in the factor: reads vectors of terms, and writes vectors of rows."""
         lanes, width = self.form.lanes, panel.width
         if width % lanes:  # the last vector also writes to the start of the next term, which is written correctly after it
             groups = [(start, min(lanes, width - start)) for start in range(0, width, lanes)]
@@ -66,13 +70,20 @@ class Panels:
             self._transposed_groups(panel, [(start, lanes)], (term, terms), to)
 
     def _transposed_groups(self, panel: Panel, groups: Sequence[tuple[Index, int]], block: tuple[str, str], to: Index) -> None:
-        """Copies groups of rows of a panel; a group has its first row and its number of rows."""
+        """Copies groups of rows of a panel to the offset `to`.
+
+        Args:
+          panel: the panel.
+          groups: the first row and the number of rows of each group, at most the number of lanes.
+          block: the first term, and the number of terms.
+          to: the offset of the panel in memory.
+        """
         t, lanes, factor = self.t, self.form.lanes, panel.factor
         positions = [factor.of_rows(panel.base, t.add(panel.first, start), count) for start, count in groups]
         with self._runs(panel, *block) as (run, position, low, high), t.loop(low, high, lanes) as k:
             mask = t.mask(t.of_indices("subi", high, k))
             at = factor.of_term(run, t.of_indices("subi", k, position))
-            base, columns = t.add(to, self._behind(k, block[0], panel.width)), []
+            base, columns = t.add(to, self._term_offset(k, block[0], panel.width)), []
             for rows in positions:
                 vectors = [t.masked_vector(mask, factor.memory, t.add(row, at)) for row in rows]
                 columns.append(t.transposed([*vectors, *[t.zeros()] * (lanes - len(rows))]))
@@ -81,7 +92,7 @@ class Panels:
                     t.put(group[n], self.memory, self.group, t.add(t.add(base, n * panel.width), start))
 
     def _rows(self, panel: Panel, term: str, terms: str, to: Index) -> None:
-        """Copies vectors of rows, if all rows are adjacent in memory."""
+        """Copies a panel whose rows are adjacent in the factor, as vectors of rows; single elements if a run ends in the panel."""
         t, lanes, factor = self.t, self.form.lanes, panel.factor
         starts = range(0, panel.width, lanes)
         span = starts[-1] + lanes
@@ -90,14 +101,14 @@ class Panels:
             row = factor.of_row(panel.base, panel.first)
             with self._runs(panel, term, terms) as (run, position, low, high), t.loop(low, high) as k:
                 at = t.add(row, factor.of_term(run, t.of_indices("subi", k, position)))
-                base = t.add(to, self._behind(k, term, panel.width))
+                base = t.add(to, self._term_offset(k, term, panel.width))
                 for start in starts:
                     t.put(t.vector(factor.memory, t.add(at, start)), self.memory, self.group, t.add(base, start))
             otherwise()
             self._elements(panel, term, terms, to)
 
     def _elements(self, panel: Panel, term: str, terms: str, to: Index) -> None:
-        """Copies one element after another, for the rows that exist."""
+        """Copies a panel one element after another; rows after the last one of the factor are zeros."""
         t, factor = self.t, panel.factor
         with t.loop(0, t.mul(terms, panel.width), self.form.lanes) as n:
             t.put(t.zeros(), self.memory, self.group, t.add(to, n))
@@ -105,14 +116,14 @@ class Panels:
             row = factor.of_row(panel.base, t.add(panel.first, r))
             with self._runs(panel, term, terms) as (run, position, low, high), t.loop(low, high) as k:
                 at = factor.of_term(run, t.of_indices("subi", k, position))
-                base = t.add(t.add(to, r), self._behind(k, term, panel.width))
+                base = t.add(t.add(to, r), self._term_offset(k, term, panel.width))
                 t.store(t.load(factor.memory, t.add(row, at)), self.memory, self.group, base)
 
     @contextmanager
     def _runs(self, panel: Panel, term: str, terms: str) -> Iterator[tuple[Index, Index, Index, Index]]:
-        """A loop over the runs, which are terms at equal distances, that have terms to copy.
+        """A loop over the runs (terms with one stride) that contain some of the terms to copy.
 
-        It yields the offset of the run, its first term, and the first and the end of the terms to copy.
+        The context yields the offset of the run, its first term, and the first and the end of its terms that are to be copied.
         """
         t, factor, end = self.t, panel.factor, self.t.add(term, terms)
         last = t.of_indices("divui", t.add(end, -1), factor.run)
@@ -121,6 +132,6 @@ class Panels:
             low, high = t.of_indices("maxsi", term, first), t.of_indices("minsi", end, t.add(first, factor.run))
             yield factor.of_run(0, n), first, low, high
 
-    def _behind(self, k: Index, term: Index, width: int) -> Index:
+    def _term_offset(self, k: Index, term: Index, width: int) -> Index:
         """The offset of a term from the beginning of its panel."""
         return self.t.mul(self.t.of_indices("subi", k, term), width)

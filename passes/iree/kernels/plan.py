@@ -1,4 +1,8 @@
-"""The plan of a region of a kernel: loop nests for several values each, and inner loops, in order."""
+"""The plan of a region of a kernel: a list of steps, in the order in which they run.
+
+A step is a loop nest that computes several items (stores and reductions, see items.py), or a compound (an inner loop, branch,
+sort or scatter, see graph.py). A value that no step stores in memory is an expression: the steps that read it recompute it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ _POSITIONS = 4
 
 
 class Planner:
-    """Plans one region. `is_known` is True for a node that exists already."""
+    """Plans the steps of a region with some `compounds`; `is_known` is True for a node whose value the kernel has already."""
 
     def __init__(self, compounds: Iterable[Compound], is_known: Callable[[Node], bool]):
         self._is_known = is_known
@@ -45,7 +49,11 @@ class Planner:
                 self.keep(node)
 
     def keep(self, node: Node) -> None:
-        """Gives `node` its own memory from now on."""
+        """Plans a store of `node` in memory, so that its readers load it instead of recomputing it.
+
+        Raises:
+          NotSupported: the node is in memory already, so memory does not help its reader.
+        """
         if self._is_known(node) or node in self._items:
             raise NotSupported(f"{node.name} at these indices")
         self._items[node] = list(items_of(node))
@@ -72,7 +80,7 @@ class Planner:
 
 
 class _Steps:
-    """One attempt at a plan: the steps so far, the step of each item, and the nodes that each step computes."""
+    """One attempt at a plan: the steps so far, and the nodes that each step computes, with the indices of their elements."""
 
     def __init__(self, planner: Planner):
         self.planner = planner
@@ -86,12 +94,15 @@ class _Steps:
         self._first = len(self.steps)
 
     def require(self, node: Node) -> None:
-        """Adds the computation of a scalar, or of a value in memory."""
+        """Adds the step that stores `node`; if it is not planned in memory, the steps that store what its first element reads."""
         for need in _visit([(node, origin(node))], self.planner, set())[1]:
             self._provide(need)
 
     def shared(self) -> list[Node]:
-        """The values that several steps compute, or one step at many indices, without those that are only a part of others."""
+        """The values that should be stored, because several steps compute them, or one step does so at many indices.
+
+        A value is left out if the same steps compute another such value from it: it is enough to store the latter.
+        """
         steps: dict[Node, list[int]] = {}
         for i, seen in enumerate(self._seen):
             for node, positions in seen.items():
@@ -129,7 +140,7 @@ class _Steps:
         first = max(self._first, earliest)
         for node, positions in needs.items():
             after = self._provide(node)
-            first = max(first, after - 1 if space and self._is_beside(node, positions, after - 1, space) else after)
+            first = max(first, after - 1 if space and self._computes_elements(node, positions, after - 1, space) else after)
         for i in range(first, len(self.steps)):
             step = self.steps[i]
             if space is not None and isinstance(step, Nest) and step.space is not None and step.space == space:
@@ -141,8 +152,8 @@ class _Steps:
         self._seen.append(seen)
         return len(self.steps)
 
-    def _is_beside(self, node: Node, positions: set[Index], step: int, space: Space) -> bool:
-        """True if the step computes exactly the needed elements of `node` in the same iterations."""
+    def _computes_elements(self, node: Node, positions: set[Index], step: int, space: Space) -> bool:
+        """True if each iteration of a step over `space` stores all elements of `node` that a new item reads in this iteration."""
         if step < self._first or not isinstance(nest := self.steps[step], Nest) or nest.space != space:
             return False
         return any(
@@ -152,6 +163,7 @@ class _Steps:
 
 @functools.lru_cache(maxsize=1024)
 def _iteration(domain: Shape) -> list[Index]:
+    """The indices of the elements of a tensor of shape `domain` that one iteration computes, by symbols d0, d1, ... of loops."""
     space = Space.of(domain)
     loops = [symbol(f"d{i}") for i in range(len(space.loops))]
     if loops:
@@ -172,15 +184,25 @@ def _roots(item: Item) -> list[tuple[Node, Index]]:
 
 
 def _visit(
-    roots: Sequence[tuple[Node, Index]], planner: Planner, own: set[Node]
+    roots: Sequence[tuple[Node, Index]], planner: Planner, targets: set[Node]
 ) -> tuple[dict[Node, set[Index]], dict[Node, set[Index]]]:
-    """Follows `roots` back: the indices at which this loop nest computes nodes, and those of nodes that it reads from memory."""
+    """Follows the operands of elements to memory.
+
+    Args:
+      roots: the elements that a loop nest computes, as pairs of node and index.
+      planner: the planner.
+      targets: the nodes that the loop nest itself stores.
+
+    Returns:
+      Two dictionaries from nodes to indices: the elements that the nest computes, and the elements that it reads from memory.
+    """
     ranges: dict[str, Range] = {LANE: (0, 0)}
     seen: dict[Node, set[Index]] = {}
     needs: dict[Node, set[Index]] = {}
     work = list(roots)
 
     def start(indices: Node, positions: int, index: Index) -> Affine:
+        """A symbol for a dynamic start index in 0 ... positions - 1, whose scalar is visited, too; 0 for one position."""
         if positions == 1:
             return ZERO
         work.append((indices, index or origin(indices)))
@@ -197,8 +219,7 @@ def _visit(
         node, index = work.pop()
         if planner.is_known(node):
             continue
-        is_own = node in own
-        if not is_own and planner.source(node) is not None:
+        if node not in targets and planner.source(node) is not None:
             needs.setdefault(node, set()).add(index)
             continue
         if index in seen.setdefault(node, set()):
@@ -237,7 +258,7 @@ def _ranges(roots: Sequence[tuple[Node, Index]]) -> dict[str, Range]:
 
 
 def _parts(node: Node) -> Iterable[Node]:
-    """The nodes that are computed directly before `node`."""
+    """The nearest computed nodes (`is_work`) from which `node` is computed; slices, reshapes and the like are skipped."""
     work = list(node.operands)
     while work:
         if (part := work.pop()).is_work:
@@ -247,12 +268,13 @@ def _parts(node: Node) -> Iterable[Node]:
 
 
 def _needs(compound: Compound, planner: Planner) -> list[Node]:
-    """The values from outside that a compound needs: its operands, and its invariants, without duplicates."""
+    """The values that must be in memory before a compound: its operands, and values that its regions read and do not change."""
     outer: dict[Node, None] = {}
     inside = set(compound.results)
     work = []
 
     def enter(inner: Compound) -> None:
+        """Collects the results of the regions of a compound, and the values that are defined inside, at any depth."""
         for region in inner.regions:
             inside.update(region.arguments)
             work.extend(region.results)
@@ -289,7 +311,10 @@ def _needs(compound: Compound, planner: Planner) -> list[Node]:
 
 
 def _mark(root: Node, inside: set[Node], local: Sequence[range], varying: dict[Node, bool]) -> None:
-    """Marks nodes that vary with the nodes `inside`, or that are `local`."""
+    """Sets `varying` for `root` and all nodes from which it is computed.
+
+    A node varies if it is one of the nodes `inside`, if its number is in one of the ranges `local`, or if an operand varies.
+    """
     work = [root]
     while work:
         node = work[-1]

@@ -5,6 +5,9 @@ of terms at a time, the right factor is packed as panels of columns. As many row
 core's own cache are packed as panels of rows. Then each panel is multiplied with each. Panels are read from beginning
 to end, so the memory layout of the factors does not matter.
 
+Names in the code: the product is C[b, i, j] = sum over k of A[b, i, k] B[b, k, j], a term is one k, and a share is the part of C
+that one workgroup computes.
+
 Sizes and strides are arguments of the kernel, so one kernel serves all products of one kind of layout. A factor may
 consist of overlapping windows (layout.py): then the product is a convolution.
 """
@@ -78,15 +81,17 @@ class Blocks:
 
     @staticmethod
     def of(product: Product, form: Form) -> Blocks:
-        """The blocks of a product: even blocks of terms, and shares of whole tiles, as many as pay off."""
+        """The blocks of a product: blocks of terms of about equal size, and as many shares of whole tiles as there is work for."""
         m, n, length = product.sizes
-        of_all = -(-thresholds.PACKED_GROUPS // math.prod(product.batch))
-        wanted = max(1, min(of_all, m * n * length // thresholds.PACKED_GROUP_WORK))
+        groups = -(-thresholds.PACKED_GROUPS // math.prod(product.batch))
+        wanted = max(1, min(groups, m * n * length // thresholds.PACKED_GROUP_WORK))
 
-        def share(counts: tuple[int, int]) -> tuple[int, int]:  # a multiple of whole tiles
+        def share(counts: tuple[int, int]) -> tuple[int, int]:
+            """The rows and columns of C for each workgroup, in whole tiles, if there are `counts` workgroups along both."""
             return round_up(-(-m // counts[0]), form.rows), round_up(-(-n // counts[1]), form.width)
 
-        def cost(counts: tuple[int, int]) -> float:  # packing, in multiplications, and the excess of the largest share
+        def cost(counts: tuple[int, int]) -> float:
+            """The time per multiplication: packing counts as 10 multiplications an element; padding counts as work."""
             rows, columns = share(counts)
             return 10 / rows + 10 / columns + rows * columns * math.prod(counts) / (m * n)
 
@@ -102,12 +107,12 @@ class Blocks:
 
 @dataclass(frozen=True)
 class ProductKernel:
-    """A kernel with the arguments of its call.
+    """A kernel for a product, with the arguments of its call.
 
     Args:
-      name: its name; equal texts have equal names.
+      name: the name of the kernel; equal texts have equal names.
       text: the text of the executable.
-      numbers: i32 arguments before the factors; the last argument is 1 if it adds to the old result, else 0.
+      numbers: i32 arguments before the factors. The caller appends another one: 1 to add to the old result, 0 to replace it.
       workload: the number of workgroups in x and y.
       results: the shapes of the product and of the scratch memory.
     """
@@ -137,18 +142,21 @@ class ProductKernel:
 
 @functools.cache
 def _name_and_text(form: Form, batches: int, left: Kind, right: Kind) -> tuple[str, str]:
+    """The name and the text of the kernel for factors of these kinds."""
     writer = _Writer(form, batches, left, right)
     return writer.name, writer.text()
 
 
 def form_of(product: Product, vector_bytes: int) -> Form:
-    """The tile with the least waste: six rows of two vectors use 16 registers, eight rows use 32."""
+    """The form with the number of rows of a tile that wastes the least: at most six with 16 registers, eight with 32."""
     form = Form.of(product.element, vector_bytes)
     tallest = 8 if vector_bytes >= 64 else 6
     return replace(form, rows=min((tallest, 4), key=lambda r: -(-product.left.rows // r) * (r + 1)))
 
 
 class _Writer:
+    """Writes the kernel for factors of two kinds; the constructor declares the arguments, in the order of the call."""
+
     def __init__(self, form: Form, batches: int, left: Kind, right: Kind):
         self.t, self.form = Text(form), form
         self.name = f"product_{left}_{right}_{batches}_{form.element}_{form.rows}x{form.width}"
@@ -202,12 +210,14 @@ class _Writer:
     # ---------------------------------------------------------------- positions
 
     def _product(self, sizes: Sequence[Index]) -> Index:
+        """The product of indices."""
         total: Index = 1
         for size in sizes:
             total = self.t.mul(total, size)
         return total
 
     def _of_sizes(self, name: str, sizes: Sequence[Index]) -> Memory:
+        """A buffer whose sizes are indices of the kernel."""
         names = tuple(map(self.t.index, sizes))
         return Memory(name, (-1,) * len(names), self.form.element, given=names)
 
@@ -220,20 +230,22 @@ class _Writer:
         return positions[::-1]
 
     def _share_of(self, group: Index, axis: int, size: str) -> tuple[str, str]:
+        """The first row (axis 0) or column (axis 1) of a workgroup, and its end; `size` is the number of rows or columns."""
         start = self.t.of_indices("muli", group, self.share[axis])
         return start, self.t.of_indices("minsi", self.t.add(start, self.share[axis]), size)
 
     def _column_panel(self, j: str, first: str) -> Index:
+        """The offset of column j in the packed columns, which begin with the column `first`."""
         return self.t.mul(self.t.of_indices("subi", j, first), self.terms)
 
     def _row_panel(self, i: str, row: str) -> Index:
-        """The offset of row i in the packed rows, which begin with `row`."""
+        """The offset of row i in the packed rows, which begin with the row `row` and come after the packed columns."""
         return self.t.add(self.t.mul(self.t.of_indices("subi", i, row), self.terms), self.left_at)
 
     # ---------------------------------------------------------------- tiles
 
     def _tile(self, rows: Index, columns: Index, terms: Index) -> Tile:
-        """The sums of the products of two panels."""
+        """A tile of the product of two panels: the sums over `terms` terms. `rows` and `columns` are the offsets of the panels."""
         t, form = self.t, self.form
 
         def at(k: str, panel: Index, width: int, n: int) -> Index:
@@ -247,7 +259,7 @@ class _Writer:
         )
 
     def _store(self, tile: Tile, i: str, j: str, term: str) -> None:
-        """Writes a tile of the result, or adds it to the result of earlier terms."""
+        """Writes a tile of the result, whose first element is (i, j); adds it to the old result if `term` is not the first."""
         t, form = self.t, self.form
         rows, columns = t.of_indices("subi", self.rows, i), t.of_indices("subi", self.columns, j)
         is_whole = t.result(f"arith.andi {t.compare('sle', form.rows, rows)}, {t.compare('sle', form.width, columns)} : i1")
@@ -264,7 +276,16 @@ class _Writer:
             self._store_part(tile, (i, j), (rows, columns), is_first)
 
     def _store_part(self, tile: Tile, position: tuple[str, str], sizes: tuple[str, str], is_first: str) -> None:
-        """Writes the part of a tile that is inside the result. It goes through memory, so one loop handles all rows and vectors."""
+        """Writes the part of a tile that is inside the result.
+
+        The tile is copied to memory first, so that one loop handles all rows and vectors.
+
+        Args:
+          tile: the tile.
+          position: the row and the column of its first element.
+          sizes: the numbers of rows and columns of the result from there on.
+          is_first: an i1: the tile replaces the old result.
+        """
         t, form, (i, j), (rows, columns) = self.t, self.form, position, sizes
         for n, row in enumerate(tile):
             t.put_row(row, self.panels.memory, self.group, t.add(self.slack_at, n * form.width))

@@ -11,14 +11,14 @@ from nabla_mlir.passes.iree.kernels.text import Form, Memory, Text
 def qr_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int], form: Form) -> tuple[str, list[Memory]]:
     """A kernel for the factors of Aᵀ, packed as by LAPACK's geqrf: row j is column j of the packed matrix.
 
-    A tile of rows is reflected by all earlier vectors (left-looking), then by those of its own rows.
+    A tile of rows is reflected by the vectors of all earlier rows (left-looking), then by the vectors of the rows in the tile.
 
     Args:
-      name: of the kernel.
-      batch: how many matrices there are, a workgroup for each.
-      shape: rows of Aᵀ, a multiple of `form.rows`, and its columns, a multiple of `reflection_step(form)`.
-      true: the same without those that were added to that end, which hold zeros.
-      form: of vectors and tiles.
+      name: the name of the kernel.
+      batch: the number of matrices; each has one workgroup.
+      shape: the number of rows of Aᵀ, a multiple of `form.rows`, and of columns, a multiple of `reflection_step(form)`.
+      true: the number of rows and columns without padding; the padding is zero.
+      form: the form of vectors and tiles.
 
     Returns:
       The text, and the buffers of the results: the factors, tau, and memory that the kernel needs.
@@ -48,7 +48,7 @@ def qr_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int]
 
 
 def _pack(t: Text, reflections: Reflections, factors: Memory, k: str, beta: Number) -> None:
-    """Writes row k: its values after the reflection, then the vector of its reflection."""
+    """Writes row k of the packed factors from the diagonal on: `beta`, then reflection vector k without its first entry, 1."""
     b = reflections.group
     whole = t.multiple(t.add(k, t.form.lanes), t.form.lanes)
     with t.loop(t.add(k, 1), whole) as j:
@@ -62,12 +62,12 @@ def q_text(name: str, batch: int, shape: tuple[int, int], count: int, form: Form
     """A kernel for Qᵀ, the product of reflections, from packed factors, as LAPACK's orgqr computes it.
 
     Args:
-      name: of the kernel.
-      batch: how many matrices there are, a workgroup for each.
-      shape: rows of Qᵀ, and its columns, both as for `qr_text`; the packed factors have at least `count` rows of as many
-        columns, and zeros in those that were added.
-      count: reflections.
-      form: of vectors and tiles.
+      name: the name of the kernel.
+      batch: the number of matrices; each has one workgroup.
+      shape: the number of rows and of columns of Qᵀ, padded as for `qr_text`; the packed factors have `count` rows of as many
+        columns, and zeros in the padding.
+      count: the number of reflections.
+      form: the form of vectors and tiles.
 
     Returns:
       The text, and the buffers of the results: Qᵀ, and memory that the kernel needs.

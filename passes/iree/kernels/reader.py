@@ -35,7 +35,7 @@ from nabla_mlir.table.registry import REGISTRY
 
 # The combiners of a reduction, by the operation in its region.
 REDUCERS = tuple(VECTOR_COMBINATIONS)
-# Larger windows would be long code.
+# The largest number of elements of a window of `reduce_window`: the code has a term for each of them.
 _WINDOW = 16
 _STRUCTURAL = (
     "slice",
@@ -52,14 +52,14 @@ _STRUCTURAL = (
 
 
 class Reader:
-    """Reads a loop; `inputs` maps captured values, and constant arrays, to 'input' nodes."""
+    """Makes nodes of the operations of a loop; `inputs` has the nodes of values from outside, and of constant arrays."""
 
     def __init__(self) -> None:
         self.inputs: dict[ir.Value, Node] = {}
         self._nodes: dict[ir.Value, Node] = {}
 
     def loop(self, op: ir.Operation) -> Loop:
-        """The loop. Raises NotSupported for operations without kernel code."""
+        """A `stablehlo.while` as nodes. Raises NotSupported if there is no kernel code for an operation or a type in the loop."""
         inits, results = self._operands_and_results(op)
         condition, body = (self._region(r) for r in op.regions)
         return Loop(inits, results, condition, body)
@@ -76,6 +76,7 @@ class Reader:
         return Branch(inits, results, [self._region(r) for r in op.regions])
 
     def _operands_and_results(self, op: ir.Operation) -> tuple[list[Node], list[Node]]:
+        """The nodes of the operands of an operation, and new nodes named "result" for its results."""
         results = [Node("result", (), *_type(r)) for r in op.results]
         self._nodes.update(zip(op.results, results, strict=True))
         return [self.node(v) for v in op.operands], results
@@ -99,11 +100,7 @@ class Reader:
         return Region(arguments, results, compounds, range(first, next_number()))
 
     def elementwise(self, op: ir.Operation) -> Node:
-        """The result of an elementwise operation, or of a reshape of one element.
-
-        Raises:
-          NotSupported: it is another operation, or has no kernel code.
-        """
+        """The result of an elementwise operation, or of a reshape of one element. Raises NotSupported for other operations."""
         name = op.name.partition(".")[2]
         if name not in _OF_EACH_ELEMENT and not (name == "reshape" and math.prod(op.results[0].type.shape) == 1):
             raise NotSupported(op.name)
@@ -213,7 +210,7 @@ def _shape_and_word(kind: ir.Type) -> tuple[Shape, str] | None:
 
 
 def splat_of(op: ir.Operation) -> Any:
-    """The number with which a constant, or a constant after barriers, is filled; None for other operations."""
+    """The number with which a constant is filled, if `op` is one, or is a chain of barriers after one; else None."""
     while op.name in BARRIERS and len(op.operands) == 1:
         owner = made_by(op.operands[0])
         if owner is None:
@@ -223,10 +220,12 @@ def splat_of(op: ir.Operation) -> Any:
 
 
 def _word(attribute: ir.Attribute) -> str:
+    """The word of an enumeration attribute: EQ for ``#stablehlo<comparison_direction EQ>``."""
     return str(attribute).rstrip(">").split()[-1]
 
 
 def _attribute(attribute: ir.Attribute) -> Any:
+    """The value of an integer attribute as an int, and of an array attribute as a tuple."""
     return attribute.value if isinstance(attribute, ir.IntegerAttr) else tuple(attribute)
 
 
@@ -273,6 +272,7 @@ def _gather(op: ir.Operation, operands: tuple[Node, ...], shape: Shape, dtype: s
 
 
 def _scatter(op: ir.Operation, inits: list[Node], results: list[Node]) -> Scatter:
+    """The compound of a scatter of one operand, whose dimension numbers are written as `Windows` of the updates."""
     if len(inits) != 3:
         raise NotSupported("a scatter of several operands")
     operand, _, updates = inits
@@ -294,7 +294,11 @@ def _windows(
     vector: int,
     sizes: Shape,
 ) -> Windows:
-    """The windows of an array of `shape`, by the dimension numbers of a gather or a scatter."""
+    """The windows of an array of `shape` (the result of a gather, or the updates of a scatter), from the dimension numbers.
+
+    A window extends along the dimensions `inner` of the array, and has one element along the dimensions `single` of the operand.
+    `starts` has the dimension of the operand for each component of an index vector; `vector` and `sizes` are those of `Windows`.
+    """
     batch = tuple(d for d in range(len(shape)) if d not in inner)
     along = {d: batch[i - (i > vector)] for d, i in batching}
     along.update(zip((d for d in range(len(sizes)) if d not in single and d not in along), inner, strict=True))
@@ -306,11 +310,10 @@ def _windows(
 def _vector_dimension(
     operands: Sequence[Node], positions: Sequence[tuple[int, ...]], shape: Shape, sizes: Shape
 ) -> tuple[int | None, set[int]]:
-    """The dimension of a product along which vectors are read, and the dimensions along which a factor must be transposed
-    for that.
+    """The dimension of a product along which vectors are read (None: any), and a set: this dimension if a factor is transposed.
 
-    It is the last dimension of the result, if the factor that has it can be read along it, or is transposed once before
-    the loop. Otherwise it is the contracted dimension, if both factors can be read along it.
+    It is the last dimension of the result, if the factor with this dimension ends with it, or can be transposed once before
+    the loop. Otherwise it is the contracted dimension, if both factors end with it.
     """
     columns = [d for d, n in enumerate(shape) if n > 1]
     last = [p[-1] if p else None for p in positions]
@@ -327,7 +330,7 @@ def _vector_dimension(
 
 
 def _padding(operands: tuple[Node, ...], shape: Shape, dtype: str, attributes: Mapping[str, Any]) -> Node:
-    """A pad; elements that a negative padding would remove are cut off before."""
+    """The node of a pad; elements that a negative padding removes are cut off by a slice before the pad."""
     (x, value), low, high = operands, attributes["edge_padding_low"], attributes["edge_padding_high"]
     if min((*low, *high), default=0) < 0:
         if any(attributes["interior_padding"]):
@@ -344,7 +347,7 @@ def _padding(operands: tuple[Node, ...], shape: Shape, dtype: str, attributes: M
 
 
 def _window(op: ir.Operation, operands: tuple[Node, ...], shape: Shape, dtype: str) -> Node:
-    """A reduction of small windows: slices of the padded operand, one for each element of a window, combined."""
+    """A `reduce_window` as elementwise operations on slices of the padded operand: sums of neighbours are ``x[0:4] + x[1:5]``."""
     name, window = _combination(op, dtype), REGISTRY[op.name].read(op) | geometry_of(op)
     sizes, strides, dilations = (window[a] for a in ("window_dimensions", "window_strides", "window_dilations"))
     if len(operands) != 2 or not name or math.prod(sizes) > _WINDOW or any(n != 1 for n in window["base_dilations"]):
@@ -365,7 +368,7 @@ def _window(op: ir.Operation, operands: tuple[Node, ...], shape: Shape, dtype: s
 
 
 def _wanted(op: ir.Operation, dimension: int) -> int:
-    """The number of elements of a sort that are read, from the first one on."""
+    """The number of leading elements of a sorted dimension that are read; its size, unless all readers are slices from 0 on."""
     wanted = 0
     for result in op.results:
         for use in result.uses:

@@ -1,4 +1,4 @@
-"""Linear recurrences of first order along an axis as a kernel."""
+"""Linear recurrences of first order along an axis as a kernel; a line is a row of elements along the axis (see running.py)."""
 
 from __future__ import annotations
 
@@ -43,16 +43,17 @@ def recurrence_text(name: str, recurrence: Recurrence, form: Form) -> tuple[str,
         zero = t.constant("dense<0.0>" if is_vector else "0.0", kind)
 
         def element(i: str, state: list[str]) -> list[str]:
+            """Writes element i of all lines; the state is their last elements, and their last coefficients if they are late."""
             at, values = recurrence.position(t, i), state[:count]
-            here = [load(a, o, at, j) for o, j in positions]
-            factors = state[count:] if recurrence.is_late else here
+            coefficients = [load(a, o, at, j) for o, j in positions]
+            factors = state[count:] if recurrence.is_late else coefficients
             new = [
                 plus(product(factor, value), load(b, o, at, j))
                 for factor, value, (o, j) in zip(factors, values, positions, strict=True)
             ]
             for value, (o, j) in zip(new, positions, strict=True):
                 store(value, h, o, at, j)
-            return [*new, *here] if recurrence.is_late else new
+            return [*new, *coefficients] if recurrence.is_late else new
 
         def product(x: str, y: str) -> str:
             return t.result(f"arith.mulf {x}, {y} fastmath<contract> : {kind}")

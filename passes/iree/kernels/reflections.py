@@ -16,7 +16,9 @@ from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
 
 @dataclass(frozen=True)
 class Reflections:
-    """The vectors of reflections, in the rows of a memory; a row is zero before its first entry, from a multiple of `step` on.
+    """The vectors of reflections, in the rows of a memory.
+
+    A vector has a first entry; the elements before it are zero, from the last multiple of `step` on.
 
     Args:
       t: the kernel.
@@ -31,8 +33,9 @@ class Reflections:
     step: int
 
     def make(self, k: Index, row: tuple[Memory, Index], first: Index) -> tuple[Number, Number]:
-        """Computes vector k, whose reflection makes the entries of a row after `first` zero; returns (tau, the new entry
-        `first`).
+        """Computes vector k, whose reflection makes the entries of a row after `first` zero.
+
+        Returns tau and the entry `first` of the row after the reflection.
 
         Entry `first` of the vector is 1. Entries are divided by the largest one before they are squared, so no square
         overflows.
@@ -81,7 +84,14 @@ class Reflections:
                 self.apply(k, t.add(k, before), tau(k), rows, start, many)
 
     def products(self, k: Index, first: Index, rows: Memory, at: list[Index]) -> list[Number]:
-        """The products of rows with vector k."""
+        """The inner products of some rows of a matrix with vector k.
+
+        Args:
+          k: the index of the vector.
+          first: the index of its first entry.
+          rows: the matrices.
+          at: the indices of the rows.
+        """
         t = self.t
 
         def add(j: str, sums: list[str]) -> list[str]:
@@ -92,7 +102,7 @@ class Reflections:
         return [Number(t, t.lane_sum(x)) for x in sums]
 
     def _copy(self, k: Index, row: tuple[Memory, Index], first: Index) -> None:
-        """Copies the entries of a row after `first` to vector k, with zeros before."""
+        """Copies the entries of a row after `first` to vector k, after zeros."""
         t, (memory, i) = self.t, row
         with self._columns(first) as j:
             t.put(t.vector(memory, self.group, i, j), self.vectors, self.group, k, j)
@@ -121,11 +131,13 @@ class Reflections:
         return Number(t, t.lane_sum(self._over(first, [t.zeros()], add)[0]))
 
     def _over(self, first: Index, inits: list[str], body: Callable[[str, list[str]], list[str]]) -> list[str]:
+        """The last carried vectors of a loop over vectors of columns, from the last multiple of `step` up to `first` on."""
         t = self.t
         types = [t.form.vector] * len(inits)
         return t.carried(t.multiple(first, self.step), self.vectors.shape[2], inits, types, body, t.form.lanes)
 
     def _columns(self, first: Index) -> AbstractContextManager[str]:
+        """A loop over vectors of columns, from the last multiple of `step` up to `first` on."""
         return self.t.loop(self.t.multiple(first, self.step), self.vectors.shape[2], self.t.form.lanes)
 
 

@@ -1,4 +1,4 @@
-"""Rotations of neighbouring rows of a matrix: they are stored as they are found, and applied many at a time.
+"""Rotations of neighbouring rows of a matrix: an iteration stores each rotation, and many are applied at a time.
 
 An iteration finds sweeps of rotations, each of a row and the next one, and does not need the rotated matrix. The matrix
 is rotated by many sweeps at once, one strip of columns after another, so that a strip stays in a core's cache (Van Zee,
@@ -50,18 +50,28 @@ class Rotations:
         )
 
     def keep(self, at: Index, cosine: Number, sine: Number) -> None:
-        """Stores a rotation."""
+        """Stores a rotation at the index `at`."""
         Numbers(self.t, self.cosines, (self.group,))[at] = cosine
         Numbers(self.t, self.sines, (self.group,))[at] = sine
 
     def end_sweep(self, sweep: str, first: str, last: str) -> None:
-        """Stores the first and the last row of a sweep."""
+        """Stores the first and the last row of the sweep with this index."""
         for side, row in enumerate((first, last)):
             as_i32 = self.t.result(f"arith.index_cast {self.t.index(row)} : index to i32")
             self.t.store(as_i32, self.ends, self.group, side, sweep)
 
     def make_room(self, rows: Memory, end: str, sweeps: str, n: int) -> tuple[str, str]:
-        """Applies all sweeps if there is no room for another one over n rows; returns the number of stored rotations and sweeps."""
+        """Applies all sweeps if there is no room for another one over n rows.
+
+        Args:
+          rows: the matrix.
+          end: the number of stored rotations.
+          sweeps: the number of stored sweeps.
+          n: the number of rows.
+
+        Returns:
+          The new number of stored rotations and sweeps: zeros if the sweeps were applied.
+        """
         t, zero = self.t, self.t.index(0)
         is_full = t.compare("sgt", t.add(end, n), self.cosines.shape[1])
         with t.if_holds(is_full):
@@ -70,7 +80,7 @@ class Rotations:
         return end, sweeps
 
     def apply(self, rows: Memory, sweeps: str) -> None:
-        """Rotates all rows by the stored sweeps."""
+        """Rotates the matrix by the stored sweeps, of which there are `sweeps`."""
         t, lanes = self.t, self.t.form.lanes
         whole = rows.shape[2] // (STRIP * lanes) * (STRIP * lanes)
         for start, stop, count in ((0, whole, STRIP), (whole, rows.shape[2], 1)):
@@ -82,20 +92,24 @@ class Rotations:
                 self._copy(rows, column, count, to_strip=False)
 
     def _sweeps(self, count: int, sweeps: str) -> None:
+        """Rotates a strip of `count` vectors by all stored sweeps."""
         t = self.t
         t.carried(0, sweeps, [t.index(0)], ["index"], lambda sweep, at: [self._sweep(count, sweep, at[0])])
 
     def _copy(self, rows: Memory, column: str, count: int, to_strip: bool) -> None:
-        """Copies vectors between the rows of a matrix and the strip that stays in the cache."""
+        """Copies `count` vectors of each row, from `column` on, between a matrix and the strip that stays in the cache."""
         t, b = self.t, self.group
         with t.loop(0, self.strip.shape[1]) as i:
             for v in range(count):
-                destination, origin = (rows, t.add(column, v * t.form.lanes)), (self.strip, v * t.form.lanes)
-                (source, j), (target, k) = (destination, origin) if to_strip else (origin, destination)
+                in_matrix, in_strip = (rows, t.add(column, v * t.form.lanes)), (self.strip, v * t.form.lanes)
+                (source, j), (target, k) = (in_matrix, in_strip) if to_strip else (in_strip, in_matrix)
                 t.put(t.vector(source, b, i, j), target, b, i, k)
 
     def _sweep(self, count: int, sweep: str, at: str) -> str:
-        """Rotates a strip of `count` vectors by a sweep, whose first rotation has index `at`; returns that of the next sweep."""
+        """Rotates a strip of `count` vectors by a sweep, whose first rotation has index `at`.
+
+        Returns the index of the first rotation of the next sweep.
+        """
         t, b, rows = self.t, self.group, self.strip
         columns = [v * t.form.lanes for v in range(count)]
         first, last = (t.result(f"arith.index_cast {t.load(self.ends, b, side, sweep)} : i32 to index") for side in (0, 1))

@@ -50,7 +50,7 @@ class Lines:
         return -(-self.outer // self.rows)
 
     def position(self, t: Text, i: Index) -> Index:
-        """The index of element i in the order of the line."""
+        """The index along the axis of element i of a line: counted from the end if lines are reversed."""
         return t.of_indices("subi", self.count - 1, i) if self.is_reversed else i
 
 
@@ -67,12 +67,13 @@ class Running(Lines):
     neutral: str
 
 
-# Writes everything along an axis, for several lines at once; True if these are vectors.
+# line(positions, is_vector) writes the code for several lines at once. A position is the pair of outer and inner index of a line,
+# or of the first of as many lines as a vector has lanes, if `is_vector`.
 Line = Callable[[Sequence[tuple[Index, Index]], bool], None]
 
 
 def running_text(name: str, running: Running, form: Form) -> tuple[str, list[Memory]]:
-    """A kernel for y[o, i, j] = x[o, 0, j] * ... * x[o, i, j] with an operation for the product.
+    """A kernel for y[o, i, j] = x[o, 0, j] * ... * x[o, i, j], where * stands for the operation of `running`.
 
     Args:
       name: the name of the kernel.
@@ -89,7 +90,7 @@ def running_text(name: str, running: Running, form: Form) -> tuple[str, list[Mem
 
 
 def write_lines(t: Text, lines: Lines, line: Line) -> None:
-    """Writes all lines of a workgroup; as many lines are interleaved as keep a core busy."""
+    """Writes the loops over all lines of a workgroup; `line` writes the code for a few lines at once, which keep a core busy."""
     rows = lines.rows
     first = t.of_indices("muli", t.result(workgroup()), rows)
     last = t.of_indices("minsi", t.add(first, rows), lines.outer)
@@ -105,7 +106,7 @@ def write_lines(t: Text, lines: Lines, line: Line) -> None:
 
 
 def _over_columns(t: Text, lines: Lines, line: Line, o: str) -> None:
-    """Writes groups of vectors, then the remaining vectors, then the remaining elements."""
+    """Writes the loops over the lines with outer index `o`: groups of vectors, the remaining vectors, the remaining elements."""
     lanes = t.form.lanes
     step, inner = _CHAINS * lanes, lines.inner
     whole = inner // step * step
@@ -133,6 +134,7 @@ def _line(t: Text, running: Running, x: Memory, y: Memory, positions: Sequence[t
         return [t.result(f"arith.{running.operation} {a}, {b} : {kind}") for a, b in zip(values, others, strict=True)]
 
     def element(base: Sequence[str] | None, i: str, values: list[str]) -> list[str]:
+        """Writes element i of all lines; returns `values` combined with it."""
         at = running.position(t, i)
         source, target = (t.vector, t.put) if is_vector else (t.load, t.store)
         new = combined(values, [source(x, o, at, j) for o, j in positions])

@@ -25,6 +25,7 @@ from nabla_mlir.table.registry import REGISTRY
 
 PATTERNS = Patterns()
 _INFINITY = {"f32": ("0xFF800000", "0x7F800000"), "f64": ("0xFFF0000000000000", "0x7FF0000000000000")}
+# The operation of `arith` and the neutral element, by the operation of a running combination.
 _COMBINERS = {
     "stablehlo.add": ("addf", 0.0),
     "stablehlo.multiply": ("mulf", 1.0),
@@ -61,7 +62,10 @@ class RunningAsKernelsPass(PatternPass):
 
 @PATTERNS.of(*_COMBINERS)
 def combined_with_shifts(op: ir.Operation, target: Target) -> Replacement:
-    """Replaces combinations with shifts by 1, 2, 4, ... in any order, because the operation is associative and commutative."""
+    """A running combination as a call of a kernel, from combinations with shifts by 1, 2, 4, ... in any order.
+
+    The order does not matter, because the operation is associative and commutative.
+    """
     result = Val(op.results[0])
     if op.parent.name != "func.func" or not result.static or not has_form(result):
         return None
@@ -95,7 +99,7 @@ class _Shift(NamedTuple):
 
 
 def _shift(op: ir.Operation) -> tuple[ir.Value, int, int] | None:
-    """The array, axis and distance, if an operation combines an array with itself shifted; else None."""
+    """The array, the axis and the distance, if an operation combines an array with the same array shifted; else None."""
     for x, other in _orders(op):
         shift = _shifted(other)
         if shift is not None and shift.source == x and shift.number == _COMBINERS[op.name][1] and _uses(other) == 1:
@@ -104,7 +108,7 @@ def _shift(op: ir.Operation) -> tuple[ir.Value, int, int] | None:
 
 
 def _shifted(value: ir.Value) -> _Shift | None:
-    """The shift that an array is; None if it is not a shift."""
+    """The description of a value that is a shifted array: a pad that adds elements at one end and removes as many at the other."""
     maker = made_by(value)
     if maker is None or maker.name != "stablehlo.pad":
         return None
@@ -119,8 +123,9 @@ def _shifted(value: ir.Value) -> _Shift | None:
 
 
 def _recurrence(op: ir.Operation) -> Replacement:
-    """The recurrence h[i] = a[i] h[i-1] + b[i], from b + a * (b shifted by 1), a * (a shifted by 1) and so on, with zeros
-    before both.
+    """The recurrence h[i] = a[i] h[i-1] + b[i] as a call of a kernel; None if the sum `op` is not the last step of one.
+
+    The steps are b' = b + a * (b shifted by 1) and a' = a * (a shifted by 1), then the same for b' and a' with a shift by 2, 4, ...
     """
     step = _step(op)
     if step is None:
@@ -151,7 +156,7 @@ def _recurrence(op: ir.Operation) -> Replacement:
 
 
 class _Step(NamedTuple):
-    """b + a * (b shifted), with zeros at the beginning: both arrays, the axis and the distance."""
+    """A sum b + a * (b shifted), with zeros at the beginning: both arrays, the axis and the distance."""
 
     a: ir.Value
     b: ir.Value
@@ -160,7 +165,7 @@ class _Step(NamedTuple):
 
 
 def _step(op: ir.Operation) -> _Step | None:
-    """The step h[i] = a h[i - 1] + b that a sum computes; None if the sum has another form."""
+    """The arrays a and b of a sum b + a * (b shifted), and the shift; None if the sum has another form."""
     if op.name not in ("stablehlo.add", "stablehlo.subtract"):
         return None
     orders = _orders(op) if op.name == "stablehlo.add" else [tuple(reversed(op.operands))]
@@ -176,7 +181,7 @@ def _step(op: ir.Operation) -> _Step | None:
 
 
 def _is_sum(op: ir.Operation, summand: ir.Value, b: ir.Value) -> bool:
-    """True if an operation adds b; subtracting counts as adding the negative."""
+    """True if the operation `op` adds b: b is its summand, or the operation subtracts the summand and b is its negative."""
     if op.name == "stablehlo.add":
         return bool(summand == b)
     maker = made_by(b)
@@ -198,6 +203,7 @@ def _lines(x: Val, axis: int) -> tuple[int, int, int]:
 
 
 def _call(name: str, x: Val, axis: int, is_reversed: bool) -> Val:
+    """The running combination of x along an axis by the operation `name`, as a call of a kernel."""
     operation, number = _COMBINERS[name]
     form = form_of(x)
     neutral = f"{number:.1e}" if math.isfinite(number) else _INFINITY[form.element][number > 0]

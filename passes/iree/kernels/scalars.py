@@ -16,7 +16,10 @@ BYTES = {dtype: int(kind[1:]) // 8 for dtype, kind in DTYPES.items()}
 
 @dataclass(frozen=True)
 class Scalar:
-    """The text of an operation for each kind of operands: {0}, {1}, {2} are the operands, {t} the type, {d} a direction."""
+    """The text of an operation for each kind of operands; "" if there is none.
+
+    In a text {0}, {1}, {2} are the operands, {t} is their type, and {d} is a value of `DIRECTIONS`.
+    """
 
     floats: str = ""
     integers: str = ""
@@ -35,10 +38,12 @@ class Scalar:
 
 
 def _function(name: str) -> Scalar:
+    """A function of MLIR's dialect `math` of one floating-point operand."""
     return Scalar(f"math.{name} {{0}} : {{t}}")
 
 
 def _binary(floats: str, integers: str = "", booleans: str = "", unsigned: str = "") -> Scalar:
+    """An operation of two operands, from the names of its operations for each kind of operands."""
     names = floats, integers, booleans, unsigned
     texts = [f"{name} {{0}}, {{1}} : {{t}}" if name else "" for name in names]
     return Scalar(texts[0], texts[1], texts[2], texts[3])
@@ -84,7 +89,8 @@ def instructions(name: str) -> int:
     return (REGISTRY.get(f"stablehlo.{name}") or REGISTRY[f"chlo.{name}"]).instructions
 
 
-# Directions of `compare`: floats are compared ordered, except NE.
+# The ends of the names of `arith.cmpf` and `arith.cmpi`, with their predicates, by the kind of numbers (see `kind_of`) and the
+# direction of `compare`. Floats are compared ordered (false for NaN), except NE.
 DIRECTIONS = {
     "f": {"EQ": "f oeq", "NE": "f une", "LT": "f olt", "LE": "f ole", "GT": "f ogt", "GE": "f oge"},
     "i": {"EQ": "i eq", "NE": "i ne", "LT": "i slt", "LE": "i sle", "GT": "i sgt", "GE": "i sge"},
@@ -93,7 +99,7 @@ DIRECTIONS = {
 
 
 def conversion(source: str, result: str) -> str | None:
-    """The operation of a `convert`; "" if the bits are the same; None if there is no operation (to i1)."""
+    """The name of the `arith` operation that converts a dtype to another one; "" if the bits stay the same, None if to i1."""
     if source == result:
         return ""
     if result == "i1":
@@ -112,7 +118,7 @@ def conversion(source: str, result: str) -> str | None:
     return ("arith.extsi" if signed else "arith.extui") if wide > 0 else "arith.trunci"
 
 
-# The kinds of vector.reduction.
+# The kinds of `vector.reduction`, by the operation of a reduction and the kind of numbers.
 VECTOR_COMBINATIONS = {
     "add": {"f": "add", "i": "add", "u": "add", "i1": "or"},
     "multiply": {"f": "mul", "i": "mul", "u": "mul", "i1": "and"},

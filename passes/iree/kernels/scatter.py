@@ -14,7 +14,7 @@ LEAST_VECTORS, MOST_GROUPS = 4, 8  # vectors of a workgroup, and workgroups of a
 
 @dataclass(frozen=True)
 class RowSums:
-    """The description of the sums.
+    """The description of sums of rows at given indices.
 
     Args:
       positions: the sizes of the indexed dimensions, which are the first ones of the result.
@@ -34,7 +34,7 @@ class RowSums:
 
 
 def scatter_text(name: str, sums: RowSums, form: Form) -> tuple[str, list[Memory]]:
-    """A kernel for a matrix plus updates of its rows; updates with an index out of range are dropped.
+    """A kernel that adds rows, the updates, to rows of a matrix at given indices; an update with an index out of range is dropped.
 
     Args:
       name: the name of the kernel.
@@ -64,7 +64,7 @@ def scatter_text(name: str, sums: RowSums, form: Form) -> tuple[str, list[Memory
 
 
 def _over_columns(t: Text, columns: tuple[str, str], body: Callable[[str, bool], None]) -> None:
-    """Writes whole vectors, then the remaining elements."""
+    """Writes loops over the columns between two: `body` writes a vector (True) or an element (False) from a column on."""
     first, last = columns
     whole = t.add(first, t.multiple(t.of_indices("subi", last, first), t.form.lanes))
     with t.loop(first, whole, t.form.lanes) as j:
@@ -74,6 +74,7 @@ def _over_columns(t: Text, columns: tuple[str, str], body: Callable[[str, bool],
 
 
 def _begin(t: Text, sums: RowSums, start: Memory, result: Memory, position: tuple[Index, Index], is_vector: bool) -> None:
+    """Stores the initial value of an element, or of a vector, of the result: zero, or from `start`."""
     if is_vector:
         t.put(t.zeros() if sums.is_onto_zeros else t.vector(start, *position), result, *position)
     else:
@@ -81,6 +82,7 @@ def _begin(t: Text, sums: RowSums, start: Memory, result: Memory, position: tupl
 
 
 def _add(t: Text, updates: Memory, result: Memory, position: tuple[Index, Index, Index], is_vector: bool) -> None:
+    """Adds an element, or a vector, of an update to the result; `position` is the update, the row of the result and the column."""
     n, row, j = position
     if is_vector:
         (x,) = t.sums([t.vector(result, row, j)], [t.vector(updates, n, j)])
@@ -90,7 +92,7 @@ def _add(t: Text, updates: Memory, result: Memory, position: tuple[Index, Index,
 
 
 def _row(t: Text, sums: RowSums, indices: Memory, n: Index) -> tuple[Index, str]:
-    """The row of an update, and True if it exists; a negative index is a large unsigned number."""
+    """The row to which update n is added, and an i1: the row exists. A negative index is compared as a large unsigned number."""
     row: Index = 0
     is_inside = t.constant(1, "i1")
     for k, size in enumerate(sums.positions):

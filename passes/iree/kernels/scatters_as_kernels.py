@@ -43,7 +43,10 @@ class ScattersAsKernelsPass(PatternPass):
 
 @PATTERNS.of("stablehlo.scatter")
 def sums_of_rows(op: ir.Operation, target: Target) -> Replacement:
-    """IREE adds one element after another, and indices out of range must be clamped before."""
+    """A sum of rows at given indices as a call of a kernel, because IREE adds one element after another.
+
+    For IREE, indices out of range would also have to be clamped before.
+    """
     values = operands(op)
     if len(values) != 3 or op.parent.name != "func.func" or not all(v.static for v in values):
         return None
@@ -82,6 +85,7 @@ def _call(form: NormalForm, is_onto_zeros: bool) -> Val:
 
 
 def _is_zero(x: Val) -> bool:
+    """True for a constant of zeros, or broadcasts of one."""
     maker = made_by(x.value)
     while maker is not None and maker.name == "stablehlo.broadcast_in_dim":
         maker = made_by(maker.operands[0])

@@ -11,7 +11,7 @@ from nabla_mlir.passes.iree.kernels.scalars import BYTES
 from nabla_mlir.passes.iree.kernels.text import Form, Index, Memory, Text
 
 DIGITS = 256  # the number of values of an eight-bit digit
-GROUPS = 64  # at most; each has some of the rows
+GROUPS = 64  # the largest number of workgroups; each sorts some of the rows
 
 
 def sort_text(name: str, rows: int, n: int, element: str) -> tuple[str, list[Memory]]:
@@ -52,7 +52,10 @@ def sort_text(name: str, rows: int, n: int, element: str) -> tuple[str, list[Mem
 
 
 def _count(t: Text, source: Memory, counts: Memory, lines: tuple[str, str], n: int) -> None:
-    """Writes, for each digit, the number of keys of a row with a smaller digit."""
+    """Writes to `counts`, for each position of a digit and each value, the number of keys of a row with a smaller digit.
+
+    `lines` has the index of the row and of the workgroup.
+    """
     row, group = lines
     digits = range(BYTES[source.element])
     zero, one = t.constant(0, "i32"), t.constant(1, "i32")
@@ -75,7 +78,7 @@ def _count(t: Text, source: Memory, counts: Memory, lines: tuple[str, str], n: i
 
 
 def _digit(t: Text, key: str, digit: int) -> str:
-    """A digit of a key; the sign bit is flipped, because it orders in reverse."""
+    """A digit of a key as an index, digit 0 being the lowest; the sign bit is flipped, because it orders in reverse."""
     element, bits = t.form.element, 8 * BYTES[t.form.element]
     unsigned = t.result(f"arith.xori {key}, {t.constant(-(1 << bits - 1), element)} : {element}")
     shift = t.result(f"arith.shrui {unsigned}, {t.constant(8 * digit, element)} : {element}")
@@ -84,7 +87,7 @@ def _digit(t: Text, key: str, digit: int) -> str:
 
 
 def _next(t: Text, counts: Memory, position: tuple[Index, ...]) -> str:
-    """The index of the next key with a digit."""
+    """The index at which the next key with a digit is stored; the count at `position` grows by one."""
     count = t.load(counts, *position)
     t.store(t.result(f"arith.addi {count}, {t.constant(1, 'i32')} : i32"), counts, *position)
     return t.result(f"arith.index_cast {count} : i32 to index")

@@ -11,11 +11,11 @@ from nabla_mlir.passes.iree.kernels.numbers import Number, Numbers, larger, wher
 from nabla_mlir.passes.iree.kernels.rotations import Rotations
 from nabla_mlir.passes.iree.kernels.text import Memory, Text
 
-MOST_SWEEPS = 50  # of an iteration, for each value; convergence usually needs two
+MOST_SWEEPS = 50  # the number of sweeps for each value, on average, before an iteration fails; usually two are enough
 
 
 def accuracy(t: Text) -> float:
-    """The distance from 1 to the next number."""
+    """The distance from 1 to the next floating-point number."""
     return float(np.finfo(np.float32 if t.form.element == "f32" else np.float64).eps)
 
 
@@ -34,9 +34,9 @@ def is_finite(x: Number) -> str:
 
 
 def hypotenuse(f: Number, g: Number) -> tuple[Number, Number, Number]:
-    """(r, c, s) with c f + s g = r and c g - s f = 0; r = 0 without rotation if the squares underflow.
+    """The rotation that makes g zero: (r, c, s) with c f + s g = r and c g - s f = 0; (0, 1, 0) if the squares underflow.
 
-    The entries of the matrix are at most 1, so such numbers are far below its rounding errors.
+    The entries of the matrix are at most 1, so f and g are then far below the rounding errors of the matrix.
     """
     t = f.t
     zero, one = Number(t, t.number(0)), Number(t, t.number(1))
@@ -93,8 +93,8 @@ class Sweeps:
       t: the kernel.
       sides: the memories of rotations, each with the matrix whose rows they rotate.
       n: the number of values.
-      block: the first and the last row of the block of the value of a step.
-      sweep: computes a sweep between two rows, and stores its rotations from an index on.
+      block: for step i, the first and the last row of the block that contains value i; a block of one row is a value.
+      sweep: called with the first row, the last row, and the index from which on the rotations of a sweep are stored.
     """
 
     t: Text
@@ -113,16 +113,21 @@ class Sweeps:
         return found
 
     def _find(self, step: str, state: list[str]) -> list[str]:
+        """Runs sweeps until the value of a step is found; returns the new state.
+
+        The state is an i1 (all values so far were found), and the numbers of stored rotations, of stored sweeps, and of all sweeps.
+        """
         t = self.t
         inits = [*state, *self.block(step)]
-        results = t.while_loop(inits, ["i1", *["index"] * 5], self._goes_on, lambda values: self._next(step, values))
+        results = t.while_loop(inits, ["i1", *["index"] * 5], self._needs_sweep, lambda values: self._next(step, values))
         found, end, sweeps, count, first, last = results
         return [t.result(f"arith.andi {found}, {t.compare('eq', first, last)} : i1"), end, sweeps, count]
 
-    def _goes_on(self, values: list[str]) -> str:
+    def _needs_sweep(self, values: list[str]) -> str:
+        """An i1: no earlier value failed, the block has more than one row, and the number of sweeps is below the limit."""
         t, (found, _, _, count, first, last) = self.t, values
-        is_open = t.result(f"arith.andi {found}, {t.compare('ne', first, last)} : i1")
-        return t.result(f"arith.andi {is_open}, {t.compare('slt', count, MOST_SWEEPS * self.n)} : i1")
+        is_unfinished = t.result(f"arith.andi {found}, {t.compare('ne', first, last)} : i1")
+        return t.result(f"arith.andi {is_unfinished}, {t.compare('slt', count, MOST_SWEEPS * self.n)} : i1")
 
     def _next(self, step: str, values: list[str]) -> list[str]:
         """Runs one sweep over the block that was found, and finds the next block."""

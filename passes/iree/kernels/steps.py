@@ -23,7 +23,7 @@ class StepWriter(NestWriter):
 
     @contextmanager
     def region(self) -> Iterator[None]:
-        """A context for a region that may not run: what it computes is not known afterwards."""
+        """A context for the code of a region: after it, values that the region has computed are unknown, since it may not run."""
         before = dict(self.values)
         yield
         self.values.clear()
@@ -45,7 +45,7 @@ class StepWriter(NestWriter):
             self.step(step, outputs)
 
     def step(self, step: Nest | Compound, outputs: Mapping[int, Buffer] = MappingProxyType({})) -> None:
-        """Writes a nest or a compound."""
+        """Writes a nest or a compound; `outputs` is memory for some results of a compound, by their index."""
         if isinstance(step, Compound):
             self.compound(step, outputs)
         else:

@@ -1,4 +1,8 @@
-"""Groups of reductions over one space that one kernel computes, with the operations that they read."""
+"""Groups of reductions over one space that one kernel computes, with the operations that they read.
+
+The space of a reduction is the loops over the elements of its operand (see items.py). The inner operations of a group compute what
+its reductions read; only members of the group read them, so the kernel need not store their results.
+"""
 
 from __future__ import annotations
 
@@ -67,9 +71,7 @@ class Group:
 
     @property
     def stores(self) -> bool:
-        """True if IREE would materialise a value that they read, because several of them read it, or because an inner sum
-        is short.
-        """
+        """True if IREE would write an inner value to memory: several reductions read it, or it is itself a short reduction."""
         whole: set[ir.Value] = set()
         common: set[ir.Value] = set()
         inner = {op.results[0] for op in self.inner}
@@ -81,7 +83,7 @@ class Group:
 
     @property
     def inputs(self) -> list[ir.Value]:
-        """The values that they read from memory, without duplicates."""
+        """The values that the group reads from memory, without duplicates."""
         inner = {op.results[0] for op in self.inner}
         operands = (op.operands[0] for op in self.sums), (v for op in self.inner for v in op.operands)
         return [v for v in dict.fromkeys(v for part in operands for v in part) if v not in inner and not _is_number(v)]
@@ -115,7 +117,7 @@ class Group:
 
     @property
     def parts(self) -> list[tuple[Group, Group]]:
-        """Each reduction as a group of its own: once with the operations that it reads, once without."""
+        """For each reduction, two groups of only this reduction: one with the inner operations that it reads, one without."""
         inner = {op.results[0] for op in self.inner}
         cones = [(op, _cone(op, inner)) for op in self.sums]
         return [(Group([op], [o for o in self.inner if o.results[0] in cone]), Group([op], [])) for op, cone in cones]
@@ -143,7 +145,7 @@ class Group:
 
 
 def groups_of(block: ir.Block, is_sum: Test, is_inner: Test) -> Iterator[Group]:
-    """The groups of a block: independent reductions over one space, with the operations that only they read.
+    """The groups of a block: independent reductions over one space, with the operations that only the group reads.
 
     Args:
       block: a block of a function or a region.
@@ -173,7 +175,7 @@ def groups_of(block: ir.Block, is_sum: Test, is_inner: Test) -> Iterator[Group]:
 
 
 def _cone(op: ir.Operation, inner: set[ir.Value]) -> set[ir.Value]:
-    """The values that a kernel computes for a reduction."""
+    """The values of `inner` from which a reduction is computed, directly or through other values of `inner`."""
     cone: set[ir.Value] = set()
     work = [op.operands[0]]
     while work:
@@ -185,7 +187,7 @@ def _cone(op: ir.Operation, inner: set[ir.Value]) -> set[ir.Value]:
 
 
 def combines(op: ir.Operation) -> bool:
-    """True for a reduction of floating-point numbers by one operation, from its neutral element, for which there are kernels."""
+    """True for a reduction of floating-point numbers by one operation of `_STARTS`, whose initial value is the neutral element."""
     if op.name != "stablehlo.reduce" or len(op.operands) != 2 or not is_static_tensor(op.operands[0].type):
         return False
     start, combine = made_by(op.operands[1]), single_operation(op.regions[0])
@@ -206,29 +208,30 @@ def is_short(op: ir.Operation) -> bool:
 
 
 def _is_number(value: ir.Value) -> bool:
+    """True for a constant that is filled with one number."""
     source = made_by(value)
     return source is not None and source.name == "stablehlo.constant" and constant_splat(source) is not None
 
 
 def _total(op: ir.Operation, parts: Val) -> Val:
-    """The reduction of the results of the workgroups."""
+    """The result of the reduction `op` from the results of the workgroups, along the first axis of `parts`."""
     combine = single_operation(op.regions[0])
     assert combine is not None
     return reduce_with(combine, parts, _STARTS[combine], [0])
 
 
 def _with_terms(node: Node, known: dict[Node, Node]) -> Node:
-    """The same reduction, in which short inner reductions are written as sums of their terms."""
-    operands = tuple(_written(n, known) for n in node.operands)
+    """The same reduction, but reductions inside its operand are written as sums of their terms; `known` has the changed nodes."""
+    operands = tuple(_without_reductions(n, known) for n in node.operands)
     return Node(node.name, operands, node.shape, node.dtype, node.attributes)
 
 
-def _written(node: Node, known: dict[Node, Node]) -> Node:
-    """The node with its sums replaced by their terms."""
+def _without_reductions(node: Node, known: dict[Node, Node]) -> Node:
+    """The node with all reductions in it written as sums of their terms; see `_with_terms`."""
     if node not in known:
-        operands = tuple(_written(n, known) for n in node.operands)
+        operands = tuple(_without_reductions(n, known) for n in node.operands)
         if node.name == "reduce":
-            known[node] = _terms(operands[0], node)
+            known[node] = _combine_slices(operands[0], node)
         elif all(a is b for a, b in zip(operands, node.operands, strict=True)):
             known[node] = node
         else:
@@ -236,8 +239,8 @@ def _written(node: Node, known: dict[Node, Node]) -> Node:
     return known[node]
 
 
-def _terms(x: Node, node: Node) -> Node:
-    """The sum of the slices of `x` along its last axis."""
+def _combine_slices(x: Node, node: Node) -> Node:
+    """The reduction `node` of `x` along its last axis, as elementwise operations on slices of `x`."""
     *outer, length = x.shape
     total: Node | None = None
     for i in range(length):

@@ -1,4 +1,8 @@
-"""The code of sums over one space that one kernel computes; each term is computed where it is added."""
+"""The code of sums over one space that one kernel computes; each term is computed where it is added.
+
+A sum stands for any reduction. Its slots are its carries in a loop: a vector of partial sums, and a scalar if some elements of the
+last loop do not fill a vector.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ class Sum:
 
     @staticmethod
     def of(node: Node) -> Sum:
-        """The description of a reduction."""
+        """The description of a node named "reduce"."""
         shape, space = node.operands[0].shape, Space.of(node.operands[0].shape)
         long = [d for d, n in enumerate(shape) if n != 1][: len(space.loops)]
         sums = [d in node.attributes["dimensions"] for d in long]
@@ -42,15 +46,15 @@ class Sum:
 
     @property
     def adds(self) -> bool:
-        """True if it adds to memory, because an outer loop is reduced."""
+        """True if the kernel adds to the memory of the sum in each iteration, because an outer loop is reduced."""
         return self.is_partial and self.first > 0
 
     def positions(self, loops: Sequence[Affine]) -> dict[Index, list[Index]]:
-        """The elements that one iteration reduces, by the index of their sum."""
+        """The indices of the elements that the iteration at `loops` reduces, by the index of their sum in the result."""
         groups: dict[Index, list[Index]] = {}
         for position in self.space.indices(self.node.operands[0].shape, loops):
-            to = tuple(p for d, p in enumerate(position) if d not in self.node.attributes["dimensions"])
-            groups.setdefault(to, []).append(position)
+            target = tuple(p for d, p in enumerate(position) if d not in self.node.attributes["dimensions"])
+            groups.setdefault(target, []).append(position)
         return groups
 
 
@@ -62,10 +66,10 @@ class SumsKernel(NestWriter):
     """
 
     def write(self, name: str, sums: Sequence[Sum], inputs: Sequence[Node], groups: int) -> str:
-        """The text of an executable: it reads the inputs, and writes the sums, partial ones once for each workgroup.
+        """The text of an executable that reads the inputs, and writes the sums; a partial sum has a result for each workgroup.
 
         Raises:
-          NotSupported: there is no code for something.
+          NotSupported: there is no kernel code for an operation, or an element has no affine index.
         """
         self._loops, writer = sums[0].space.loops, self.writer
         self._lane_count = min(self._lanes(s.node.operands[0], self._loops[-1]) for s in sums)
@@ -115,10 +119,20 @@ class SumsKernel(NestWriter):
     def _nest(
         self, sums: Sequence[Sum], loops: list[Affine], totals: list[Code], part: tuple[str, str] | None = None
     ) -> list[Code]:
-        """The inner loops; returns the sums that began in outer loops."""
+        """Writes the loops from level `len(loops)` on.
+
+        Args:
+          sums: the sums.
+          loops: the indices of outer loops.
+          totals: the slots of the sums that began in outer loops.
+          part: the bounds of the first loop.
+
+        Returns:
+          The new values of `totals`.
+        """
         level = len(loops)
         new = [s for s in sums if s.first == level]
-        positions = [(s, to) for s in new for to in s.positions(self._around(loops))]
+        positions = [(s, target) for s in new for target in s.positions(self._with_zeros(loops))]
         starts = [c for s, _ in positions for c in self._begin(s.node, self._lane_count, self._has_tail)]
         carries = [*totals, *starts]
         order = sorted(sums, key=lambda s: s.first)  # as they have begun
@@ -127,16 +141,17 @@ class SumsKernel(NestWriter):
         else:
             step = lambda i, c: self._nest(order, [*loops, i], c)  # noqa: E731
             carries = self.writer.loop(self._loops[level], 1, carries, step, part)
-        for i, (s, to) in enumerate(positions):
+        for i, (s, target) in enumerate(positions):
             slot = len(totals) + i * self._slots
-            self._finish(s, to, carries[slot : slot + self._slots])
+            self._finish(s, target, carries[slot : slot + self._slots])
         return carries[: len(totals)]
 
-    def _around(self, loops: Sequence[Affine]) -> list[Affine]:
+    def _with_zeros(self, loops: Sequence[Affine]) -> list[Affine]:
+        """The indices of outer loops, then 0 for each inner loop."""
         return [*loops, *[ZERO] * (len(self._loops) - len(loops))]
 
     def _vectors(self, sums: Sequence[Sum], loops: list[Affine], carries: list[Code]) -> list[Code]:
-        """The last loop: whole vectors, then the remaining elements."""
+        """The sums after the last loop, over whole vectors, and after the remaining elements."""
         size, lanes = self._loops[-1], self._lane_count
 
         def whole(i: Affine, c: list[Code]) -> list[Code]:
@@ -149,7 +164,7 @@ class SumsKernel(NestWriter):
         return carries
 
     def _element(self, sums: Sequence[Sum], loops: list[Affine], width: int, totals: list[Code]) -> list[Code]:
-        """One iteration."""
+        """The sums after one iteration on `width` elements; a sum along which vectors run is written to memory instead."""
         new, slot = list(totals), 0
         for s in sums:
             if s.first == len(loops):
@@ -162,11 +177,11 @@ class SumsKernel(NestWriter):
         return new
 
     def _put(self, s: Sum, loops: list[Affine], width: int) -> None:
-        """Writes, or adds, the values of one iteration of a sum along which vectors run."""
-        combine, buffer = s.node.attributes["combine"], self._now(s)
+        """Writes, or adds to memory, one iteration of a sum whose result has an element for each lane."""
+        combine, buffer = s.node.attributes["combine"], self._current_buffer(s)
         targets, values = [], []
-        for to, positions in s.positions(loops).items():
-            targets.append(linear(to, s.node.shape))
+        for target, positions in s.positions(loops).items():
+            targets.append(linear(target, s.node.shape))
             value = self.at(s.node.operands[0], positions[0], width)
             for position in positions[1:]:
                 value = self.apply(combine, (value, self.at(s.node.operands[0], position, width)), s.node.dtype)
@@ -175,13 +190,13 @@ class SumsKernel(NestWriter):
             values.append(value)
         self.writer.store(buffer, targets, values, width)
 
-    def _finish(self, s: Sum, to: Index, totals: Sequence[Code]) -> None:
-        """Writes, or adds, a sum that was computed in registers."""
-        value, position, buffer = self._end(s.node, totals, 0), linear(to, s.node.shape), self._now(s)
+    def _finish(self, s: Sum, target: Index, totals: Sequence[Code]) -> None:
+        """Writes, or adds to memory, the element `target` of a sum that was computed in registers."""
+        value, position, buffer = self._end(s.node, totals, 0), linear(target, s.node.shape), self._current_buffer(s)
         if s.adds:
             value = self.apply(s.node.attributes["combine"], (self.writer.load(buffer, position, 0), value), s.node.dtype)
         self.writer.store(buffer, [position], [value], 0)
 
-    def _now(self, s: Sum) -> Buffer:
-        """The memory of a sum in this iteration."""
+    def _current_buffer(self, s: Sum) -> Buffer:
+        """The memory of a sum, whose elements may change in the current block."""
         return replace(self.buffers[s.node], floor=self.writer.level)

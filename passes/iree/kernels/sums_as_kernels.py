@@ -51,6 +51,7 @@ class SumsAsKernelsPass(Pass):
             any(self._is_replaced(part, names) for part in choices)
 
     def _is_replaced(self, group: Group, names: Names) -> bool:
+        """Replaces a group by a kernel; False if there is no kernel for it."""
         try:
             group.replace(names, self.vector_bytes)
         except NotSupported:
@@ -77,10 +78,12 @@ class SumsAsKernelsPass(Pass):
         return is_elementwise(op) or op.name in _MOVES
 
 
+# Operations that only move elements or make constants, so that their readers can compute them.
 _MOVES = ("stablehlo.broadcast_in_dim", "stablehlo.iota", "stablehlo.constant", "stablehlo.reshape", "stablehlo.bitcast_convert")
 
 
 def _is_square(value: ir.Value) -> bool:
+    """True for a product of a value with itself, or a reshape of one."""
     source = made_by(value)
     while source is not None and source.name == "stablehlo.reshape":
         source = made_by(source.operands[0])

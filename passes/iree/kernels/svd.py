@@ -66,8 +66,15 @@ def svd_text(name: str, batch: int, size: int, n: int, form: Form) -> tuple[str,
 def _write_in_order(
     t: Text, diagonal: Numbers, scale: Number, vectors: tuple[tuple[Memory, Memory], ...], values: Numbers, n: int
 ) -> None:
-    """Writes values and vectors in order; a negative value changes its sign, and so does its right vector (the last in
-    `vectors`).
+    """Writes singular values and vectors in descending order of the values.
+
+    Args:
+      t: the kernel.
+      diagonal: the values; a negative value changes its sign, and so does its right vector.
+      scale: the number by which the values are multiplied.
+      vectors: source and target of the left vectors, and of the right vectors.
+      values: the target of the values.
+      n: the number of values.
     """
     (b, _), lanes = diagonal.position, t.form.lanes
     signs = Numbers(t, diagonal.memory, (b, 1))  # overwrites the superdiagonal, which is no longer needed
@@ -82,7 +89,7 @@ def _write_in_order(
                 t.put(t.scaled([t.vector(source, b, i, j)], factor.name)[0], target, b, position, j)
 
 
-U, Y, Z, V, LINE, PRODUCT = range(6)  # rows of the pending update
+U, Y, Z, V, LINE, PRODUCT = range(6)  # the rows of the memory `pending` of `_Reduction`
 
 
 @dataclass(frozen=True)
@@ -124,19 +131,23 @@ class _Reduction:
         diagonal[n - 1] = Numbers(t, self.pending, (self.rows.group, LINE))[n - 1]
 
     def _vector(self, i: int, j: Index) -> str:
+        """A vector of row i of `pending`, from column j on."""
         return self.t.vector(self.pending, self.rows.group, i, j)
 
     def _put(self, x: str, i: int, j: Index) -> None:
+        """Stores a vector in row i of `pending`, from column j on."""
         self.t.put(x, self.pending, self.rows.group, i, j)
 
     def _entry(self, i: int, j: Index) -> Number:
+        """The entry in row i and column j of `pending`."""
         return Number(self.t, self.t.load(self.pending, self.rows.group, i, j))
 
     def _over(self, first: Index) -> tuple[Index, Index, int]:
+        """The bounds and the step of a loop over vectors of columns from `first` on, or from a few columns before."""
         return self.t.multiple(first, self.rows.step), self.pending.shape[2], self.t.form.lanes
 
     def _read_column(self, k: Index) -> None:
-        """Reads the current column k, from the diagonal on."""
+        """Writes column k of the matrix, from the diagonal on and with the pending update subtracted, to row LINE of `pending`."""
         t, b = self.t, self.rows.group
         y, v = self._entry(Y, k), self._entry(V, k)
         with t.loop(k, self.n) as i:
@@ -144,7 +155,10 @@ class _Reduction:
             t.store(x.name, self.pending, b, LINE, i)
 
     def _change_and_multiply(self, k: str) -> None:
-        """Subtracts the pending update from row k on, and multiplies the transpose by vector k; rows above k are not needed."""
+        """Subtracts the pending update from the rows from k on, and writes their transpose times vector u of step k to PRODUCT.
+
+        The first tile may include rows above row k, whose results are not needed.
+        """
         t, b, rows = self.t, self.rows.group, self.t.form.rows
         with t.loop(*self._over(k)) as j:
             self._put(t.zeros(), PRODUCT, j)
@@ -162,7 +176,7 @@ class _Reduction:
                 self._put(product, PRODUCT, j)
 
     def _read_row(self, k: str, tau: Number) -> None:
-        """Applies the reflection from the left to row k: y becomes tau times the product, and LINE is row k minus y."""
+        """Applies the left reflection to row k: row Y of `pending` becomes tau times PRODUCT, and LINE becomes row k minus Y."""
         t, factor = self.t, self.t.splat(tau.name)
         with t.loop(*self._over(t.add(k, 1))) as j:
             y = t.multiplied(factor, self._vector(PRODUCT, j))
@@ -170,7 +184,7 @@ class _Reduction:
             self._put(t.minus(t.vector(self.work, self.rows.group, k, j), y), LINE, j)
 
     def _next_pending(self, k: str, tau: Number) -> None:
-        """Computes u, v and z = tau (A v - u (y v)), which are zero up to entry k."""
+        """Writes the vectors u, z and v of the next pending update, with z = tau (A v - u (y v)), and zeros before entry k."""
         t, b, rows = self.t, self.rows.group, self.t.form.rows
         after = t.add(k, 1)
         (inner,) = self.columns.products(k, after, self.pending, [Y])
@@ -219,19 +233,19 @@ class _Iteration:
         return Sweeps(t, self.sides, self.n, block, sweep).run(is_finite(size))
 
     def _start_of_block(self, last: str, bound: Number) -> str:
-        """The first row of the block: consecutive rows are in one block if their superdiagonal entry is not negligible."""
+        """The first row of the block up to row `last`: rows i - 1 and i are in one block if superdiagonal entry i is > bound."""
         t = self.t
 
-        def goes_on(values: list[str]) -> str:
+        def is_inside(values: list[str]) -> str:
             is_tied = abs(self.above[values[0]]).is_not_at_most(bound)
             return t.result(f"arith.andi {t.compare('sgt', values[0], 0)}, {is_tied} : i1")  # true also for NaN
 
-        return t.while_loop([last], ["index"], goes_on, lambda values: [str(t.add(values[0], -1))])[0]
+        return t.while_loop([last], ["index"], is_inside, lambda values: [str(t.add(values[0], -1))])[0]
 
     def _shift(self, first: str, last: str, bound: Number) -> Number:
-        """The value that replaces the first diagonal entry x: x - s² / x for the shift s, or x without a shift.
+        """The value for the first rotation of a sweep: x - s² / x for the first diagonal entry x and the shift s.
 
-        There is no shift if a diagonal entry is negligible; that entry is set to zero.
+        There is no shift, and the value is x, if a diagonal entry is at most `bound`; that entry is set to zero.
         """
         t, w, e = self.t, self.diagonal, self.above
 
@@ -251,13 +265,14 @@ class _Iteration:
         return where(is_safe, shifted, x)
 
     def _sweep(self, first: str, last: str, end: str, bound: Number) -> None:
-        """Writes one sweep with an implicit shift over the rows `first` to `last`."""
+        """Writes one sweep with an implicit shift over the rows `first` to `last`; rotations are stored from index `end` on."""
         t, w, e = self.t, self.diagonal, self.above
         one = Number(t, t.number(1))
         start = self._shift(first, last, bound)
         (left, _), (right, _) = self.sides
 
         def rotate(i: str, values: list[str]) -> list[str]:
+            """Computes and stores a rotation from the right and one from the left; the values are c, s, f and x of the sweep."""
             c, s, f, x = (Number(t, v) for v in values)
             after, position = t.add(i, 1), t.add(end, t.of_indices("subi", i, first))
             g, y = e[after], w[after]

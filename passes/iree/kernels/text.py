@@ -1,4 +1,7 @@
-"""The text of kernels for whole matrices: loops over tiles of a few rows and a few vectors, which stay in registers."""
+"""The text of kernels for whole matrices: loops over tiles of a few rows and a few vectors, which stay in registers.
+
+A tile is a block of the matrix; a row of a tile is a list of vectors, each in one register. A name such as ``%12`` is an SSA value.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from nabla_mlir.passes.iree.emitter import Block, Emitter, load, store
 from nabla_mlir.passes.iree.internals.executables import argument, binding, executable
 from nabla_mlir.passes.iree.kernels.scalars import BYTES
 
-Index = str | int
+Index = str | int  # the SSA value of an index, or a constant
 Tile = list[list[str]]  # vectors by row
 
 
@@ -41,7 +44,7 @@ class Form:
 
     @staticmethod
     def of(element: str, vector_bytes: int) -> Form:
-        """The form for registers of that width. AVX-512 has 32 registers, others have 16; a tile uses half of them."""
+        """The form for vector registers of `vector_bytes`. AVX-512 has 32 registers, others have 16; a tile uses half of them."""
         return Form(element, vector_bytes // BYTES[element], 8 if vector_bytes >= 64 else 4)
 
     @property
@@ -72,7 +75,7 @@ class Text(Emitter):
     # ---------------------------------------------------------------- operations
 
     def index(self, x: Index) -> str:
-        """An index as a value."""
+        """The SSA value of an index; a constant is defined if necessary."""
         return x if isinstance(x, str) else self.constant(x, "index")
 
     def number(self, x: float) -> str:
@@ -80,7 +83,7 @@ class Text(Emitter):
         return self.constant(f"{x:.17e}", self.form.element)
 
     def number_argument(self, name: str) -> str:
-        """An argument that is a number: i32 in the call, an index in the kernel."""
+        """The SSA value of a new argument of the kernel that is a number: i32 in the call, an index in the kernel."""
         self._arguments.append(f"%{name}")
         return self._arguments[-1]
 
@@ -206,6 +209,7 @@ class Text(Emitter):
         return self._with_product("arith.subf", row, factor, other)
 
     def _with_product(self, operation: str, row: Sequence[str], factor: str, other: Sequence[str]) -> list[str]:
+        """A row plus or minus (by `operation`) a scalar times another row."""
         factors, kind = self.splat(factor), f"fastmath<contract> : {self.form.vector}"
         products = [self.result(f"arith.mulf {factors}, {y} {kind}") for y in other]
         return [self.result(f"{operation} {x}, {p} {kind}") for x, p in zip(row, products, strict=True)]
@@ -219,7 +223,10 @@ class Text(Emitter):
         return self.result(f"vector.extract {x}[{lane}] : {self.form.element} from {self.form.vector}")
 
     def transposed(self, vectors: Sequence[str]) -> list[str]:
-        """The transpose of as many vectors as each has lanes, by exchanges for each bit of the index."""
+        """The transpose of n vectors of n lanes, in log2(n) steps.
+
+        The step for bit k exchanges parts of the rows whose indices differ in that bit.
+        """
         lanes, rows = self.form.lanes, list(vectors)
         bit = 1
         while bit < lanes:
@@ -250,7 +257,14 @@ class Text(Emitter):
         body: Callable[[str, list[str]], Sequence[str]],
         step: int = 1,
     ) -> list[str]:
-        """The last values of a loop; the body computes new values from the index and the old values."""
+        """The last carried values of a loop.
+
+        Args:
+          start, stop, step: the bounds of the loop, without `stop`, and its step.
+          inits: the carried values before the loop.
+          types: their types.
+          body: computes the new carried values from the index and the old values.
+        """
         return self.for_loop([self.index(start), self.index(stop), self.index(step)], inits, types, body)
 
     @contextmanager
@@ -262,13 +276,16 @@ class Text(Emitter):
     def minus_products(
         self, tile: Tile, terms: tuple[Index, Index], factor: Callable[[int, str], str], other: Callable[[str], list[str]]
     ) -> Tile:
-        """A tile minus the sum of the products of `factor(row, p)` and the row `other(p)`, for p in a range."""
+        """A tile minus, in each row r, the sum over p of the scalar `factor(r, p)` times the row `other(p)`.
+
+        p goes from the first of `terms` to the second one, exclusively.
+        """
         return self._with_products("arith.subf", tile, terms, factor, other)
 
     def plus_products(
         self, tile: Tile, terms: tuple[Index, Index], factor: Callable[[int, str], str], other: Callable[[str], list[str]]
     ) -> Tile:
-        """A tile plus the sum of these products."""
+        """A tile plus the sums of products that `minus_products` subtracts."""
         return self._with_products("arith.addf", tile, terms, factor, other)
 
     def _with_products(
@@ -279,7 +296,7 @@ class Text(Emitter):
         factor: Callable[[int, str], str],
         other: Callable[[str], list[str]],
     ) -> Tile:
-        """The tile plus or minus a sum of products, as a loop over the terms."""
+        """The tile plus or minus (by `operation`) sums of products, as a loop over the terms; see `minus_products`."""
         vectors = self.form.vectors
 
         def body(p: str, values: list[str]) -> list[str]:
@@ -308,5 +325,6 @@ class Text(Emitter):
         return executable(name, [m.read_only for m in memories], self._lines(), None, len(self._arguments))
 
     def _lines(self, bindings: Sequence[str] = ()) -> list[str]:
+        """The lines of the function: constants, arguments, bindings, and the operations."""
         constants, body = (block.lines for block in self.blocks)
         return [*constants, *(line for i, name in enumerate(self._arguments) for line in argument(name, i)), *bindings, *body]

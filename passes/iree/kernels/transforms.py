@@ -1,4 +1,7 @@
-"""Large Fourier transforms as kernels: one kernel for each axis, two for a long axis."""
+"""Large Fourier transforms as kernels: one kernel for each axis, two for a long axis.
+
+Functions return None if there is no kernel: a length has a prime factor that is too large.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ def transform(x: Val, kind: str, lengths: Sequence[int]) -> Val | None:
 
 
 def _along(x: Val, axis: int, inverse: bool, in_place: bool = False) -> Val | None:
-    """The transform of complex numbers along one axis; in place if nothing else reads them."""
+    """The transform of complex numbers along one axis, or None; `in_place` allows to write it to the memory of x."""
     n, outer, inner = x.shape[axis], math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
     scale = 1 / n if inverse else 1.0
     if n == 1:
@@ -67,9 +70,10 @@ def _along(x: Val, axis: int, inverse: bool, in_place: bool = False) -> Val | No
 
 
 def _in_two_steps(x: Val, n: int, inverse: bool, scale: float, shape: Sequence[int], dtype: np.dtype) -> Val | None:
-    """The transform of rows of n numbers as matrices: first along the columns, then along the rows.
+    """The transforms of rows of n = n1 n2 numbers in two kernels, or None.
 
-    The rows become columns of the result.
+    A row is seen as a matrix of n1 x n2. The first kernel transforms its columns and multiplies by roots of unity, the second
+    one transforms its rows and writes them as columns.
     """
     form, rows = _form(x.dtype), math.prod(shape) // n if dtype.kind == "c" else math.prod(shape) // (2 * n)
     factors = _factors(n, form)
@@ -83,7 +87,7 @@ def _in_two_steps(x: Val, n: int, inverse: bool, scale: float, shape: Sequence[i
 
 
 def _of_real_rows(x: Val) -> Val | None:
-    """The first half of the spectrum of real rows; two neighbours form one complex number."""
+    """The first half of the spectrum of real rows, or None; two neighbours form one complex number if the length is even."""
     n, rows, form = x.shape[-1], math.prod(x.shape[:-1]), _form(x.dtype)
     h, shape, dtype = n // 2, (*x.shape[:-1], n // 2 + 1), _complex(x.dtype)
     if n % 2 or n == 2:
@@ -104,7 +108,7 @@ def _of_real_rows(x: Val) -> Val | None:
 
 
 def _to_real_rows(x: Val, n: int) -> Val | None:
-    """The real rows of length n from the first half `x` of their spectrum."""
+    """The real rows of length n from the first half `x` of their spectrum, or None."""
     h, rows, form, dtype = n // 2, math.prod(x.shape[:-1]), _form(x.dtype), np.zeros(0, x.dtype).real.dtype
     shape = (*x.shape[:-1], n)
     x = b.cut(x, -1, 0, h + 1)
@@ -142,7 +146,10 @@ def _twiddles(count: int, n: int, like: Val) -> tuple[Val, Val]:
 
 
 def _call(x: Val, what: Transforms, shape: Sequence[int], dtype: np.dtype) -> Val:
-    """The result of the kernel. It sees a complex array as twice as many real numbers, and a row of real numbers as pairs."""
+    """The result, of this shape and dtype, of a kernel for the transforms `what` of x.
+
+    The kernel sees a complex array as twice as many real numbers, and a row of real numbers as pairs.
+    """
     form = _form(x.dtype)
     name = "_".join(
         map(
@@ -171,11 +178,13 @@ def _call(x: Val, what: Transforms, shape: Sequence[int], dtype: np.dtype) -> Va
 
 
 def _form(dtype: np.dtype) -> Form:
+    """The form of vectors for real or complex numbers of this precision."""
     single = dtype in (np.float32, np.complex64)
     return Form.of("f32" if single else "f64", machine().vector_bytes)
 
 
 def _complex(dtype: np.dtype) -> np.dtype:
+    """The complex dtype with the precision of a real or complex dtype."""
     return np.dtype(np.complex64 if dtype in (np.float32, np.complex64) else np.complex128)
 
 

@@ -9,7 +9,7 @@ from nabla_mlir.passes.iree.kernels.text import Form, Memory, Text
 def triangular_text(
     name: str, batch: int, n: int, columns: int, form: Form, lower: bool, transposed: bool, unit: bool
 ) -> tuple[str, list[Memory]]:
-    """A kernel for X with op(A) X = B; op is the identity or the transposition, and one triangle of A is read.
+    """A kernel for X with op(A) X = B; op(A) is A or its transpose, and one triangle of A is read.
 
     A workgroup computes the columns of one tile, a few rows at a time from the first or from the last row on: it
     subtracts the products of known rows, and solves with the triangle of the current rows. Columns that do not fill a
@@ -48,6 +48,7 @@ def triangular_text(
 
 
 def _copy(t: Text, source: Memory, target: Memory, b: str, start: str, end: str) -> None:
+    """Copies the columns from `start` to `end` of matrix b of the batch."""
     with t.loop(0, source.shape[1]) as row, t.loop(start, end) as column:
         t.store(t.load(source, b, row, column), target, b, row, column)
 
@@ -55,7 +56,18 @@ def _copy(t: Text, source: Memory, target: Memory, b: str, start: str, end: str)
 def _solve(
     t: Text, a: Memory, right: Memory, x: Memory, position: tuple[str, str], forward: bool, transposed: bool, unit: bool
 ) -> None:
-    """Writes the substitution for one tile of columns, forward or backward."""
+    """Writes the substitution for one tile of columns: from the first row on if `forward`, else from the last one.
+
+    Args:
+      t: the kernel.
+      a: the matrices A.
+      right: the right sides.
+      x: the results; it may be the same memory as `right`.
+      position: the index in the batch, and the first column of the tile.
+      forward: True if op(A) is lower triangular.
+      transposed: True if op is the transposition.
+      unit: True if the diagonal of A is one.
+    """
     (b, column), form, n = position, t.form, a.shape[1]
 
     def entry(i: str, j: str) -> str:

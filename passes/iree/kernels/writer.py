@@ -1,4 +1,8 @@
-"""The writer of loop nests: typed values, and elements of buffers at affine indices."""
+"""The writer of the operations of loop nests: typed values, and elements of buffers at affine indices.
+
+A level is the number of blocks (loop bodies, branches) around an operation; 0 is the body of the function. An operation is
+written into the outermost block in which its operands are known, so that a loop does not repeat it.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +31,19 @@ class Code:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Elements in memory, in row-major order. `floor` is the level of the block in which they may change."""
+    """Elements in memory, in row-major order.
+
+    Args:
+      name: the SSA value of the memref.
+      dtype: the type of the elements; booleans are stored as i8.
+      size: the number of elements of the memref.
+      offset: the index of the first element in the memref.
+      floor: the level of the block in which elements may change, so that loads are not moved out of this block.
+    """
 
     name: str
     dtype: str
-    size: int  # of the memref
+    size: int
     offset: Affine = ZERO
     floor: int = 0
 
@@ -59,7 +71,7 @@ class Writer(Emitter):
         self.ranges: dict[str, Range] = {}
 
     def code(self, text: str, operands: Sequence[Code], dtype: str, lanes: int) -> Code:
-        """The same as `pure`, for `Code` operands and results."""
+        """The result, of the given dtype and lanes, of an operation without side effects; see `Emitter.pure`."""
         return Code(self.pure(text, [o.name for o in operands]), dtype, lanes)
 
     def integer(self, value: int, kind: str = "index") -> str:
@@ -88,7 +100,7 @@ class Writer(Emitter):
         return self.code(f"arith.select {test.name}, {x.name}, {y.name} : {x.type}", (test, x, y), x.dtype, 0)
 
     def index(self, position: Affine) -> str:
-        """The value of an affine expression; the parts from outer blocks are computed there."""
+        """The value of an affine expression; a partial sum of symbols from outer blocks is computed in the outer block."""
         total = None if position.constant and position.terms else self.integer(position.constant)
         for name, factor in sorted(position.terms, key=lambda t: self.levels[t[0]]):
             term = name if factor == 1 else self.pure(f"arith.muli {name}, {self.integer(factor)} : index", [name])
@@ -100,7 +112,7 @@ class Writer(Emitter):
         return str(total)
 
     def clamped(self, start: Code, positions: int) -> Affine:
-        """The index of a dynamic start, clamped to 0 ... positions - 1."""
+        """A scalar integer as an index, clamped to 0 ... positions - 1."""
         if positions == 1:
             return ZERO
         zero, last = self.integer(0), self.integer(positions - 1)
@@ -139,6 +151,7 @@ class Writer(Emitter):
         )
 
     def _load(self, buffer: Buffer, position: Affine, lanes: int) -> Code:
+        """Loads a scalar (0 lanes) or adjacent elements as a vector; booleans are converted from i8 to i1."""
         stored = DTYPES[buffer.dtype]
         at = self._inside(buffer, position, lanes)
         text = load(buffer.name, buffer.type, at, vector_type(stored, lanes) if lanes else "")
@@ -149,7 +162,11 @@ class Writer(Emitter):
         return Code(name, buffer.dtype, lanes)
 
     def _inside(self, buffer: Buffer, position: Affine, lanes: int) -> str:
-        """The index of an element, or of the first of `lanes` elements, which must be inside: LLVM may assume so."""
+        """The index in the memref of an element, or of the first of `lanes` elements.
+
+        Raises:
+          NotSupported: an element may be outside the memref; LLVM may assume that none is.
+        """
         low, high = (position + buffer.offset).range(self.ranges)
         if low < 0 or high + max(lanes, 1) > buffer.size:
             raise NotSupported(f"an index from {low} to {high} in {buffer.size} elements")
@@ -160,7 +177,10 @@ class Writer(Emitter):
         return self.code(f"vector.shuffle {x.name}, {x.name} {list(order)} : {x.type}, {x.type}", (x,), x.dtype, len(order))
 
     def store(self, buffer: Buffer, positions: Sequence[Affine], values: Sequence[Code], lanes: int) -> None:
-        """Stores each of `values` at its index; its lanes have the stride `lane` of the index."""
+        """Stores each of `values` at its index in `positions`.
+
+        With `lanes`, a value is a vector, and its lanes are stored at distances of `position.lane`.
+        """
         step, first = positions[0].lane, positions[0].scalar()
         is_contiguous = all(p == positions[0] + i for i, p in enumerate(positions))
         if lanes and is_contiguous and step == len(values):
@@ -177,6 +197,7 @@ class Writer(Emitter):
                 self._store(buffer, position.scalar() + k * position.lane, element)
 
     def _interleaved(self, vectors: Sequence[Code]) -> Code:
+        """One vector with lane 0 of all vectors, then lane 1 of all vectors, and so on."""
         whole, lanes, n = vectors[0], vectors[0].lanes, len(vectors)
         for x in vectors[1:]:
             order = list(range(whole.lanes + lanes))
@@ -185,6 +206,7 @@ class Writer(Emitter):
         return whole if n == 1 else self.shuffled(whole, [lanes * j + i for i in range(lanes) for j in range(n)])
 
     def _store(self, buffer: Buffer, position: Affine, x: Code) -> None:
+        """Stores a scalar, or a vector as adjacent elements; booleans are converted from i1 to i8."""
         stored, name = DTYPES[buffer.dtype], x.name
         if x.dtype == "i1":
             to = f"{x.type} to {vector_type(stored, x.lanes)}"
@@ -193,9 +215,10 @@ class Writer(Emitter):
         self.line(store(name, buffer.name, buffer.type, at, vector_type(stored, x.lanes) if x.lanes else ""))
 
     def loop(self, blocks: int, step: int, carried: Sequence[Code], body: Body, part: tuple[str, str] | None = None) -> list[Code]:
-        """Runs `body` at 0, step, 2 step, ...; it gets the index and the carried values, and returns their new values.
+        """The last carried values of a loop that runs `body` at the indices 0, step, ..., (blocks - 1) * step.
 
-        With `part`, only the indices from one to another.
+        `body` gets the index and the carried values, and returns the new values. With `part`, the loop runs from the first of
+        these indices to the second one, exclusively.
         """
         upper = blocks * step
         bounds = [*(part or (self.integer(0), self.integer(upper))), self.integer(step)]
@@ -207,7 +230,7 @@ class Writer(Emitter):
         return _with_types(self.for_loop(bounds, *_names_and_types(carried), iterate), carried)
 
     def each(self, shape: Sequence[int], dimensions: Sequence[int], body: Callable[[At], None], at: At | None = None) -> None:
-        """Runs `body` for each index along some dimensions of a shape. It gets the index of each, and those in `at`."""
+        """Writes loops over some dimensions of a shape; `body` gets the indices by dimension, together with those in `at`."""
         known = at or {}
         if not dimensions:
             body(known)
@@ -235,7 +258,7 @@ class Writer(Emitter):
         return _with_types(new, inits)
 
     def choose(self, test: Code, yes: Callable[[], list[Code]], no: Callable[[], list[Code]]) -> list[Code]:
-        """Runs `yes` if the test holds, else `no`; returns their scalars."""
+        """The scalars of a branch: those of `yes` if the test holds, else those of `no`."""
         outer, self.branch_level = self.branch_level, self.level + 1
         with self.separate_lines() as then:
             names, types = _names_and_types(values := yes())
@@ -251,7 +274,7 @@ class Writer(Emitter):
         return _with_types(self.results(result, len(values)), values)
 
     def named(self, name: str, dtype: str, lanes: int = 0) -> Code:
-        """A value with this name that the innermost block has."""
+        """A `Code` for an SSA value that exists already, such as an argument; it is known from the innermost block on."""
         self.levels[name] = self.level
         return Code(name, dtype, lanes)
 

@@ -18,7 +18,7 @@ from nabla_mlir.passes.iree.linalg.dense import cut
 
 
 def qr_kernel(a: Val) -> list[Val]:
-    """The factors of stacked matrices, packed as by LAPACK's geqrf, and the factors tau."""
+    """The QR factors of stacked matrices, packed as by LAPACK's geqrf, and the scalar factors tau of the reflections."""
     form = form_of(a)
     batch, m, n = a.shape
     rows = _padded(b.swap(a), form)
@@ -29,7 +29,7 @@ def qr_kernel(a: Val) -> list[Val]:
 
 
 def q_kernel(a: Val, taus: Val) -> Val:
-    """The first columns of the product of reflections in that packed form."""
+    """The first columns of Q, the product of the reflections in the packed factors `a` of `qr_kernel`; as many as `a` has."""
     form = form_of(a)
     batch, m, n = a.shape
     count = taus.shape[1]
@@ -63,7 +63,7 @@ def svd_kernel(a: Val) -> tuple[Val, Val, Val]:
 
 
 def _padded(rows: Val, form: Form) -> Val:
-    """The matrix with zero rows added up to whole tiles, and zero columns up to whole vectors."""
+    """The stacked matrices with zero rows added up to whole tiles, and zero columns up to whole vectors."""
     _, n, m = rows.shape
     size = round_up(n, form.rows if n != m else reflection_step(form)), round_up(m, reflection_step(form))
     return b.pad(rows, [0, 0, 0], [0, size[0] - n, size[1] - m])

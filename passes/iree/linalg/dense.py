@@ -27,7 +27,7 @@ def has_kernel(a: Val, rows: int) -> bool:
 
 
 def cholesky_kernel(a: Val, lower: bool) -> Val:
-    """The lower factor of stacked matrices, or its adjoint; only one triangle of the matrices is read."""
+    """The lower Cholesky factor of stacked matrices, from the lower triangles; if not `lower`, the upper ones."""
     form = form_of(a)
     batch, n, _ = a.shape
     size = round_up(n, form.width)
@@ -37,7 +37,7 @@ def cholesky_kernel(a: Val, lower: bool) -> Val:
 
 
 def triangular_kernel(a: Val, right: Val, lower: bool, transposed: bool, unit: bool) -> Val:
-    """X with op(A) X = B for stacked matrices; op is the identity or the transposition."""
+    """X with op(A) X = B for stacked matrices; see `triangular_text` for the flags."""
     form = form_of(a)
     batch, n, columns = right.shape
     if columns <= form.lanes:

@@ -15,7 +15,7 @@ from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operan
 PATTERNS = Patterns()
 
 
-BLOCK = 32  # the number of rows that are factored one by one; all else is matrix products
+BLOCK = 32  # the size of a diagonal block, which is factored row by row; everything else is matrix products
 
 
 def adjoint(x: Val) -> Val:
@@ -29,15 +29,17 @@ def leading(x: Val) -> Val:
 
 
 def _block(x: Val, rows: tuple[int, int], columns: tuple[int, int]) -> Val:
+    """The block of each matrix between two rows and two columns."""
     return b.slice_(x, [0, rows[0], columns[0]], [x.shape[0], rows[1], columns[1]])
 
 
 def _zeros(x: Val, rows: int, columns: int) -> Val:
+    """A stack of zero matrices with these sizes, as many as in x."""
     return b.full(0, (x.shape[0], rows, columns), x.dtype)
 
 
 def mask(keep: np.ndarray, like: Val) -> Val:
-    """A constant matrix of booleans for each matrix of a stack."""
+    """A constant matrix of booleans, repeated for each matrix of the stack `like`."""
     return b.broadcast(b.constant(keep), like.shape, [1, 2])
 
 
@@ -52,6 +54,7 @@ def invert_lower(lower: Val, unit: bool = False) -> Val:
     diagonal = mask(row == column, lower)
 
     def below(size: int) -> Val:
+        """The part C for blocks of this size, with zeros elsewhere."""
         within = (row // (2 * size) == column // (2 * size)) & (row // size > column // size)
         return b.select(mask(within, lower), lower, 0.0)
 
@@ -65,7 +68,7 @@ def invert_lower(lower: Val, unit: bool = False) -> Val:
 
 
 def solve_lower(lower: Val, right: Val, unit: bool = False) -> Val:
-    """X with lower X = right, for stacks with one leading dimension. All diagonal blocks are inverted at once."""
+    """X with L X = right, for stacks of lower triangular matrices L (batch x n x n). All diagonal blocks are inverted at once."""
     batch, n = lower.shape[0], lower.shape[-1]
     bounds = [(i, min(i + BLOCK, n)) for i in range(0, n, BLOCK)]
     blocks = [_block(lower, at, at) for at in bounds]
@@ -88,7 +91,7 @@ def solve_lower(lower: Val, right: Val, unit: bool = False) -> Val:
 
 
 def _cholesky_block(a: Val) -> Val:
-    """The lower factor of small stacked matrices, one column per iteration; only the lower part of `a` is read."""
+    """The lower Cholesky factor of small stacked matrices, one column per iteration; only the lower part of `a` is read."""
     n = a.shape[-1]
     row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
 
@@ -109,7 +112,7 @@ def _cholesky_block(a: Val) -> Val:
 
 
 def cholesky_factor(a: Val, lower: bool) -> Val:
-    """L with L L^H = A, from the lower part of A; or L^H, from the upper part."""
+    """L with L L^H = A, from the lower part of A; if not `lower`, L^H from the upper part."""
     if has_kernel(a, thresholds.KERNEL_ROWS):
         return cholesky_kernel(a, lower)
     return _cholesky_lower(a) if lower else adjoint(_cholesky_lower(adjoint(a)))
@@ -141,7 +144,7 @@ def _cholesky_lower(a: Val) -> Val:
 
 @PATTERNS.of("stablehlo.cholesky")
 def cholesky(op: ir.Operation, target: Target) -> Replacement:
-    """IREE does not compile this operation."""
+    """The Cholesky factor by a kernel or by products and loops, because IREE does not compile the operation."""
     (a,) = operands(op)
     lower = "lower" in op.attributes and hlo.Bool.decode(op.attributes["lower"])
     if 0 in a.shape:
@@ -151,7 +154,7 @@ def cholesky(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.triangular_solve")
 def triangular_solve(op: ir.Operation, target: Target) -> Replacement:
-    """IREE does not compile this operation."""
+    """The solution by a kernel or by products and loops, because IREE does not compile the operation."""
     a, right = operands(op)
     left, lower, unit = (hlo.Bool.decode(op.attributes[name]) for name in ("left_side", "lower", "unit_diagonal"))
     transpose = hlo.enum("transpose").decode(op.attributes["transpose_a"])
@@ -161,7 +164,10 @@ def triangular_solve(op: ir.Operation, target: Target) -> Replacement:
 
 
 def solve_triangular(a: Val, right: Val, left: bool, lower: bool, unit: bool, transpose: str) -> Val:
-    """op(a) X = right, or X op(a) = right if not `left`: by a kernel, or as a lower triangular system on the left."""
+    """X with op(a) X = right, or with X op(a) = right if not `left`: by a kernel, or as a lower triangular system.
+
+    The other arguments are those of `stablehlo.triangular_solve`; op is the transformation `transpose`.
+    """
     if transpose == "ADJOINT":
         a = b.conj(a)
     transposed = transpose != "NO_TRANSPOSE"

@@ -43,12 +43,15 @@ from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target, operan
 
 PATTERNS = Patterns()
 
-MOST_SWEEPS = 30  # of Jacobi rotations over all pairs; convergence needs six to twelve
+MOST_SWEEPS = 30  # the largest number of sweeps (rotations of all pairs of columns); convergence needs six to twelve
 
 
 @PATTERNS.of("stablehlo.custom_call")
 def lapack(op: ir.Operation, target: Target) -> Replacement:
-    """IREE compiles no routine of LAPACK."""
+    """The results of a call of LAPACK by other operations and kernels, because IREE compiles no routine of LAPACK.
+
+    None for calls of other code.
+    """
     name = hlo.String.decode(op.attributes["call_target_name"])
     routine = re.fullmatch(r"lapack_[sdcz](\w+)_ffi", name)
     if routine is None:
@@ -65,14 +68,17 @@ def lapack(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _stack(x: Val, batch: int) -> Val:
+    """The array with its first `batch` dimensions merged into one."""
     return b.reshape(x, (math.prod(x.shape[:batch]), *x.shape[batch:]))
 
 
 def _letter(op: ir.Operation, key: str) -> str:
+    """A letter of LAPACK's arguments, such as "L" for the key uplo."""
     return chr(op.attributes["mhlo.backend_config"][key].value & 0xFF)
 
 
 def _no_info(a: Val) -> Val:
+    """LAPACK's result `info` for success: a zero for each matrix."""
     return b.full(0, a.shape[:1], np.int32)
 
 
@@ -80,7 +86,7 @@ def _no_info(a: Val) -> Val:
 
 
 def _panel_lu(panel: Val) -> tuple[Val, Val, Val]:
-    """LU with row exchanges for a stack of tall panels: the factors, the order of the rows, and the pivots."""
+    """The LU factors of a stack of tall panels, the new order of their rows, and for each column the row of its pivot."""
     batch, m, n = panel.shape
     row, column = b.iota(panel.shape, 1, np.int32), b.iota(panel.shape, 2, np.int32)
     rows, steps = b.iota((batch, m), 1, np.int32), b.iota((batch, n), 1, np.int32)
@@ -145,12 +151,16 @@ def _orgqr(op: ir.Operation, a: Val, taus: Val) -> list[Val]:
 
 
 def _halves(x: Val, dim: int) -> tuple[Val, Val]:
+    """The first and the second half along a dimension."""
     n = x.shape[dim]
     return b.cut(x, dim, 0, n // 2), b.cut(x, dim, n // 2, n)
 
 
 def _next_round(x: Val, dim: int) -> Val:
-    """The next round of a tournament: all columns but the first move on, so after n - 1 rounds every pair has met."""
+    """The array with its columns (dimension `dim`) permuted for the next round of rotations, which pair column i with n / 2 + i.
+
+    As in a tournament, all columns but the first move on, so after n - 1 rounds every pair has met.
+    """
     n = x.shape[dim]
     m = n // 2
     if m == 1:
@@ -162,7 +172,10 @@ def _next_round(x: Val, dim: int) -> Val:
 
 
 def _rotation(app: Val, aqq: Val, apq: Val) -> tuple[Val, Val]:
-    """(c, s): the columns c p - conj(s) q and s p + c q diagonalise [[app, apq], [conj(apq), aqq]]; c is real."""
+    """The rotation (c, s) that makes columns p and q orthogonal; c is real.
+
+    The inner products of p and q are [[app, apq], [conj(apq), aqq]]. The new columns are c p - conj(s) q and s p + c q.
+    """
     size = b.sqrt(squared(apq))
     idle = eq(size, 0.0)
     safe = select(idle, 1.0, size)
@@ -184,7 +197,7 @@ def _rotate(x: Val, c: Val, s: Val, dim: int) -> Val:
 
 
 def _sweeps(is_done: Callable[..., Val], carry: list[Val], one_round: Callable[..., list[Val]], n: int) -> list[Val]:
-    """Rounds of rotations, in whole sweeps, until `is_done`."""
+    """The last carry of rounds of rotations: sweeps of n - 1 rounds, until `is_done` or too many sweeps."""
 
     def go_on(i: Val, *values: Val) -> Val:
         return (i < MOST_SWEEPS) & ~is_done(*values)
@@ -211,6 +224,7 @@ def _eigh(a: Val) -> tuple[Val, Val]:
         return ~b.reduce_any(rest > bound, range(rest.rank)) if rest.rank else ~(rest > bound)
 
     def one_round(a: Val, vectors: Val) -> list[Val]:
+        """Rotates the pairs of columns of this round, and exchanges the pairs."""
         top, bottom = _halves(real(diagonal_of(a)), 1)
         pairs = diagonal_of(b.cut(b.cut(a, 1, 0, n // 2), 2, n // 2, n))
         c, s = _rotation(top, bottom, pairs)
@@ -226,7 +240,7 @@ def _eigh(a: Val) -> tuple[Val, Val]:
 
 
 def _ordered(values: Val, vectors: Val, descending: bool) -> tuple[Val, Val]:
-    """The values in order, and the columns of `vectors` in the same order."""
+    """The values in ascending or descending order, and the columns of `vectors` in the same order."""
     key = -values if descending else values
     position = b.iota(values.shape, 1, np.int32)
     attributes = {"dimension": hlo.I64.encode(1), "is_stable": hlo.Bool.encode(True)}
@@ -254,7 +268,7 @@ def _syevd(op: ir.Operation, a: Val) -> list[Val]:
 
 
 def _svd(a: Val) -> tuple[Val, Val, Val]:
-    """(u, s, v) of stacked square matrices: rotations make the columns of a v orthogonal."""
+    """The singular value decomposition (u, s, v) of stacked square matrices: rotations make the columns of a v orthogonal."""
     if has_kernel(a, 1):
         return svd_kernel(a)
     batch, size = a.shape[0], a.shape[2]
@@ -335,6 +349,7 @@ def _gesdd(op: ir.Operation, a: Val) -> list[Val]:
 
 
 def _potrf(op: ir.Operation, a: Val) -> list[Val]:
+    """The results of LAPACK's potrf: the Cholesky factor, and info (1 if a matrix is not positive definite)."""
     lower = _letter(op, "uplo") == "L"
     factor = cholesky_factor(a, lower)
     good = real(diagonal_of(factor)) > 0.0
@@ -343,6 +358,7 @@ def _potrf(op: ir.Operation, a: Val) -> list[Val]:
 
 
 def _trsm(op: ir.Operation, a: Val, right: Val) -> list[Val]:
+    """The result of BLAS' trsm: the solution of a triangular system."""
     transpose = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}[_letter(op, "trans_x")]
     left, lower, unit = (_letter(op, key) == word for key, word in (("side", "L"), ("uplo", "L"), ("diag", "U")))
     return [solve_triangular(a, right, left, lower, unit, transpose)]

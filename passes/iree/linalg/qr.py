@@ -15,7 +15,7 @@ from nabla_mlir.passes.iree.linalg.stacks import as_like, exchange_rows, first_l
 
 
 def geqrf(a: Val) -> list[Val]:
-    """Householder vectors below the diagonal, R on and above it, and the factors tau, as in LAPACK."""
+    """The packed QR factors of stacked matrices (Householder vectors below the diagonal, R above), and the factors tau."""
     if has_kernel(a, thresholds.REFLECTED_ROWS):
         return qr_kernel(a)
     steps = min(a.shape[1:])
@@ -23,9 +23,9 @@ def geqrf(a: Val) -> list[Val]:
 
 
 def geqp3(a: Val, first: Val) -> list[Val]:
-    """The same with pivoting: the longest remaining column is the next. Also returns the order of the columns, counted from 1.
+    """The packed QR factors with pivoting, the order of the columns (counted from 1), and the factors tau, as in LAPACK.
 
-    Columns with a nonzero entry in `first` come before the others.
+    In each step the longest remaining column is the next one. Columns with a nonzero entry in `first` come before the others.
     """
     batch, m, n = a.shape
     steps = min(m, n)
@@ -33,6 +33,7 @@ def geqp3(a: Val, first: Val) -> list[Val]:
     order = b.concat([b.reshape(v, (batch, n, 1)) for v in (columns + 1, first)], 2)
 
     def step(j: Val, a: Val, taus: Val, order: Val) -> list[Val]:
+        """Exchanges column j with the longest remaining column, and makes it zero below the diagonal."""
         norms = b.reduce_sum(select(row < spread(j, a.shape), 0.0, squared(a)), [1])
         swaps = ne(line_at(order, b.full(1, (), np.int32), 2), 0)
         sizes = select(columns < spread(j, columns.shape), -1.0, select(swaps, math.inf, norms))
@@ -45,7 +46,7 @@ def geqp3(a: Val, first: Val) -> list[Val]:
 
 
 def _reflected(j: Val, a: Val, taus: Val) -> list[Val]:
-    """Step j of the factorisation: the reflection that makes column j zero below the diagonal."""
+    """The packed factors and tau after step j: the reflection that makes column j zero below the diagonal."""
     row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
     steps, at = b.iota(taus.shape, 1, np.int32), spread(j, a.shape)
     unit, tau, diagonal = reflection(line_at(a, j, 2), j)
@@ -55,9 +56,9 @@ def _reflected(j: Val, a: Val, taus: Val) -> list[Val]:
 
 
 def reflection(x: Val, j: Val) -> tuple[Val, Val, Val]:
-    """(v, tau, beta): the adjoint of 1 - tau v v^H makes each vector zero after entry j, which becomes beta; v_j is 1.
+    """The reflections (v, tau, beta) of a stack of vectors x: the adjoint of 1 - tau v v^H makes x zero after entry j.
 
-    `j` is one index, or one for each vector.
+    Entry j of x becomes beta, and entry j of v is 1. `j` is one index, or one for each vector.
     """
     positions, at = b.iota(x.shape, 1, np.int32), spread(j, x.shape, *range(j.rank))
     below = positions > at
@@ -74,13 +75,13 @@ def reflection(x: Val, j: Val) -> tuple[Val, Val, Val]:
 
 
 def reflect(a: Val, v: Val, tau: Val) -> Val:
-    """The product of the adjoint of 1 - tau v v^H with the matrices."""
+    """The products of the adjoint of 1 - tau v v^H, for each v and tau of the stack, with the matrices a."""
     product = b.dot(conj(v), a, ([1], [1]), batch=1)
     return a - spread(v, a.shape, 0, 1) * spread(spread(conj(tau), product.shape, 0) * product, a.shape, 0, 2)
 
 
 def orgqr(a: Val, taus: Val) -> Val:
-    """The product of the reflections with the first columns of the identity."""
+    """The first columns of Q, the product of the reflections in the packed factors `a`; as many columns as `a` has."""
     if has_kernel(a, thresholds.REFLECTED_ROWS):
         return q_kernel(a, taus)
     batch, m, n = a.shape
@@ -89,6 +90,7 @@ def orgqr(a: Val, taus: Val) -> Val:
     identity = b.broadcast(b.constant(np.eye(m, n).astype(a.dtype)), a.shape, [1, 2])
 
     def step(i: Val, q: Val) -> list[Val]:
+        """Multiplies q by reflection k - 1 - i from the left."""
         j = (k - 1) - i
         unit = select(rows > spread(j, rows.shape), line_at(a, j, 2), 0)
         unit = select(eq(rows, spread(j, rows.shape)), 1, unit)

@@ -32,14 +32,18 @@ def gees(op: ir.Operation, a: Val) -> list[Val]:
 
 
 def _quasi_triangularised(a: Val) -> tuple[Val, Val, Val]:
-    """(T, Z), and a mask of the matrices whose T has only blocks of 1 x 1 and 2 x 2 on its diagonal."""
+    """The factors (T, Z) of real matrices A = Z T Z^T, and a mask of the matrices with convergence.
+
+    T of such a matrix has only blocks of 1 x 1 and 2 x 2 on its diagonal, and zeros below them.
+    """
     batch, n = a.shape[:2]
     row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
     positions = b.iota((batch, n), 1, np.int32)
 
     def entry(t: Val, i: Val, j: Val) -> Val:
-        here = eq(row, spread(i, t.shape, 0)) & eq(column, spread(j, t.shape, 0))
-        return b.reduce_sum(select(here, t, 0), [1, 2])
+        """Entry (i, j) of each matrix, with an i and a j for each matrix."""
+        is_entry = eq(row, spread(i, t.shape, 0)) & eq(column, spread(j, t.shape, 0))
+        return b.reduce_sum(select(is_entry, t, 0), [1, 2])
 
     def block(t: Val) -> tuple[Val, Val]:
         """The first and the last row of the last block that is larger than 2 x 2; (0, 0) if there is none."""
@@ -85,7 +89,7 @@ def _without_small(t: Val) -> Val:
 
 
 def _standardised(t: Val, z: Val) -> tuple[Val, Val]:
-    """Makes blocks of 2 x 2 with real eigenvalues triangular; other blocks get equal elements on the diagonal."""
+    """The factors (T, Z) in standard form: 2 x 2 blocks with real eigenvalues are triangular, others have an equal diagonal."""
     n = t.shape[2]
     c, above, d = _below(t), _below(b.swap(t)), diagonal_of(t)
     before = _moved(d)
@@ -138,18 +142,19 @@ def _below(t: Val) -> Val:
 
 
 def _moved(x: Val, by: int = 1) -> Val:
-    """Rows shifted by one index, to the right or to the left, with zeros at the end."""
+    """Rows shifted by one index to the right, or to the left if `by` is -1, with a zero in the free entry."""
     n = x.shape[1]
     zero = b.full(0 if x.dtype.kind != "b" else False, (x.shape[0], 1), x.dtype)
     return b.concat([zero, b.cut(x, 1, 0, n - 1)] if by > 0 else [b.cut(x, 1, 1, n), zero], 1)
 
 
 def _largest(x: Val) -> Val:
+    """The largest entry of each row of numbers that are not negative."""
     return b.reduce_with("stablehlo.maximum", x, 0, [1])
 
 
 def gehrd(op: ir.Operation, a: Val) -> list[Val]:
-    """The Hessenberg form, with the reflections below it, and their factors."""
+    """The results of LAPACK's gehrd: the Hessenberg form with the reflections below it, the factors tau, and info."""
     return [*_reduced(a), b.full(0, a.shape[:1], np.int32)]
 
 
@@ -161,6 +166,7 @@ def _reduced(a: Val) -> tuple[Val, Val]:
     steps = b.iota(taus.shape, 1, np.int32)
 
     def step(j: Val, t: Val, taus: Val) -> list[Val]:
+        """Makes column j zero below the subdiagonal by a reflection from both sides, and stores the reflection."""
         at = spread(j, t.shape)
         v, tau, beta = reflection(line_at(t, j, 2), j + 1)
         t = adjoint(reflect(adjoint(t), v, tau))
@@ -172,7 +178,10 @@ def _reduced(a: Val) -> tuple[Val, Val]:
 
 
 def sytrd(op: ir.Operation, a: Val) -> list[Val]:
-    """The tridiagonal form of Hermitian matrices, of which one triangle is read: reflections, diagonals and factors."""
+    """The results of LAPACK's sytrd, the tridiagonal form of Hermitian matrices, of which one triangle is read.
+
+    They are the packed reflections, the diagonal, the off-diagonal, the factors tau, and info.
+    """
     n = a.shape[2]
     is_lower = chr(op.attributes["mhlo.backend_config"]["uplo"].value & 0xFF) == "L"
     x = a if is_lower else b.reverse(a, [1, 2])

@@ -17,7 +17,7 @@ from nabla_mlir.passes.iree.linalg.factorizations import adjoint, mask
 from nabla_mlir.passes.iree.linalg.qr import geqrf, orgqr, reflect, reflection
 from nabla_mlir.passes.iree.linalg.stacks import as_like, diagonal_of, line_at, scaled, spread, squared, within_range
 
-MOST_STEPS = 30  # of the QR iteration for each eigenvalue; convergence needs two or three
+MOST_STEPS = 30  # the number of QR steps for each eigenvalue, on average, before an iteration fails; usually two or three
 EXCEPTIONAL = 10  # steps without a converged eigenvalue, after which an exceptional shift breaks a cycle
 
 
@@ -37,7 +37,7 @@ def geev(op: ir.Operation, a: Val) -> list[Val]:
 
 
 def triangularised(a: Val) -> tuple[Val, Val, Val]:
-    """(T, Z), and a mask of the matrices whose T is triangular; `a` is complex."""
+    """The factors (T, Z) of complex matrices A = Z T Z^H, and a mask of the matrices whose T is triangular."""
     batch, n = a.shape[:2]
     identity = b.broadcast(b.constant(np.eye(n).astype(a.dtype)), a.shape, [1, 2])
     if n == 1:
@@ -46,8 +46,9 @@ def triangularised(a: Val) -> tuple[Val, Val, Val]:
     eps = float(np.finfo(a.dtype).eps)
 
     def entry(t: Val, i: Val, j: Val) -> Val:
-        here = eq(row, spread(i, t.shape, 0)) & eq(column, spread(j, t.shape, 0))
-        return b.reduce_sum(select(here, t, 0), [1, 2])
+        """Entry (i, j) of each matrix, with an i and a j for each matrix."""
+        is_entry = eq(row, spread(i, t.shape, 0)) & eq(column, spread(j, t.shape, 0))
+        return b.reduce_sum(select(is_entry, t, 0), [1, 2])
 
     def corner(t: Val, last: Val) -> tuple[Val, Val, Val, Val]:
         """The last 2 x 2 block of the part that is not triangular yet."""
@@ -89,7 +90,7 @@ def _shift(p: Val, q: Val, r: Val, s: Val) -> Val:
 
 
 def hessenberg(a: Val, z: Val | None = None) -> tuple[Val, Val]:
-    """(H, Z) with A Z = Z H, where H is zero below its first subdiagonal. With `z`, the result is multiplied by z from the left."""
+    """The Hessenberg form: (H, Z) with A Z = Z H, where H is zero below its first subdiagonal; (H, z Z) for a given `z`."""
     n = a.shape[2]
     if z is None:
         z = b.broadcast(b.constant(np.eye(n).astype(a.dtype)), a.shape, [1, 2])
@@ -103,13 +104,13 @@ def hessenberg(a: Val, z: Val | None = None) -> tuple[Val, Val]:
 
 
 def turned(t: Val, z: Val, v: Val, tau: Val) -> tuple[Val, Val]:
-    """(H^H t H, z H), where H is the reflection 1 - tau v v^H."""
+    """The similar matrices H^H t H, and z H, where H is the reflection 1 - tau v v^H."""
     t, z = (adjoint(reflect(adjoint(x), v, tau)) for x in (t, z))
     return reflect(t, v, tau), z
 
 
 def _eigenvectors(t: Val) -> Val:
-    """X with T X = X D for upper triangular T, where D is its diagonal; the diagonal of X is 1.
+    """The eigenvectors of upper triangular matrices T: X with T X = X D, where D is the diagonal of T; the diagonal of X is 1.
 
     Equal eigenvalues are separated by a change of T of the size of its rounding errors.
     """
@@ -143,4 +144,5 @@ def _normalised(v: Val) -> Val:
 
 
 def _modulus(x: Val) -> Val:
+    """The modulus |x|."""
     return b.sqrt(squared(x))

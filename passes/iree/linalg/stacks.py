@@ -35,7 +35,7 @@ def within_range(a: Val) -> tuple[Val, Val]:
 
 
 def squared(x: Val) -> Val:
-    """|x|^2."""
+    """The squared modulus |x|^2."""
     return x * x if x.dtype.kind != "c" else real(x) * real(x) + imag(x) * imag(x)
 
 
@@ -53,7 +53,7 @@ def line_at(x: Val, position: Val, dim: int) -> Val:
 
 
 def spread(x: Val, shape: tuple[int, ...], *dims: int) -> Val:
-    """The value broadcast to a shape, of which its own dimensions are `dims`."""
+    """The value broadcast to a shape; dimension i of the value is dimension dims[i] of the shape."""
     return b.broadcast(x, shape, dims)
 
 
@@ -84,7 +84,7 @@ def take_rows(x: Val, order: Val) -> Val:
 
 
 def exchange_rows(x: Val, j: Val, p: Val) -> Val:
-    """Each matrix with rows j (a scalar) and p[b] exchanged."""
+    """The matrices with two rows exchanged: rows j (a scalar) and p[b] of matrix b."""
     index = b.iota(x.shape, 1, np.int32)
     row_j = spread(line_at(x, j, 1), x.shape, 0, 2)
     row_p = b.broadcast(take_rows(x, b.reshape(p, (x.shape[0], 1))), x.shape, [0, 1, 2])

@@ -16,16 +16,17 @@ def _row(x: Val, i: Val) -> Val:
 
 
 def _put(x: Val, i: Val, row: Val) -> Val:
+    """The stack with row i (the second axis) of each entry replaced."""
     return b.dynamic_update_slice(x, row, [i if d == 1 else b.full(0, (), np.int32) for d in range(x.rank)])
 
 
 def _size(x: Val) -> Val:
-    """The size by which LAPACK compares pivots."""
+    """The number by which LAPACK compares pivots: |re| + |im|."""
     return abs(b.real(x)) + abs(b.imag(x)) if x.dtype.kind == "c" else abs(x)
 
 
 def tridiagonal_solve(lower: Val, diagonal: Val, upper: Val, right: Val) -> list[Val]:
-    """The results of gtsv: the remaining diagonals, the solutions, and the index of a zero pivot.
+    """The results of gtsv: three diagonals of the triangular factor, the solutions, and info: 1 if a pivot is zero, else 0.
 
     Args:
       lower: the lower diagonal, of shape (stack, n); its first entry is not read.
@@ -46,15 +47,15 @@ def tridiagonal_solve(lower: Val, diagonal: Val, upper: Val, right: Val) -> list
     def eliminate(i: Val, packed: Val, right: Val) -> list[Val]:
         """Eliminates the entry below the diagonal in column i, after the exchange of two rows if that entry is larger."""
         after = i + 1
-        here, last_rows = _row(packed, i), _row(packed, after)
+        row, last_rows = _row(packed, i), _row(packed, after)
         below = b.reshape(_row(lower, after), (stack, 1, 1))
         last_rows = b.concat([below, b.cut(last_rows, 2, 0, 2)], 2)
-        swaps = _size(below) > _size(b.cut(here, 2, 0, 1))
-        wide = b.broadcast(swaps, here.shape, [0, 1, 2])
-        top, bottom = select(wide, last_rows, here), select(wide, here, last_rows)
+        swaps = _size(below) > _size(b.cut(row, 2, 0, 1))
+        wide = b.broadcast(swaps, row.shape, [0, 1, 2])
+        top, bottom = select(wide, last_rows, row), select(wide, row, last_rows)
         pivot = b.cut(top, 2, 0, 1)
         factor = b.cut(bottom, 2, 0, 1) / pivot
-        bottom = bottom - b.broadcast(factor, here.shape, [0, 1, 2]) * top
+        bottom = bottom - b.broadcast(factor, row.shape, [0, 1, 2]) * top
         bottom = b.pad(b.cut(bottom, 2, 1, 3), [0, 0, 0], [0, 0, 1])
         mine, other = _row(right, i), _row(right, after)
         wide = b.broadcast(swaps, mine.shape, [0, 1, 2])

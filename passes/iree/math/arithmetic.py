@@ -26,10 +26,14 @@ F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 def elementwise(
     formula: Callable[..., Val], *names: str, right: Callable[[np.dtype, Target], bool] = lambda dtype, target: False
 ) -> Pattern:
-    """Registers a formula for real operands. `right` returns True if IREE's own code is right. Narrow floats are computed
-    in float32.
+    """Registers a formula as the pattern of some operations on real floats, and returns the pattern.
 
-    The value at constant operands is a constant, so no formula is compiled for it.
+    Narrow floats are computed in float32. At constant operands, the value is a constant, so no formula is compiled.
+
+    Args:
+      formula: computes the result from the operands, which are float32 or float64.
+      names: the names of the operations.
+      right: returns True for a dtype and a target if IREE's own code is right; the operation is then unchanged.
     """
 
     def rewrite(op: ir.Operation, target: Target) -> Replacement:
@@ -95,7 +99,10 @@ elementwise(exponential.atanh, "chlo.atanh")
 
 @PATTERNS.of("stablehlo.power")
 def power(op: ir.Operation, target: Target) -> Replacement:
-    """IREE computes exp(y log x), which is NaN for negative bases and at 0^0, and inaccurate if |y log x| is large."""
+    """A power as products or by an accurate formula, because IREE computes exp(y log x).
+
+    That is NaN for negative bases and at 0^0, and inaccurate if |y log x| is large.
+    """
     x, y = operands(op)
     exponent = splat_of(y.value)
     if x.dtype.kind in "iu":
@@ -116,9 +123,7 @@ _POWERS = 64  # the number of values of the exponent that IREE handles
 
 
 def _whole_power(x: Val, y: Val) -> Val:
-    """A power with an integer exponent. IREE 3.13 uses only the six lowest bits of the exponent, so six bits are processed
-    at a time.
-    """
+    """A power of integers, as a product of powers for six bits of the exponent each: IREE 3.13 uses only the six lowest bits."""
     result, base, mask = splat(1, x), x, splat(_POWERS - 1, y)
     for position in range(0, 8 * x.dtype.itemsize, 6):
         result = result * _low_power(base, b.binary("stablehlo.shift_right_logical", y, splat(position, y)) & mask)
@@ -127,11 +132,12 @@ def _whole_power(x: Val, y: Val) -> Val:
 
 
 def _low_power(x: Val, y: Val) -> Val:
+    """IREE's power of integers, for exponents below 64."""
     return Val(b.make("stablehlo.power", [x, y], [x.type], {}, final=True).results[0])
 
 
 def _constant_power(x: Val, n: complex) -> Val | None:
-    """x^n with few roundings, or None."""
+    """The power x^n with few roundings, for n = 0.5 or -0.5 and for integers n from -8 to 8; None for other n."""
     if n in (0.5, -0.5):
         # x + 0 turns -0 into 0.
         root = select(eq(x, -math.inf), math.inf, b.sqrt(x + 0.0))
@@ -163,7 +169,10 @@ def splat_of(value: ir.Value) -> complex | None:
 
 @PATTERNS.of("stablehlo.remainder")
 def remainder(op: ir.Operation, target: Target) -> Replacement:
-    """On a CPU, f64 needs a math library. On Vulkan, x rem inf is NaN, and narrow floats are reduced in their own precision."""
+    """The exact remainder by a formula, because IREE needs a math library for f64 on a CPU.
+
+    On Vulkan, x rem inf is NaN in IREE, and narrow floats are reduced in their own precision.
+    """
     x, y = operands(op)
     if not is_float(x.dtype) or x.dtype.itemsize <= target.remainders:
         return None
@@ -174,7 +183,10 @@ def remainder(op: ir.Operation, target: Target) -> Replacement:
 
 
 def exact_remainder(x: Val, y: Val, loop: bool) -> Val:
-    """The exact remainder of x / y, with the sign of x. Without a `loop`, for quotients up to 2^(2 mantissa)."""
+    """The exact remainder of x / y, with the sign of x.
+
+    If `loop` is False, no loop is emitted, and the remainder is exact only for quotients up to 2^(2 mantissa).
+    """
     ax, ay = abs(x), abs(y)
     valid = (ax < math.inf) & (ay > 0.0)
     rest, divisor = select(valid, ax, 0.0), select(valid & (ay < math.inf), ay, 1.0)
@@ -190,7 +202,7 @@ def exact_remainder(x: Val, y: Val, loop: bool) -> Val:
 
 
 def _remainder_step(rest: Val, divisor: Val) -> Val:
-    """`rest` minus the part of its quotient by `divisor` that fits into half a mantissa."""
+    """The number `rest` minus q times `divisor`, where q has the leading bits of the quotient, about half a mantissa of them."""
     form = format_of(rest)
     bits = b.bitcast(divisor, form.signed)
     ahead = sar(b.bitcast(rest, form.signed), form.mantissa) - sar(bits, form.mantissa)

@@ -29,7 +29,10 @@ _OF_CHLO = [name for name in _BROADCASTING if name.replace("broadcast_", "") in 
 
 @PATTERNS.of(*_OF_CHLO)
 def broadcast_operands(op: ir.Operation, target: Target) -> Replacement:
-    """The stock expansion also expands the operation on equal shapes (polygamma), which has patterns of its own."""
+    """The operation without broadcasting, on operands that are broadcast first.
+
+    The stock expansion would also expand the operation on equal shapes, such as polygamma, which has its own patterns.
+    """
     xs, attributes = operands(op), attributes_of(op)
     shape = Val(op.results[0]).shape
     explicit = attributes.get("broadcast_dimensions")
@@ -43,13 +46,19 @@ def broadcast_operands(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of(*_BROADCASTING)
 def expand(op: ir.Operation, target: Target) -> Replacement:
-    """IREE expands these operations into operations that it computes wrongly (power, sin, log1p), or cannot link in f64."""
+    """The stock expansion, whose operations have other patterns; None for dynamic shapes.
+
+    IREE's own expansion has operations that it computes wrongly (power, sin, log1p), or cannot link in f64.
+    """
     return stock_expansion(op) if all(v.static for v in operands(op)) else None
 
 
 @PATTERNS.of("chlo.broadcast_select")
 def broadcast_select(op: ir.Operation, target: Target) -> Replacement:
-    """The stock expansion computes the shape at run time, with types that are not supported here."""
+    """A selection from operands that are broadcast to the static shape of the result.
+
+    The stock expansion would compute the shape at run time, with types that other passes do not support.
+    """
     xs = operands(op)
     if not all(v.static for v in xs):
         return None
@@ -60,7 +69,7 @@ def broadcast_select(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.erf")
 def erf(op: ir.Operation, target: Target) -> Replacement:
-    """IREE's own formula is 0 below 2^-120 in f32."""
+    """The error function as 2 x / sqrt(pi) near 0 in f32, where IREE's own formula is 0 (below 2^-120)."""
     (x,) = operands(op)
     if x.dtype != np.float32 or not target.chlo_functions or not x.static:
         return None
@@ -69,7 +78,7 @@ def erf(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.erf_inv")
 def erf_inv(op: ir.Operation, target: Target) -> Replacement:
-    """In f64 the stock expansion loses the digits of 1 - x^2 close to 1; 1 - x is exact there."""
+    """The inverse error function in f64 from (1 - |x|) (1 + |x|): the stock expansion loses digits of 1 - x^2 close to 1."""
     (x,) = operands(op)
     if x.dtype != np.float64 or not x.static:
         return None
@@ -79,22 +88,25 @@ def erf_inv(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.erf", "chlo.erf_inv", "chlo.bessel_i1e", "chlo.next_after")
 def expand_double(op: ir.Operation, target: Target) -> Replacement:
-    """The exponential in the stock expansions is slow in f64 on a CPU, and does not compile on Vulkan."""
+    """The stock expansion, whose exponential has another pattern.
+
+    IREE's own exponential in f64 is slow on a CPU, and does not compile on Vulkan.
+    """
     good = operands(op)[0].dtype != np.float64 and target.chlo_functions
     return None if good else expand(op, target)
 
 
 @PATTERNS.of("chlo._asin_acos_kernel", "chlo.square")
 def expand_complex(op: ir.Operation, target: Target) -> Replacement:
-    """Expands complex operands, for the same reason as `expand`."""
+    """The stock expansion for complex operands, for the same reason as `expand`; None for real ones."""
     return expand(op, target) if operands(op)[0].dtype.kind == "c" else None
 
 
 @PATTERNS.of("chlo.asin", "chlo.asinh", "chlo.atan", "chlo.atanh")
 def expand_odd(op: ir.Operation, target: Target) -> Replacement:
-    """The stock expansion loses the signs of zeros, which tell the side of a branch cut.
+    """The stock expansion of an odd complex function, whose parts get the signs of the parts of z.
 
-    Both parts of the result get the signs of the parts of z.
+    The stock expansion alone loses the signs of zeros, which tell the side of a branch cut.
     """
     (z,) = operands(op)
     if z.dtype.kind != "c" or not z.static:
@@ -105,9 +117,10 @@ def expand_odd(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.acos", "chlo.acosh")
 def expand_even(op: ir.Operation, target: Target) -> Replacement:
-    """The stock expansion loses the signs of zeros, as in `expand_odd`.
+    """The stock expansion of acos or acosh of a complex number, with the right sign of the imaginary part.
 
-    The imaginary part gets the sign of that of z (or of -z); the real part needs no sign.
+    It is the sign of the imaginary part of z for acosh, and the opposite sign for acos. The stock expansion alone loses the signs
+    of zeros, as in `expand_odd`.
     """
     (z,) = operands(op)
     if z.dtype.kind != "c" or not z.static:
@@ -117,6 +130,7 @@ def expand_even(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _signed(x: Val, sign: Val) -> Val:
+    """The absolute value of x with the sign of another number, also of a zero."""
     return with_sign(abs(x), sign_of(sign))
 
 

@@ -21,10 +21,17 @@ _REDUCERS = ("stablehlo.add", "stablehlo.multiply")
 
 
 def _complex(*names: str, into: Patterns = PATTERNS) -> Callable[[Callable[..., Val]], Callable[..., Val]]:
-    """Registers a formula for complex operands; IREE's formulas use real operations that it computes wrongly, or cannot link."""
+    """A decorator that registers a formula as the pattern of operations on complex operands.
+
+    IREE's own formulas use real operations that IREE computes wrongly, or cannot link.
+
+    Args:
+      names: the names of the operations.
+      into: the table of patterns.
+    """
 
     def register(formula: Callable[..., Val]) -> Callable[..., Val]:
-        """Registers a formula as a pattern for complex operands."""
+        """Registers a formula, and returns it unchanged."""
 
         def rewrite(op: ir.Operation, target: Target) -> Replacement:
             values = operands(op)
@@ -40,6 +47,7 @@ def _complex(*names: str, into: Patterns = PATTERNS) -> Callable[[Callable[..., 
 
 
 def _named(name: str) -> Callable[[Val], Val]:
+    """The operation with this name, as a function of one operand."""
     return lambda x: b.unary(name, x)
 
 
@@ -49,7 +57,7 @@ _log1p, _expm1 = _named("stablehlo.log_plus_one"), _named("stablehlo.exponential
 
 
 def _ordered(z: Val) -> tuple[Val, Val, Val]:
-    """The larger and the smaller of |re| and |im|, and the smaller over the larger."""
+    """The larger and the smaller of |re| and |im|, and the quotient smaller / larger (0 for zeros, 1 for infinities)."""
     x, y = abs(real(z)), abs(imag(z))
     larger, smaller = b.maximum(x, y), b.minimum(x, y)
     ratio = select(eq(larger, smaller), select(larger > 0.0, splat(1.0, x), 0.0), smaller / larger)
@@ -69,7 +77,7 @@ def _has_infinite_part(z: Val) -> Val:
 
 
 def _product(x: Val, y: Val) -> Val:
-    """x y, in which zero times infinity or NaN is zero; for functions that are 0 on a whole axis."""
+    """The product x y, but zero times infinity or NaN is zero; for functions that are 0 on a whole axis."""
     product = x * y
     is_lost = is_nan(product) & (eq(x, 0.0) | eq(y, 0.0))
     return select(is_lost, flip_sign(with_sign(splat(0.0, x), sign_of(x)), sign_of(y)), product)
@@ -82,6 +90,7 @@ def _modulus(z: Val) -> Val:
 
 
 def _log_modulus(z: Val) -> Val:
+    """The logarithm of the modulus, accurate also near modulus 1."""
     larger, smaller, ratio = _ordered(z)
     larger = select(_has_infinite_part(z), math.inf, larger)
     ratio = select(eq(larger, math.inf), 0.0, ratio)
@@ -92,7 +101,7 @@ def _log_modulus(z: Val) -> Val:
 
 @PATTERNS.of("stablehlo.abs")
 def modulus(op: ir.Operation, target: Target) -> Replacement:
-    """The modulus of complex128 needs a math library."""
+    """The modulus of complex numbers from their parts, because IREE needs a math library for complex128."""
     (z,) = operands(op)
     return _modulus(z) if z.dtype.kind == "c" else None
 
@@ -108,6 +117,7 @@ def imag(z: Val) -> Val:
 
 
 def _part(z: Val, position: int) -> Val:
+    """The real (0) or imaginary (1) part; see `visible_part`."""
     part = visible_part(z, position)
     return (b.real, b.imag)[position](z) if part is None else part
 
@@ -120,9 +130,7 @@ def visible_part(z: Val, position: int) -> Val | None:
 
 @_complex("stablehlo.add", into=ARITHMETIC)
 def add(z: Val, w: Val) -> Val:
-    """The sum by parts, as for all operations below: chains of complex numbers are fused if chains of their parts are
-    (`fuse_chains`).
-    """
+    """The sum by parts. The reason for this and the following operations: `fuse_chains` then fuses chains of complex numbers."""
     return complex_(real(z) + real(w), imag(z) + imag(w))
 
 
@@ -147,10 +155,10 @@ def multiply(z: Val, w: Val) -> Val:
 
 @_complex("stablehlo.divide")
 def divide(z: Val, w: Val) -> Val:
-    """The quotient by Smith's formula (1962), with the special values of annex G of C99; IREE 3.13 squares |w| and ignores
-    infinities.
+    """The quotient by Smith's formula (1962), with the special values of annex G of C99.
 
-    An infinite operand is replaced by its direction, and a zero divisor by 1; the result is then infinite or 0.
+    IREE 3.13 squares |w|, which may overflow, and ignores infinities. An infinite operand is replaced by its direction, and a
+    zero divisor by 1; the result is then infinite or 0.
     """
     above, below = _has_infinite_part(z), _has_infinite_part(w)
     x, y = (select(above, _boxed(part), part) for part in (real(z), imag(z)))
@@ -174,7 +182,7 @@ def _boxed(x: Val) -> Val:
 
 @_complex("stablehlo.exponential")
 def exp(z: Val) -> Val:
-    """e^x (cos y + i sin y); for infinite x without an angle, 0 or an infinity."""
+    """The exponential e^x (cos y + i sin y); for infinite x and y without an angle, 0 or an infinity."""
     x, y = real(z), imag(z)
     size = b.exp(x)
     is_end = _is_infinite(x) & ~_is_finite(y)
@@ -208,7 +216,7 @@ def expm1(z: Val) -> Val:
 
 @_complex("stablehlo.sqrt")
 def sqrt(z: Val) -> Val:
-    """The principal square root; its imaginary part has the sign of that of z, also for zeros."""
+    """The principal square root; its imaginary part has the sign of the imaginary part of z, also for zeros."""
     x, y = real(z), imag(z)
     larger, _, ratio = _ordered(z)
     # Scaled, so that |x| + |z| is finite and normal.
@@ -232,7 +240,7 @@ def rsqrt(z: Val) -> Val:
 
 @_complex("stablehlo.cbrt")
 def cbrt(z: Val) -> Val:
-    """The principal cube root; IREE does not compile complex ones."""
+    """The principal cube root e^(log(z) / 3); IREE does not compile complex cube roots."""
     return select(eq(z, 0.0), z, b.exp(b.log(z) * (1.0 / 3.0)))
 
 
@@ -251,7 +259,7 @@ def cos(z: Val) -> Val:
 
 
 def _tan_parts(x: Val, y: Val) -> tuple[Val, Val]:
-    """The parts of tan(x + i y), without overflow; for large y it is i for every x."""
+    """The real and imaginary part of tan(x + i y), without overflow: for large y it is i for every x."""
     h, c = _tanh(y), _cosh(y)
     t = select(_is_infinite(y) & ~_is_finite(x), 0.0, _tan(x))
     t2 = t * t
@@ -302,7 +310,7 @@ def sign(z: Val) -> Val:
 
 @_complex("stablehlo.power")
 def power(z: Val, w: Val) -> Val:
-    """e^(w log z), and 0^w."""
+    """The power e^(w log z); for z = 0 it is 1 if w = 0, 0 if the real part of w is positive, else NaN."""
     result = b.exp(w * b.log(z))
     nowhere = complex_(splat(math.nan, real(w)), math.nan)
     at_zero = select(eq(w, 0.0), splat(1.0, w), select(real(w) > 0.0, splat(0.0, w), nowhere))

@@ -25,7 +25,10 @@ _CBRT = (0.5068079255708303, 0.6576729089262948, -0.19248042619989061, 0.0260399
 
 
 def exp_parts(x: Val, low: Val | None = None) -> tuple[Val, Val]:
-    """(e^r - 1, k) where x + low = k ln 2 + r, for x in the range of exp."""
+    """The pair (e^r - 1, k) with e^(x + low) = 2^k e^r and |r| <= ln(2) / 2, for x in the range of exp.
+
+    `low` has digits of the argument that x cannot represent.
+    """
     form = format_of(x)
     k_float, k = nearest_integer(x * (1 / LN2))
     high = x - k_float * form.ln2_high
@@ -54,7 +57,7 @@ def expm1(x: Val) -> Val:
 
 
 def split_log(x: Val) -> tuple[Val, Val]:
-    """(k, f) with x = 2^k (1 + f), sqrt(1/2) <= 1 + f < sqrt(2); k is a float. For normal positive x."""
+    """The pair (k, f) with x = 2^k (1 + f), sqrt(1/2) <= 1 + f < sqrt(2), for normal positive x; k is a float."""
     form = format_of(x)
     bits = bitcast(x, form.signed)
     k = sar(bits - int(np.asarray(0.5**0.5, form.dtype).view(form.signed)), form.mantissa)
@@ -63,7 +66,7 @@ def split_log(x: Val) -> tuple[Val, Val]:
 
 
 def normal_part(x: Val) -> tuple[Val, Val]:
-    """`x` scaled to a normal number, and the correction of its exponent."""
+    """A positive number x as a normal number n and a float c, with x = n 2^c; c is 0 if x is normal."""
     form = format_of(x)
     tiny = x < form.smallest
     scale = form.mantissa + 2
@@ -71,7 +74,13 @@ def normal_part(x: Val) -> tuple[Val, Val]:
 
 
 def _log_normal(x: Val, extra: Val | float, correction: Val | None) -> Val:
-    """The logarithm of a normal number, 2**k * (1 + f), as k log 2 + log(1 + f), by the method of fdlibm."""
+    """The logarithm of a normal number 2^k (1 + f) as k log 2 + log(1 + f), by the method of fdlibm.
+
+    Args:
+      x: the number.
+      extra: a number that is added to k.
+      correction: a small number that is added to the result; None for 0.
+    """
     form = format_of(x)
     k, f = split_log(x)
     k = k + extra if isinstance(extra, Val) else k
@@ -85,6 +94,7 @@ def _log_normal(x: Val, extra: Val | float, correction: Val | None) -> Val:
 
 
 def _log_specials(result: Val, x: Val) -> Val:
+    """The result, replaced by the special values of log x: -inf at 0, NaN for negative x, and x for inf and NaN."""
     result = select(eq(x, 0.0), -math.inf, result)
     result = select(x < math.inf, result, x)  # inf and NaN
     return select(x < 0.0, math.nan, result)

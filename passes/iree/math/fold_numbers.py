@@ -70,7 +70,10 @@ def _of_constant(op: ir.Operation) -> np.ndarray | None:
 
 
 def _made(op: ir.Operation, number: np.ndarray) -> ir.Value:
-    """Replaces an operation by a number. A complex number becomes two constants, because IREE 3.13 confuses complex constants."""
+    """A new constant filled with a number, in the shape of the result of `op`, inserted before `op`.
+
+    A complex number is made of two constants, because IREE 3.13 confuses complex constants.
+    """
     shape, dtype = shape_and_dtype(op.results[0].type)
     with ir.InsertionPoint(op), op.location:
         parts = [number.real, number.imag] if dtype.kind == "c" else [number]
@@ -79,7 +82,7 @@ def _made(op: ir.Operation, number: np.ndarray) -> ir.Value:
 
 
 def _choice(op: ir.Operation, numbers: Mapping[ir.Value, np.ndarray]) -> ir.Value | None:
-    """The operand that a selection by a known truth value returns, or a conjunction or disjunction with one; else None.
+    """The operand that the operation returns, if it is a selection by a known truth value, or "and" or "or" with one; else None.
 
     IREE 3.13 folds these inside a chain, and then confuses results of the chain.
     """
@@ -107,6 +110,7 @@ def _folded(op: ir.Operation, numbers: Mapping[ir.Value, np.ndarray]) -> np.ndar
 
 
 def _is_real(dtype: np.dtype) -> bool:
+    """True for booleans, integers that NumPy has, and floats."""
     return dtype.name in np.sctypeDict if dtype.kind in "biu" else is_float(dtype)
 
 
@@ -130,5 +134,6 @@ def _computed(op: ir.Operation, dtype: np.dtype, xs: Sequence[np.ndarray]) -> np
 
 
 def _is_in_range(x: np.ndarray, dtype: np.dtype) -> bool:
+    """True if an integer dtype can represent a float after truncation."""
     info = np.iinfo(dtype)
     return bool(info.min <= np.trunc(x) < info.max)

@@ -60,7 +60,7 @@ class Format:
 
     @property
     def magic(self) -> float:
-        """Adding it rounds to an integer, which is then in the low bits."""
+        """A number m for rounding: the low bits of x + m are the integer nearest to x."""
         return 1.5 * 2.0**self.mantissa
 
 
@@ -174,7 +174,7 @@ def has_format(x: Val) -> bool:
 
 
 def horner(x: Val, coefficients: Sequence[float]) -> Val:
-    """c[0] + x (c[1] + x (...))."""
+    """The polynomial c[0] + x (c[1] + x (...))."""
     result: Val | None = None
     for c in reversed(coefficients):
         result = splat(c, x) if result is None else result * x + c
@@ -210,7 +210,7 @@ def is_nan(x: Val) -> Val:
 
 
 def scale_by_power(x: Val, k: Val) -> Val:
-    """x * 2^k for an integer k from -2 bias to 2 bias, with one rounding; k has the width of x."""
+    """The product x * 2^k for an integer k from -2 bias to 2 bias, with one rounding; k has the width of x."""
     form = format_of(x)
     half = sar(k, 1)
     first, second = half + form.bias, k - half + form.bias

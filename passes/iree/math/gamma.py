@@ -62,7 +62,7 @@ _LGAMMA_F64 = (
 )
 # The size of x up to which factors of gamma(x) are multiplied; f32 has no number close to a root further left.
 _BY_FACTORS = 10
-# as ops.gamma.OVER_ROOTS
+# log(gamma(x)) over the product of (x - root), between -3 and -2; the coefficients for f64 are ops.gamma.OVER_ROOTS.
 _OVER_ROOTS_F32 = (
     5.448962262150946,
     -0.8239136148961802,
@@ -125,7 +125,7 @@ _ROOT, _ROOT_LOW = 1.4616321449683622, 9.549995429965697e-17
 
 @PATTERNS.of("chlo.lgamma", "chlo.digamma", "chlo.erf", "chlo.erfc", "chlo.zeta", "chlo.polygamma")
 def narrow(op: ir.Operation, target: Target) -> Replacement:
-    """16-bit formats are computed in f32."""
+    """The function in f32 for 16-bit formats, converted back."""
     xs = operands(op)
     if not all(x.static for x in xs) or has_format(xs[-1]):
         return None
@@ -134,7 +134,10 @@ def narrow(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.lgamma")
 def lgamma(op: ir.Operation, target: Target) -> Replacement:
-    """The stock expansion has errors of thousands of ulp near 1 and 2, where log gamma is 0, and tens of ulp up to 10."""
+    """The logarithm of |gamma(x)|, for |x| < 10 by polynomials, because the stock expansion loses digits.
+
+    It has errors of thousands of ulp near 1 and 2, where log gamma is 0, and tens of ulp up to 10.
+    """
     (x,) = operands(op)
     if not (x.static and has_format(x)):
         return None
@@ -153,7 +156,7 @@ def lgamma(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _between(x: Val) -> Val:
-    """lgamma(x) from its roots between -3 and -2, where it is small."""
+    """The logarithm of |gamma(x)| between -3 and -2, where it is small: a polynomial times the distances from its roots."""
     result = horner(x * 4.0 + 10.25, _OVER_ROOTS_F32 if format_of(x) is F32 else OVER_ROOTS)
     for root, low in ROOTS:
         high = format_of(x).round(root)
@@ -163,7 +166,7 @@ def _between(x: Val) -> Val:
 
 @PATTERNS.of("chlo.digamma")
 def digamma(op: ir.Operation, target: Target) -> Replacement:
-    """The stock expansion has errors of thousands of ulp near its root."""
+    """The digamma function, from 1 to 2 by a polynomial: near its root the stock expansion has errors of thousands of ulp."""
     (x,) = operands(op)
     if not (x.static and has_format(x)):
         return None
@@ -177,9 +180,9 @@ def digamma(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.zeta")
 def zeta(op: ir.Operation, target: Target) -> Replacement:
-    """The stock expansion is wrong for q below -9.5 (by factors of 10^11), NaN at infinity, and 0 where q^-s leaves the
-    range of f32.
+    """The Hurwitz zeta function by the Euler-Maclaurin formula, because the stock expansion is wrong.
 
+    It is wrong for q below -9.5 (by factors of 10^11), NaN at infinity, and 0 where q^-s leaves the range of f32.
     Negative numbers use the interpreter's formula: zeta(s, q) = zeta(s, 1 - r) + (-1)^s (zeta(s, r) - zeta(s, |q| + 1))
     for r = |q| - floor(|q|).
     """
@@ -203,7 +206,10 @@ def zeta(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _zeta_of_positive(s: Val, number: complex | None, q: Val) -> Val:
-    """The Euler-Maclaurin formula, see `ZETA_CORRECTIONS`; powers with a known exponent are products."""
+    """The zeta function for positive q by the Euler-Maclaurin formula, see `ZETA_CORRECTIONS`.
+
+    `number` is the value of s if it is a constant: powers of q are then products.
+    """
     power = lambda x, y: b.binary("stablehlo.power", x, y)  # noqa: E731
     minus, last = (-s, 1.0 - s) if number is None else (b.splat(-number.real, q), b.splat(1.0 - number.real, q))
     a = q + float(ZETA_TERMS)
@@ -222,7 +228,7 @@ def _zeta_of_positive(s: Val, number: complex | None, q: Val) -> Val:
 
 @PATTERNS.of("chlo.polygamma")
 def polygamma(op: ir.Operation, target: Target) -> Replacement:
-    """(-1)^(n + 1) n! zeta(n + 1, x); the stock expansion is wrong."""
+    """The polygamma function as (-1)^(n + 1) n! zeta(n + 1, x), because the stock expansion is wrong."""
     n, x = operands(op)
     if not (x.static and has_format(x)):
         return None
@@ -241,7 +247,7 @@ def polygamma(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.erfc")
 def erfc(op: ir.Operation, target: Target) -> Replacement:
-    """The stock expansion rounds the square in exp(-x^2): 60 ulp at x = 8."""
+    """The stock expansion of erfc with a correction, because it rounds the square in exp(-x^2): 60 ulp at x = 8."""
     (x,) = operands(op)
     if not (x.static and has_format(x)):
         return None

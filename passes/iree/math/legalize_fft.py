@@ -31,7 +31,10 @@ Parts = tuple[Val, Val | None]  # real and imaginary part; None is zero
 
 @PATTERNS.of("stablehlo.fft")
 def fft(op: ir.Operation, target: Target) -> Replacement:
-    """IREE compiles only transforms in single precision along the last axis whose length is a power of two."""
+    """A Fourier transform by kernels or products; None if IREE compiles it.
+
+    IREE compiles transforms in single precision along the last axis if its length is a power of two.
+    """
     (x,) = operands(op)
     lengths = hlo.I64Array.decode(op.attributes["fft_length"])
     kind = hlo.enum("fft_type").decode(op.attributes["fft_type"])
@@ -62,6 +65,7 @@ def fft(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _both(parts: Parts) -> tuple[Val, Val]:
+    """The real part, and the imaginary part, also if it is zero."""
     return parts[0], b.splat(0.0, parts[0]) if parts[1] is None else parts[1]
 
 
@@ -95,13 +99,16 @@ def _along(parts: Parts, axis: int, inverse: bool) -> Parts:
 
 
 def _roots(n: int, exponents: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Cos and sin of -2 pi k / n."""
+    """The cosines and the sines of -2 pi k / n, for each k of the exponents."""
     both = cosines_and_sines(exponents, n).astype(dtype)
     return both[:, 0], both[:, 1]
 
 
 def _radix(n: int) -> int:
-    """A factor of n for one step: the largest up to 32, or the smallest prime; n if it is done in one product."""
+    """The factor of n for one step: the largest one up to 32, else the smallest prime.
+
+    It is n if n is prime, or small enough for one product.
+    """
     if n <= thresholds.DENSE_TRANSFORM:
         return n
     small = [d for d in range(2, 33) if n % d == 0]
@@ -160,7 +167,7 @@ def _multiply_roots(re: Val, im: Val, n: int) -> tuple[Val, Val]:
 
 
 def _bluestein(re: Val, im: Val | None) -> tuple[Val, Val]:
-    """A transform of prime length as a cyclic convolution whose length is a power of two."""
+    """The transform of rows of prime length as a cyclic convolution whose length is a power of two (Bluestein's algorithm)."""
     n = re.shape[1]
     m = 1 << (2 * n - 2).bit_length()
     t = np.arange(n)
@@ -172,6 +179,7 @@ def _bluestein(re: Val, im: Val | None) -> tuple[Val, Val]:
     spectrum = np.fft.fft(kernel)
 
     def times(re: Val, im: Val, factor: np.ndarray) -> tuple[Val, Val]:
+        """The rows times a constant row of complex numbers."""
         c, s = (b.broadcast(b.constant(f.astype(re.dtype)), re.shape, [1]) for f in (factor.real, factor.imag))
         return re * c - im * s, re * s + im * c
 
@@ -185,6 +193,7 @@ def _bluestein(re: Val, im: Val | None) -> tuple[Val, Val]:
 
 
 def _power_of_two(re: Val, im: Val) -> tuple[Val, Val]:
+    """The transform of rows whose length is a power of two: by kernels if there are any, else by products."""
     kernels = transform(b.complex_(re, im), "FFT", re.shape[1:])
     return _transform(re, im) if kernels is None else (b.real(kernels), b.imag(kernels))
 

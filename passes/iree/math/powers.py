@@ -26,11 +26,11 @@ from nabla_mlir.passes.iree.target import machine
 _LOG = (2 / 3, 2 / 5, 2 / 7, 2 / 9, 2 / 11, 2 / 13, 2 / 15)
 _EXP = tuple(1 / math.factorial(n) for n in range(2, 11))
 
-_MOST = 2.0**40
+_MOST = 2.0**40  # a larger exponent has the same power: 0, 1 or infinity
 
 
 def power(x: Val, y: Val) -> Val:
-    """x^y with the special values of C."""
+    """The power x^y with the special values of C."""
     form = format_of(x)
     ax = abs(x)
     result = _in_doubles(ax, y) if form is F32 and machine().codegen.doubles else _in_halves(ax, y)
@@ -47,7 +47,7 @@ def power(x: Val, y: Val) -> Val:
 
 
 def _in_doubles(x: Val, y: Val) -> Val:
-    """x^y of positive f32 values: y log x in f64 is exact enough, and takes a third of the operations of `_in_halves`."""
+    """The power x^y of positive f32 values as exp(y log x) in f64, with a third of the operations of `_in_halves`."""
     bits = bitcast(convert(x, np.float64), np.uint64)
     one, root = (int(np.float64(value).view(np.uint64)) for value in (1.0, 0.5**0.5))
     # x = 2^k (1 + f), sqrt(1/2) <= 1 + f < sqrt(2). The shift is logical, and k becomes a float by the bits of 2^52 + k:
@@ -68,10 +68,9 @@ def _in_doubles(x: Val, y: Val) -> Val:
 
 
 def _in_halves(ax: Val, y: Val) -> Val:
-    """x^y of positive values: log and exp have half as many more digits than the format.
+    """The power of positive `ax` and `y` as exp(y log ax), with log and exp in 1.5 times the digits of the format.
 
-    The logarithm is (t1 + t2), where t1 has half of the mantissa, so that its product with the upper half of y is
-    exact.
+    The logarithm is t1 + t2, where t1 has half of the mantissa, so that its product with the upper half of y is exact.
     """
     form = format_of(ax)
     normal, extra = normal_part(ax)

@@ -31,7 +31,7 @@ _TWO_OVER_PI = (
 
 
 def sin_cos_parts(x: Val) -> tuple[Val, Val, Val]:
-    """(sin r, cos r, q) with |x| = q pi/2 + r, |r| <= pi/4; q modulo 4 as an unsigned integer."""
+    """The triple (sin r, cos r, q) with |x| = q pi/2 + r, |r| <= pi/4; q modulo 4 as an unsigned integer."""
     r, q = _reduce(abs(x))
     form = format_of(x)
     z = r * r
@@ -84,7 +84,7 @@ def _window(start: Val, words: int, most: int) -> list[Val]:
 
 
 def _multiply(m: Val, window: Sequence[Val]) -> tuple[Val, Val]:
-    """The upper two of the three words of m * window modulo 2^192, in 32-bit digits; m has 53 bits."""
+    """The upper two words of the product of m (53 bits) and a window of three words, modulo 2^192; computed in 32-bit digits."""
     digit = 0xFFFFFFFF
     m0, m1 = m & digit, m >> 32
     digits = [d for word in reversed(window) for d in (word & digit, word >> 32)]
@@ -99,7 +99,7 @@ def _multiply(m: Val, window: Sequence[Val]) -> tuple[Val, Val]:
 
 
 def _reduce(ax: Val) -> tuple[Val, Val]:
-    """(r, q): ax = q pi/2 + r with |r| <= pi/4, by a product with the relevant bits of 2/pi (Payne, Hanek).
+    """The pair (r, q) with ax = q pi/2 + r and |r| <= pi/4, by a product with the relevant bits of 2/pi (Payne, Hanek).
 
     The mantissa times the window of 2/pi that starts at the bit of weight 2 is the quotient modulo 4 in fixed
     point, with 62 (126) bits of fraction. NaN for infinities and NaN.
@@ -151,7 +151,7 @@ def atan2(y: Val, x: Val) -> Val:
 
 
 def _atan_unit(q: Val) -> Val:
-    """Atan of 0 <= q <= 1: reduced by pi/4 above tan(pi/8)."""
+    """The arc tangent of 0 <= q <= 1: above tan(pi/8) it is pi/4 plus the arc tangent of (q - 1) / (q + 1)."""
     form = format_of(q)
     above = q > math.sqrt(2) - 1
     t = select(above, (q - 1.0) / (q + 1.0), q)

@@ -72,7 +72,7 @@ class BatchedProduct:
         return next(a for a in range(rank) if a not in (*self.batches[position], self.contracted[position]))
 
     def _factor(self, x: Val, order: Axes, transposes: Transposes) -> Val:
-        """A factor in memory with its axes in that order; a free value is computed in that order."""
+        """A factor in memory with its axes in `order`; a value that is free (see order_axes.py) is computed in that order."""
         if order == tuple(range(x.rank)):
             return in_memory(x.value)
         key = x.value, self.op.operation.block, order
@@ -83,12 +83,12 @@ class BatchedProduct:
 
 @dataclass(frozen=True)
 class SharedProduct:
-    """The product of one matrix A with each of several B_b, few and large: C[b, i, j] is a sum over k.
+    """The product of one matrix A with each matrix B_b of a stack of few, large matrices: C[b, i, j] is a sum over k.
 
     Args:
-      op: the operation of the result.
-      product: the product of the matrices: ``op`` itself, or the product that ``op`` transposes so that axis b comes first.
-      position: the index of the B_b among its operands.
+      op: the operation whose result is C.
+      product: the `dot_general`: ``op`` itself, or the product that ``op`` transposes so that axis b comes first.
+      position: the index of the stack among the operands of the product.
       contracted: the axis k of each operand.
       tiles: the tiles of the loop nest.
     """
@@ -159,6 +159,6 @@ def _with_axis_in_front(product: ir.Operation) -> ir.Operation | None:
 
 
 def _takes_tiles(result: ir.Value) -> bool:
-    """True if a reader (a transpose or a broadcast) would get the tiles of the product if it were fused with it."""
+    """True if a reader of the result (a transpose or a broadcast), fused with the product, would be computed in its tiles."""
     followers = {use.owner.operation.name for use in result.uses}
     return "stablehlo.transpose" in followers or bool(positions_of_broadcasts(result))

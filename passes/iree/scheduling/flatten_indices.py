@@ -44,15 +44,23 @@ class FlattenIndicesPass(PatternPass):
 
 @dataclass(frozen=True)
 class _Indexed:
-    """Neighbouring dimensions of an operand that are indexed together, and the columns of their index vectors."""
+    """Neighbouring dimensions of an operand that are indexed together, and the columns of their index vectors.
 
-    shape: tuple[int, ...]  # the shape of the operand
-    axes: tuple[int, ...]  # the dimensions, in the order of the columns
+    Args:
+      shape: the shape of the operand.
+      axes: the dimensions, in the order of the columns.
+      columns: the components of the index vectors: one array of indices for each dimension.
+      vector_dim: the dimension of the columns along which an index vector lies, of size 1.
+    """
+
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
     columns: list[Val]
     vector_dim: int
 
     @property
     def first(self) -> int:
+        """The first of the dimensions; the merged dimension has this number, too."""
         return min(self.axes)
 
     @property
@@ -61,10 +69,11 @@ class _Indexed:
         return math.prod(self.shape[d] for d in self.axes)
 
     def flat_shape(self) -> tuple[int, ...]:
+        """The shape of the operand in which the dimensions are merged."""
         return (*self.shape[: self.first], self.size, *self.shape[self.first + len(self.axes) :])
 
     def moved(self, dims: Iterable[int]) -> list[int]:
-        """The new numbers of dimensions of the operand, without the indexed ones."""
+        """The numbers that some dimensions of the operand have after the merge; indexed dimensions are left out."""
         return [d if d < self.first else d - len(self.axes) + 1 for d in dims if d not in self.axes]
 
     @functools.cached_property
@@ -90,7 +99,7 @@ class _Indexed:
 
 @PATTERNS.of("stablehlo.gather")
 def gather(op: ir.Operation, target: Target) -> Replacement:
-    """Merges neighbouring indexed dimensions into one."""
+    """A gather by one index instead of an index vector, from an operand whose indexed dimensions are merged."""
     dims = hlo.GatherDims.decode(op.attributes["dimension_numbers"])
     x, indices = operands(op)
     plan = _indexed(x, indices, dims["start_index_map"], dims["collapsed_slice_dims"], dims["index_vector_dim"])
@@ -114,7 +123,10 @@ def gather(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.scatter")
 def scatter(op: ir.Operation, target: Target) -> Replacement:
-    """Merges neighbouring indexed dimensions into one. An update out of range in one dimension gets an index out of range."""
+    """A scatter by one index instead of an index vector, into an operand whose indexed dimensions are merged.
+
+    An update that is out of range in one dimension gets an index that is out of range.
+    """
     dims = hlo.ScatterDims.decode(op.attributes["scatter_dimension_numbers"])
     values = operands(op)
     n = len(values) // 2
@@ -146,7 +158,17 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _indexed(x: Val, indices: Val, axes: Sequence[int], single: Iterable[int], vector_dim: int) -> _Indexed | None:
-    """The dimensions that can be merged: neighbours of which single elements are selected, by columns that are concatenated."""
+    """The description of indexed dimensions, if they can be merged; else None.
+
+    They must be neighbours of which single elements are selected, and the index vectors a concatenation of columns.
+
+    Args:
+      x: the operand.
+      indices: the index vectors.
+      axes: the indexed dimensions, in the order of the components of an index vector.
+      single: the dimensions of which a window has one element.
+      vector_dim: the dimension of the indices along which an index vector lies.
+    """
     if len(axes) < 2 or not x.static or not indices.static or 0 in x.shape or not set(axes) <= set(single):
         return None
     if sorted(axes) != list(range(min(axes), min(axes) + len(axes))):

@@ -81,12 +81,13 @@ def _gather(op: ir.Operation) -> None:
 
 
 def _ordered(x: Val, dims: Sequence[str | int], wanted: Sequence[str | int]) -> Val:
+    """An array whose axes are named `dims`, transposed so that they are in the order `wanted`."""
     order = [list(dims).index(d) for d in wanted]
     return x if order == list(range(x.rank)) else b.transpose(x, order)
 
 
 def _view(window: Window, x: Val, offset: Sequence[int], counts: Sequence[int]) -> Val:
-    """The slice of (batch, *spatial, channels) that one element of the window reads at all positions."""
+    """The slice of x, an array (batch, *spatial, channels), that the element `offset` of the window reads at all positions."""
     start = [at * step for at, step in zip(offset, window.dilation, strict=True)]
     limit = [s + (n - 1) * stride + 1 for s, n, stride in zip(start, counts, window.strides, strict=True)]
     return b.slice_(x, [0, *start, 0], [x.shape[0], *limit, x.shape[-1]], [1, *window.strides, 1])

@@ -38,7 +38,7 @@ class GatherRowsPass(Pass):
         for block in blocks_in_functions(module):
             gathers = [op.operation for op in block.operations if op.operation.name == "stablehlo.gather"]
             for op in gathers:
-                if _is_of_rows(op) and _is_on_its_own(op):
+                if _is_of_rows(op) and _is_separate(op):
                     _rewrite(op)
             if gathers:
                 erase_dead_in(block)
@@ -65,7 +65,7 @@ def _is_of_rows(op: ir.Operation) -> bool:
     )
 
 
-def _is_on_its_own(op: ir.Operation) -> bool:
+def _is_separate(op: ir.Operation) -> bool:
     """True if no other gather is in the same dispatch, and readers do not use single columns."""
     value = op.results[0]
     while len(readers := _readers(value)) == 1:
@@ -73,7 +73,7 @@ def _is_on_its_own(op: ir.Operation) -> bool:
         if not is_elementwise(reader):
             return not _takes_parts(reader)
         value = reader.results[0]
-        if _gathers_behind(value) != {op}:
+        if _source_gathers(value) != {op}:
             return False
     return not all(map(is_part, readers))
 
@@ -90,7 +90,7 @@ def _readers(value: ir.Value) -> list[ir.Operation]:
     return [r for op in found for r in (_readers(op.results[0]) if is_view(op) else [op])]
 
 
-def _gathers_behind(value: ir.Value) -> set[ir.Operation]:
+def _source_gathers(value: ir.Value) -> set[ir.Operation]:
     """The gathers from whose elements an elementwise value is computed."""
     found: set[ir.Operation] = set()
     seen, work = {value}, [value]
@@ -113,7 +113,7 @@ def _rewrite(op: ir.Operation) -> None:
         index = b.reshape(indices, indices.shape[:-1])
         empty = tensor.EmptyOp(list(result.type.shape), result.type.element_type).result
         table = Val(op.operands[0])
-        if _gathers_behind(table.value):
+        if _source_gathers(table.value):
             table = b.stored(table)
         rows = Val(
             hlo.emit(

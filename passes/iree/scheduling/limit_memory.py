@@ -23,7 +23,7 @@ from nabla_mlir.table.traits import bytes_of, is_elementwise, is_free, is_reduct
 
 LIMIT = "nabla.memory_limit"  # the attribute of a function with its limit in bytes
 _FLOPS_OF_A_BYTE = 4  # the number of operations in the time in which one byte is moved
-_ALL = 1 << 62
+_ALL = 1 << 62  # a limit that every program meets
 
 
 @register
@@ -32,8 +32,8 @@ class LimitMemoryPass(Pass):
     """Recompute values where a function states in `nabla.memory_limit` how many bytes may be live at once.
 
     Operations stay in their order; `scheduling/rematerialization.py` chooses the values that are recomputed. IREE must not
-    merge the second computation with the first, or start it at once. So it reads a copy of its smallest operand, and this
-    copy depends on a value that is known no sooner (a zero made from that value is subtracted). The bytes are an estimate: an
+    merge the second computation with the first, or start it at once. So the second computation reads a copy of its smallest
+    operand, and this copy depends on a late value (a zero made from the late value is subtracted). The bytes are an estimate: an
     elementwise value that one such operation, or one sum, reads once counts as fused.
 
     Example: tests/filecheck/passes/limit_memory.mlir
@@ -105,18 +105,21 @@ class _Program:
         erase_dead([o.operation for o in self.block.operations][:-1])
 
     def _store(self, value: ir.Value) -> None:
+        """Gives the next number to a value in memory."""
         self.numbers[value] = len(self.values)
         self.values.append(value)
         self.roots[value] = (value,)
 
     def _numbers(self, values: Sequence[ir.Value]) -> tuple[int, ...]:
+        """The numbers of values in memory."""
         return tuple(map(self.numbers.__getitem__, values))
 
     def _roots_of(self, op: ir.Operation) -> tuple[ir.Value, ...]:
+        """The values in memory that an operation reads, directly or through operations that are fused into it."""
         return tuple(dict.fromkeys(root for value in reads_of(op) for root in self.roots.get(value, ())))
 
     def _repeat(self, numbers: Sequence[int], now: int, current: dict[ir.Value, ir.Value]) -> None:
-        """Repeats steps before step `now`; `current` maps each value to its latest copy."""
+        """Repeats the steps `numbers` before step `now`; `current` maps each value to its latest copy, and gets the new copies."""
         late = _Late(self.ops[:now], current)
         results: set[ir.Value] = set()
         for number in numbers:
@@ -132,10 +135,14 @@ class _Program:
             results.update(op.results)
 
     def _rename(self, op: ir.Operation, names: Mapping[ir.Value, ir.Value]) -> None:
-        """Makes an operation read the latest copies; operations that are fused into it are repeated for them."""
+        """Makes an operation read copies instead of the values that `names` maps to them.
+
+        Operations that are fused into this operation are repeated so that they read the copies.
+        """
         copies: dict[ir.Value, ir.Value] = {}
 
         def renamed(value: ir.Value) -> ir.Value:
+            """The copy that replaces a value; the value itself if it does not depend on a copied one."""
             if value in self.numbers:
                 return names.get(value, value)
             if value not in copies and any(root in names for root in self.roots.get(value, ())):
@@ -178,10 +185,12 @@ class _Late:
 
 
 def _is_number(value: ir.Value) -> bool:
+    """True for a static array of real numbers with at least one element."""
     return is_static_tensor(value.type) and bytes_of(value) > 0 and Val(value).dtype.kind in "fiu"
 
 
 def _is_fused(op: ir.Operation) -> bool:
+    """True if IREE computes the result in its only reader, or in all readers because it is free: the result needs no memory."""
     if len(op.results) != 1 or not is_static_tensor(op.results[0].type):
         return False
     readers = [use.owner for use in op.results[0].uses]
@@ -189,14 +198,17 @@ def _is_fused(op: ir.Operation) -> bool:
 
 
 def _repeats(op: ir.Operation, roots: Sequence[ir.Value]) -> bool:
+    """True if an operation may be repeated: it is static, pure, has no regions that run, and reads a number from memory."""
     is_static = all(is_static_tensor(result.type) for result in op.results)
     return is_static and any(map(_is_number, roots)) and is_pure(op) and not runs_regions(op)
 
 
 def _size(value: ir.Value) -> int:
+    """The bytes of a value that is made in the block; 0 for arguments, and if they are not known."""
     return bytes_of(value) if made_by(value) is not None and is_static_tensor(value.type) else 0
 
 
 def _work(op: ir.Operation) -> int:
+    """The estimated time of an operation, in floating-point operations; a byte that is moved counts as several."""
     cost = cost_of(op)
     return max(1, cost.flops + _FLOPS_OF_A_BYTE * cost.bytes)

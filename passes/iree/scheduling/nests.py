@@ -20,7 +20,16 @@ Transposes = dict[tuple[ir.Value, ir.Block, tuple[int, ...]], Val]
 def loop_nest(
     matrix: Val, others: Sequence[Val], starts: Sequence[Val], first: str, second: str, third: str, tiles: Tiles
 ) -> list[Val]:
-    """starts[n] + sum over k of matrix * others[n] as one loop nest; letters give the loop of each axis."""
+    """The arrays starts[n] + sum over k of matrix * others[n], for each n, by one loop nest.
+
+    Args:
+      matrix: the factor that all products share.
+      others: the other factors.
+      starts: the initial values of the results.
+      first, second, third: a letter for each axis of the matrix, of the other factors, and of the results: b, i, j or k. Axes with
+        one letter have one loop; k is summed over. So "ik", "kj" and "ij" are a product of matrices.
+      tiles: the tiles of the loop nest.
+    """
     from iree.compiler.dialects import linalg  # rarely needed, and an eighth of nabla-opt's start time
 
     loops = "".join(a for a in "bijk" if a in first + second)

@@ -1,4 +1,7 @@
-"""The order of axes in memory: values are computed in the order in which products write and read them."""
+"""The order of axes in memory: values are computed with their axes in the order in which products write and read them.
+
+A value is free if it can be computed with its axes in any order, because it is made elementwise of broadcasts and constants.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ class OrderAxesPass(Pass):
 
 
 def _order(block: ir.Block) -> None:
-    """Moves transposes, then reorders arrays of points; remaining transposes are materialised."""
+    """Moves transposes of a block, then reorders arrays of points; the result or the operand of remaining transposes is stored."""
     transposes, shapes = [], []
     for op in (o.operation for o in block.operations):
         if op.name == "stablehlo.transpose" and size_of(op.results[0]) >= thresholds.ORDERED_ARRAY:
@@ -98,7 +101,7 @@ def is_free(value: ir.Value) -> bool:
 
 
 def in_order(value: ir.Value, order: Permutation) -> ir.Value:
-    """A free value with its axes in another order: axis i of the result is axis order[i].
+    """A free value with its axes in another order: axis i of the result is axis order[i] of the value.
 
     For example, ``exp(broadcast(row, (3, 5), dims=[1]))`` in the order (1, 0) is ``exp(broadcast(row, (5, 3),
     dims=[0]))``: it is recomputed, not transposed.
@@ -112,6 +115,7 @@ def in_order(value: ir.Value, order: Permutation) -> ir.Value:
         return copies.get(value, value)
 
     def make(value: ir.Value) -> ir.Value:
+        """The value with its axes in the new order: a new constant, elementwise operation or broadcast."""
         shape, dtype = shape_and_dtype(value.type)
         new_shape, number = tuple(shape[d] for d in order), splat_of(wrap(value))
         if number is not None:
@@ -128,7 +132,7 @@ def in_order(value: ir.Value, order: Permutation) -> ir.Value:
 
 
 class _Layout:
-    """Values of a block (members) that are rewritten with another order of their axes, all by one permutation.
+    """The values of a block that are rewritten with their axes in a new order, all by one permutation; they are called members.
 
     For example, let ``t = transpose(x)`` and ``u = t * broadcast(row)``; the members are t and u. In the new order t is
     x, and u is ``x * broadcast'(row)``. A reader that needs the old u gets ``transpose(x * broadcast'(row))``.
@@ -141,7 +145,7 @@ class _Layout:
         self._moved: dict[ir.Value, ir.Value] = {}  # from each member to its value in the new order
 
     def sink(self) -> None:
-        """Moves transposes after the elementwise operations that read them, if this transposes fewer elements.
+        """Moves transposes after the elementwise operations that read them, if fewer elements are transposed then.
 
         The other operands of these operations are transposes by the same permutation, or free values.
         """
@@ -164,7 +168,7 @@ class _Layout:
             self._rewrite(())
 
     def _exits(self) -> list[ir.Value]:
-        """The members that some reader needs in the old order."""
+        """The members that a reader needs in the old order."""
         return [v for v in self._members if any(not self._absorbs(user) for user in _users(v))]
 
     def _can_move(self, op: ir.Operation) -> bool:
@@ -172,6 +176,7 @@ class _Layout:
         return is_elementwise(op) and all(v in self._members or not _rank(v) or self._is_free(v) for v in op.operands)
 
     def _is_free(self, value: ir.Value) -> bool:
+        """The result of `is_free`, cached."""
         if value not in self._free:
             self._free[value] = is_free(value)
         return self._free[value]
@@ -190,7 +195,7 @@ class _Layout:
         erase_dead_in(self._block)
 
     def _absorbs(self, op: ir.Operation) -> bool:
-        """True if a user of a member can read the member in the new order."""
+        """True if `op`, which reads a member, can be rewritten so that it reads the member in the new order."""
         if any(r in self._members for r in op.results):
             return True
         if op.block != self._block:
@@ -230,11 +235,11 @@ class _Layout:
         op.erase()
 
     def _multiplied(self, op: ir.Operation) -> Val:
-        """A product whose axis numbers are adapted to the new order of its factors."""
+        """The product `op` of factors in the new order, with adapted axis numbers."""
         factors = [self._moved.get(v, v) for v in op.operands]
         axes = [
-            [[self._permutation[d] for d in ds] if v in self._moved else ds for ds in own]
-            for v, own in zip(op.operands, _axes(op), strict=True)
+            [[self._permutation[d] for d in ds] if v in self._moved else ds for ds in batch_and_contracted]
+            for v, batch_and_contracted in zip(op.operands, _axes(op), strict=True)
         ]
         (lb, lc), (rb, rc) = axes
         numbers = hlo.DotDims.encode(dict(zip(hlo.DotDims.lists, (lb, rb, lc, rc), strict=True)))

@@ -1,4 +1,4 @@
-"""Large products as calls of the kernel that packs its factors."""
+"""Large products as calls of the kernel that packs its factors (kernels/product.py)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,15 @@ _NUMBERS = 56
 
 @dataclass(frozen=True)
 class Factor:
-    """A factor of a product, with its axes; an axis of an image becomes two axes: positions and windows."""
+    """A factor of a product; an axis of the image of a convolution is two axes: positions of the window, and elements in it.
+
+    Args:
+      view: the factor as a view of a value in memory.
+      batch: the batch axes, with their strides in memory.
+      free: the axes of the rows (or columns) of the product.
+      terms: the axes that are summed over.
+      dims: the axes of the view in the order batch, free, terms; empty if the factor cannot be transposed.
+    """
 
     view: MemoryView
     batch: Sequence[Axis]
@@ -35,7 +43,7 @@ class Factor:
     dims: Sequence[int] = ()
 
     def in_order(self, block: ir.Block, transposes: Transposes) -> Factor:
-        """The same factor, materialised in a block with its batch axes first and its terms last."""
+        """The same factor, transposed in memory: batch axes, free axes, axes of terms. `transposes` caches transposed values."""
         order = [self.view.dims[n].axis for n in self.dims]
         value = transposed_once(Val(self.view.value), order, block, transposes).value
         dims = tuple(self.view.dims[n]._replace(axis=position) for position, n in enumerate(self.dims))
@@ -104,7 +112,7 @@ class PackedProduct:
         return call
 
     def _in_order(self, block: ir.Block, transposes: Transposes) -> PackedProduct:
-        """The product with factors whose rows or terms are contiguous, unless windows prevent that."""
+        """The product, in which a factor is transposed if neither its rows nor its terms are contiguous, and it has no windows."""
         layouts = self.product.left, self.product.right
         left, right = (
             f.in_order(block, transposes) if layout.kind.unit == "s" and f.dims else f
@@ -114,7 +122,7 @@ class PackedProduct:
 
 
 def is_computed_in(op: ir.Operation) -> bool:
-    """True if an operation has static shapes and one element type for which there is a kernel."""
+    """True if an operation has static shapes and one element type, f32 or f64, as the kernels of products need."""
     values = *op.operands, *op.results
     return (
         all(v.type.has_static_shape for v in values)
@@ -124,7 +132,7 @@ def is_computed_in(op: ir.Operation) -> bool:
 
 
 def _merged_pairs(left: Sequence[Axis], right: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
-    """The batch axes with the strides of both factors; axes that continue each other in both factors are joined."""
+    """The batch axes of both factors with fewer axes: axes that continue each other in both factors are joined."""
     pairs: list[tuple[Axis, Axis]] = []
     for pair in zip(left, right, strict=True):
         if pair[0].size == 1:

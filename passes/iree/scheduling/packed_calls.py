@@ -1,4 +1,4 @@
-"""Calls of the kernel for large products, and sums of their results."""
+"""Calls of the kernel for large products (kernels/product.py), and sums of their results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nabla_mlir.passes.iree.scheduling.nests import replace_product
 
 @dataclass(frozen=True)
 class PackedCall:
-    """A call of the kernel.
+    """A call of the kernel for large products.
 
     Args:
       result: the product, with its batch axes merged.
@@ -39,7 +39,16 @@ class PackedCall:
         constants: Constants,
         onto: ir.Value | None = None,
     ) -> PackedCall:
-        """Calls the kernel at the insertion point, in the function of `op`; `constants` is a cache."""
+        """A new call of the kernel at the insertion point.
+
+        Args:
+          op: an operation of the function that contains the call.
+          kernel: the kernel.
+          factors: the flat arrays of both factors.
+          dtype: the element type of the product.
+          constants: a cache of constants.
+          onto: memory to whose content the product is added; None for new memory.
+        """
         types = [tensor_type(size, dtype) for size in kernel.results]
         numbers = (*kernel.numbers, int(onto is not None))
         result, _ = call_kernel(kernel.name, kernel.text, factors, types, op, numbers, kernel.workload, onto, constants)
@@ -47,7 +56,7 @@ class PackedCall:
 
     @property
     def op(self) -> ir.Operation:
-        """The call."""
+        """The operation that calls the kernel."""
         return made_by(self.result)
 
     def added_to(self, other: PackedCall, constants: Constants) -> PackedCall:
@@ -62,18 +71,18 @@ class PackedCall:
 
 def add_in_place(module: ir.Operation, calls: Iterable[PackedCall], constants: Constants) -> None:
     """Replaces sums of two products that nothing else reads: the later product is added to the earlier one in place."""
-    of = {call.result: call for call in calls}
+    call_of = {call.result: call for call in calls}
     for op in [op for op in nested_in_functions(module) if op.name == "stablehlo.add"]:
-        pair = [call for x in op.operands if (call := of.get(before_reshapes(x))) and _is_read_by(call.result, op)]
+        pair = [call for x in op.operands if (call := call_of.get(before_reshapes(x))) and _is_read_by(call.result, op)]
         if len(pair) < 2 or pair[0].op.block != pair[1].op.block:
             continue
         first, second = pair if pair[0].op.is_before_in_block(pair[1].op) else pair[::-1]
         if second.adds:
             continue
-        del of[first.result], of[second.result]  # erased, or read by the sum
+        del call_of[first.result], call_of[second.result]  # erased, or read by the sum
         dead = [*_reshapes_of(first.result), second.op, *_reshapes_of(second.result)]
         total = second.added_to(first, constants)
-        of[total.result] = total
+        call_of[total.result] = total
         with ir.InsertionPoint(op), op.location:
             replace_product(op, reshape(Val(total.result), shape_and_dtype(op.results[0].type)[0]))
         for maker in reversed(dead):

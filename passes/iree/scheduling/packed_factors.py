@@ -1,4 +1,4 @@
-"""Products and convolutions as packed products: their axes as rows, columns, terms and batches."""
+"""Products and convolutions as packed products (packed.py): each axis is an axis of rows, columns, terms or batches."""
 
 from __future__ import annotations
 
@@ -47,16 +47,19 @@ def _of_product(op: ir.Operation) -> PackedProduct:
 
 
 def _order_of_terms(left: Sequence[Axis], right: Sequence[Axis]) -> list[int]:
-    """The order in which axes are summed over: their order in the left factor, or in the right one if only its terms are
-    contiguous.
+    """The order in which axes are summed over, so that vectors of terms are read wherever possible.
 
-    So vectors of terms are read wherever possible.
+    It is the order in memory in the left factor; in the right factor if only there an axis has stride 1.
+
+    Args:
+      left, right: the summed axes in each factor.
     """
     by = right if _has_unit(right) and not _has_unit(left) else left
     return sorted(range(len(by)), key=lambda n: (-abs(by[n].stride), n))
 
 
 def _has_unit(axes: Sequence[Axis]) -> bool:
+    """True if an axis with several elements has stride 1."""
     return any(axis.stride == 1 and axis.size > 1 for axis in axes)
 
 
@@ -64,11 +67,11 @@ def _has_unit(axes: Sequence[Axis]) -> bool:
 
 
 def _of_convolution(op: ir.Operation) -> PackedProduct:
-    """A convolution as a product: positions of the image are free, windows are summed over, and features of the kernel are free.
+    """A convolution as a product of windows of the image (rows: positions) and the kernel (columns: features of the result).
 
-    Groups of features, or of images, are batch axes. If the features of the result are last, the kernel is the right
-    factor, else the left one. In the latter case, the axes before the features are batch axes, too, if the axes after
-    them fill tiles. Otherwise the features are the rows of one product, and the result is transposed.
+    The sums are over the elements of a window. Groups of features, or of images, are batch axes. If the features are the last
+    axis of the result, the kernel is the right factor, else the left one, with the features as rows. In the latter case, the axes
+    of the result before the features are batch axes if the axes after the features fill tiles; else the result is transposed.
     """
     window, (by_feature, by_batch) = Window.of(op), groups_of(op)
     image_dims, kernel_dims, result_dims = ConvDims.decode(op.attributes["dimension_numbers"])

@@ -41,7 +41,7 @@ class PlaceResultsPass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         for func in entries_of(module):
-            _position(func)
+            _place_outputs(func)
 
 
 def entries_of(module: ir.Operation) -> list[ir.Operation]:
@@ -49,11 +49,11 @@ def entries_of(module: ir.Operation) -> list[ir.Operation]:
     return [func for func in functions_of(module).values() if "sym_visibility" not in func.attributes]
 
 
-def _position(func: ir.Operation) -> None:
-    """Puts the results of one function into buffers of the allocator."""
+def _place_outputs(func: ir.Operation) -> None:
+    """Puts the large results of a function into buffers of the device's allocator."""
     block = func.regions[0].blocks[0]
     end = last_of(block)
-    outputs = _given(func)
+    outputs = _results_in_arguments(func)
     least = 1 if bytes_of_values(func) >= thresholds.PLACED_PROGRAM else thresholds.PLACED_RESULT
     positions = [
         i
@@ -89,8 +89,8 @@ def _added_to(result: ir.Value) -> ir.Value | None:
     return first if maker is not None and maker.name != PLACED else None
 
 
-def _given(func: ir.Operation) -> set[int]:
-    """The indices of results whose memory is an argument."""
+def _results_in_arguments(func: ir.Operation) -> set[int]:
+    """The indices of the results that are written to the memory of an argument."""
     marks = [attribute_of(func, i, OUTPUT) for i in range(len(func.regions[0].blocks[0].arguments))]
     return {ir.IntegerAttr(mark).value for mark in marks if mark is not None}
 
@@ -102,6 +102,7 @@ def _is_in_donated(func: ir.Operation, value: ir.Value) -> bool:
 
 
 def _is_placed(value: ir.Value, least: int) -> bool:
+    """True if a result gets a buffer: it has at least `least` bytes, and is neither an argument nor a constant."""
     maker = made_by(value)
     return maker is not None and maker.name != "stablehlo.constant" and _is_static(value) and _bytes(value) >= least
 

@@ -43,15 +43,15 @@ class PlaceTransientsPass(Pass):
 
     def run(self, module: ir.Operation) -> None:
         for func in entries_of(module):
-            _position(func)
+            _place_values(func)
 
 
-def _position(func: ir.Operation) -> None:
+def _place_values(func: ir.Operation) -> None:
     """Puts the intermediate values of one function into a buffer, or marks the function for the arena."""
     operations = nested(func)
     if bytes_of_values(func) < thresholds.PLACED_TRANSIENTS or any(op.name in _SEPARATE for op in operations):
         return
-    runs = set(map(_runs, operations))
+    runs = set(map(_region_kind, operations))
     if "loop" in runs:
         mark(func)
         return
@@ -70,8 +70,8 @@ def _position(func: ir.Operation) -> None:
                 end.operands[i] = with_transients(end.operands[i], buffer)
 
 
-def _runs(op: ir.Operation) -> str:
-    """The kind of regions of an operation: "loop" or "choice" if the host runs it.
+def _region_kind(op: ir.Operation) -> str:
+    """The kind of the regions of an operation: "loop" or "choice" if the host runs the operation, else "".
 
     In one buffer, the values that loop iterations carry would be overwritten, and each branch would need its own space.
     """
@@ -80,4 +80,5 @@ def _runs(op: ir.Operation) -> str:
 
 
 def _is_signless(value: ir.Value) -> bool:
+    """True for real floating-point numbers and signed integers."""
     return shape_and_dtype(value.type)[1].kind in "fi"

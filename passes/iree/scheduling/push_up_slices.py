@@ -1,4 +1,7 @@
-"""Slices of elementwise values of which only slices are read: they are computed from slices of the operands."""
+"""Elementwise values of which only slices are read: each slice is computed from slices of the operands.
+
+A box is a slice: starts, limits and strides.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ class PushUpSlicesPass(Pass):
 
 
 def _push_up(block: ir.Block) -> None:
-    """Computes values of which only slices are read as these slices."""
+    """Replaces slices of a block by values that are computed from slices, if only slices of the whole value are read."""
     ops = [op.operation for op in block.operations]
     parts_only = _only_sliced(ops)
     slices = [op for op in ops if op.name == "stablehlo.slice" and op.operands[0] in parts_only]
@@ -56,7 +59,7 @@ def _push_up(block: ir.Block) -> None:
 
 
 def _only_sliced(ops: Sequence[ir.Operation]) -> dict[ir.Value, ir.Operation]:
-    """Large, cheap values that only slices, and each other, read; with their operations."""
+    """The cheap values, with their operations, that are read only by slices and by other values of the result."""
     parts_only: dict[ir.Value, ir.Operation] = {}
     for op in reversed(ops):
         if not is_cheap(op) or not op.results[0].type.has_static_shape:
@@ -69,6 +72,7 @@ def _only_sliced(ops: Sequence[ir.Operation]) -> dict[ir.Value, ir.Operation]:
 
 
 def _reads_part(user: ir.Operation, op: ir.Operation, parts_only: dict[ir.Value, ir.Operation]) -> bool:
+    """True if a user of `op` is a slice in the same block, or computes a value of `parts_only`."""
     is_slice = user.name == "stablehlo.slice" and user.block == op.block
     return is_slice or (is_cheap(user) and user.results[0] in parts_only)
 
@@ -80,7 +84,15 @@ def _computed(
     copies: dict[tuple[ir.Value, Slice], Val],
     before: ir.Operation,
 ) -> Val:
-    """A slice of a value; if the value itself is not needed, its slice is computed from slices of its operands, each once."""
+    """A slice of a value, computed from slices of its operands if the value is in `parts_only`.
+
+    Args:
+      value: the value.
+      box: the slice.
+      parts_only: the values of which only slices are read, with their operations.
+      copies: a cache of slices by value and box.
+      before: the operation before which the slice is inserted.
+    """
     if (copy := copies.get((value, box))) is not None:
         return copy
     if value in parts_only:
@@ -116,7 +128,7 @@ def _sliced(value: ir.Value, box: Slice) -> Val:
 
 
 def _broadcast(op: ir.Operation, box: Slice) -> Val:
-    """The slice of a broadcast: the broadcast of a slice."""
+    """A slice of the result of a broadcast, as a broadcast of a slice of its operand."""
     x, axes = Val(op.operands[0]), hlo.I64Array.decode(op.attributes["broadcast_dimensions"])
     start, limit, strides = list[int](), list[int](), list[int]()
     for size, axis in zip(x.shape, axes, strict=True):

@@ -1,4 +1,7 @@
-"""Recomputation of values for late readers, so that they need not stay in memory until then."""
+"""Recomputation of values for late readers, so that the values need not stay in memory until then.
+
+A late reader is an elementwise operation of a later stage than the value; stages are defined at `_Order`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from nabla_mlir.passes.dce import is_unused
 from nabla_mlir.table.regions import reads_of
 from nabla_mlir.table.traits import ONE_BY_ONE, bytes_of, is_elementwise, is_free, is_view, record_or_none, size_of
 
-Cone = dict[ir.Value, Sequence[ir.Value]]  # values with their operands; empty if the value is in memory
+Cone = dict[ir.Value, Sequence[ir.Value]]  # values with their operands; no operands if the value is not recomputed
 
 
 @register
@@ -54,7 +57,7 @@ class _Read:
 
     @property
     def value(self) -> ir.Value:
-        """The value that it reads."""
+        """The value that the operation reads."""
         return self.op.operands[self.operand]
 
 
@@ -104,13 +107,13 @@ class _Order:
         return value not in self.positions or is_constant or self.last.get(value, -1) >= stage
 
     def size(self, value: ir.Value) -> int:
-        """The bytes of a value; 0 if they are not known."""
+        """The bytes of a value; 0 if its shape is dynamic."""
         if value not in self.sizes:
             self.sizes[value] = bytes_of(value) if is_static_tensor(value.type) else 0
         return self.sizes[value]
 
     def late(self, least_bytes: int) -> dict[int, list[_Read]]:
-        """The elementwise readers of large elementwise values of earlier stages, by stage, the last stage first."""
+        """The late reads of elementwise values of at least `least_bytes`, by the stage of the reader; the last stage first."""
         found: dict[int, list[_Read]] = {}
         for position, op in enumerate(self.ops):
             if not is_elementwise(op):
@@ -125,7 +128,7 @@ class _Order:
 
 
 def _recompute(block: ir.Block, least_bytes: int) -> None:
-    """Chooses for each stage the values to store and the values to recompute."""
+    """Recomputes values of a block for late readers; chooses for each stage which values to store and which to recompute."""
     order = _Order.of(block)
     tape: set[ir.Value] = set()  # values that stay in memory for a later stage
     for stage, reads in order.late(least_bytes).items():
@@ -133,7 +136,7 @@ def _recompute(block: ir.Block, least_bytes: int) -> None:
         now = {r.value for r in reads}
         costs = {v: 0 if v in tape or order.is_available(v, stage) else order.size(v) for v in cone}
         cut = cheapest_cut(cone, {v: c for v, c in costs.items() if not cone[v] or v not in order.where_read}, now)
-        recomputed = _behind(cone, now, cut)
+        recomputed = _after_cut(cone, now, cut)
         gain = sum(map(costs.__getitem__, now)) - sum(map(costs.__getitem__, cut))
         if gain < least_bytes or sum(map(_work, recomputed)) > thresholds.RECOMPUTED_WORK * gain:
             tape |= now
@@ -146,7 +149,10 @@ def _recompute(block: ir.Block, least_bytes: int) -> None:
 
 
 def _cone(values: Iterable[ir.Value], order: _Order) -> Cone:
-    """The elementwise values of this block from which values are computed, each with its operands (empty if it is in memory)."""
+    """The values, and the values from which they are computed by operations that can be repeated, with their operands.
+
+    Values that cannot be recomputed, or are too far away, have no operands.
+    """
     cone: Cone = {}
     work = list(dict.fromkeys(values))
     for value in work:  # breadth first, so that near values are included
@@ -157,8 +163,8 @@ def _cone(values: Iterable[ir.Value], order: _Order) -> Cone:
     return cone
 
 
-def _behind(cone: Cone, values: Iterable[ir.Value], cut: set[ir.Value]) -> set[ir.Value]:
-    """The values to recompute for `values`, from the cut on."""
+def _after_cut(cone: Cone, values: Iterable[ir.Value], cut: set[ir.Value]) -> set[ir.Value]:
+    """The values between the cut and `values`: if the cut is stored, they must be recomputed. `values` belong to them."""
     found: set[ir.Value] = set()
     work = [v for v in values if v not in cut]
     while work:
@@ -170,10 +176,10 @@ def _behind(cone: Cone, values: Iterable[ir.Value], cut: set[ir.Value]) -> set[i
 
 
 def _insert_copies(cone: Cone, reads: Sequence[_Read], cut: set[ir.Value], order: _Order, least_bytes: int) -> None:
-    """Recomputes the read values from the cut, each before its first reader."""
+    """Recomputes the values that `reads` read from the values of the cut, each before its first reader."""
     new: dict[ir.Value, ir.Value] = {}
     for reader in sorted(reads, key=lambda r: r.position):
-        chain = sorted(_behind(cone, [reader.value], cut), key=order.positions.__getitem__)
+        chain = sorted(_after_cut(cone, [reader.value], cut), key=order.positions.__getitem__)
         with ir.InsertionPoint(reader.op), reader.op.location:
             for value in (v for v in chain if v not in new):
                 copy = value.owner.operation.clone()
@@ -196,10 +202,12 @@ def _is_recomputed(op: ir.Operation) -> bool:
 
 
 def _is_constant(value: ir.Value) -> bool:
+    """True for a value that needs no memory and no operands, such as a constant or an iota."""
     maker = made_by(value)
     return maker is not None and is_free(maker) and not len(maker.operands)
 
 
 def _work(value: ir.Value) -> int:
+    """The instructions that compute an elementwise value; 0 for other values."""
     record = record_or_none(made_by(value))
     return size_of(value) * record.instructions if record is not None and record.elementwise else 0

@@ -60,6 +60,8 @@ def rematerialized(steps: Sequence[Step], sizes: Sequence[int], results: Iterabl
 
 @dataclass
 class _Run:
+    """A simulated run of a program. Steps and values are given by their numbers; `held` has the live values."""
+
     steps: Sequence[Step]
     sizes: Sequence[int]
     results: frozenset[int]
@@ -84,11 +86,11 @@ class _Run:
         for now, step in enumerate(self.steps):
             missing = self._missing(step.reads)
             for i, number in enumerate(missing):
-                self._do(number, now, {*step.reads, *(v for later in missing[i:] for v in self.steps[later].reads)})
+                self._run_step(number, now, {*step.reads, *(v for later in missing[i:] for v in self.steps[later].reads)})
             if missing:
                 recomputed[now] = missing
                 count += len(missing)
-            self._do(now, now, set(step.reads))
+            self._run_step(now, now, set(step.reads))
             for value in (v for n in (*missing, now) for v in (*self.steps[n].reads, *self.steps[n].makes)):
                 if self._next_reader(value, now) == math.inf:
                     self._forget(value)
@@ -97,7 +99,7 @@ class _Run:
         return Plan(recomputed, self.peak, self.at_peak)
 
     def _missing(self, values: Iterable[int]) -> list[int]:
-        """The steps that make missing values, and missing operands of these steps, in order."""
+        """The steps, in order, that make those of `values` that are not live, and the operands of these steps that are not live."""
         found: set[int] = set()
         work = list(values)
         while work:
@@ -108,8 +110,14 @@ class _Run:
                 work += self.steps[maker].reads
         return sorted(found)
 
-    def _do(self, number: int, now: int, operands: set[int]) -> None:
-        """Makes room for the results of a step, without dropping operands of this and later steps, and runs it."""
+    def _run_step(self, number: int, now: int, operands: set[int]) -> None:
+        """Runs a step: drops values until there is room for its results, and makes the results live.
+
+        Args:
+          number: the number of the step.
+          now: the step of the program before which, or as which, it runs.
+          operands: the values that must not be dropped.
+        """
         values = [value for value in self.steps[number].makes if value not in self.held]
         size = sum(self.sizes[v] for v in values)
         while self.bytes + size > self.limit and (victim := self._cheapest(now, operands)) is not None:
@@ -124,7 +132,10 @@ class _Run:
             self.peak, self.at_peak = self.bytes, frozenset(self.held)
 
     def _cheapest(self, now: int, operands: set[int]) -> int | None:
-        """The value with the least work of recomputation for its bytes and its remaining steps; None if no value may be dropped."""
+        """The value to drop, or None if no value may be dropped.
+
+        It has the least work of recomputation, divided by its bytes and by the number of steps until its next reader.
+        """
         best, least = None, math.inf
         for cost, value in sorted(self._forgettable(now, operands)):
             if cost >= least:
@@ -137,7 +148,7 @@ class _Run:
         return best
 
     def _forgettable(self, now: int, operands: set[int]) -> Iterator[tuple[float, int]]:
-        """The values that may be dropped now, with the cost if all operands of their steps are live."""
+        """The values that may be dropped now, each after its cost if all operands for its recomputation are live."""
         for value in self.held:
             step, size = self.steps[self.makers[value]], self.sizes[value]
             reader = self._next_reader(value, now)
@@ -147,7 +158,7 @@ class _Run:
                 yield step.work / (size * (reader - now)), value
 
     def _next_reader(self, value: int, now: int) -> float:
-        """The next step after `now` that reads a value; results are needed until the end."""
+        """The next step after `now` that reads a value, infinity if there is none; results are read at the end."""
         if value in self.results:
             return len(self.steps)
         readers = self.readers.get(value, [])
@@ -155,6 +166,7 @@ class _Run:
         return readers[position] if position < len(readers) else math.inf
 
     def _forget(self, value: int) -> None:
+        """Drops a value if it is live."""
         if value in self.held:
             self.held.remove(value)
             self.bytes -= self.sizes[value]

@@ -1,4 +1,7 @@
-"""Tapes that reuse the memory of dead values."""
+"""Tapes that reuse the memory of dead values.
+
+A tape is an array with a row for each iteration of a loop: each iteration writes its row, or reads it.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ class _Loop:
         self._op = op
 
     def reuse(self) -> None:
-        """Lets each output tape of the loop use the memory of an input tape whose row is read in the same iteration."""
+        """Starts each tape that the loop writes completely from a dead value of its type, if there is one, instead of zeros."""
         counter = find_counter(self._op)
         if counter is None:
             return
@@ -69,7 +72,7 @@ class _Loop:
         return set(makers_behind(self._op))
 
     def _consumed(self, update: ir.Operation) -> Iterator[ir.Value]:
-        """Captured values of which each iteration reads the row that it then writes, and that nothing else reads."""
+        """Values from outside of which each iteration reads only the row that `update` then writes, and that nothing else reads."""
         candidates = [v for v in captures_of(self._op) if v.type == update.results[0].type and self._is_own(v)]
         makers = set(makers_behind(update)) if candidates else set()
         for rows in candidates:
@@ -87,8 +90,8 @@ class _Loop:
     def _is_own(self, value: ir.Value) -> bool:
         """True if the buffer of a value is made in the block of the loop, and is neither a constant nor a choice."""
         maker = made_by(root_of(value))
-        is_beside = maker is not None and maker.block == self._op.block
-        return is_beside and not is_constant(value) and not is_choice(maker)
+        is_in_block = maker is not None and maker.block == self._op.block
+        return is_in_block and not is_constant(value) and not is_choice(maker)
 
 
 def _users(value: ir.Value) -> list[ir.Operation]:

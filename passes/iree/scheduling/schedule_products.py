@@ -51,7 +51,7 @@ class ScheduleProductsPass(Pass):
 
 
 def _schedule(ops: Sequence[ir.Operation], vector_bytes: int, constants: Constants) -> list[PackedCall]:
-    """Schedules products; returns the calls of the kernel for large ones, which use the cache `constants`."""
+    """Replaces products by loop nests with tiles, and large ones by calls of the kernel for large products; returns these calls."""
     transposes: Transposes = {}
     pads: Pads = {}
     products, calls = [], []
@@ -108,15 +108,15 @@ class MatrixVector:
                 tails = vectors if len(pieces) == 1 else [cut(v, 0, low, high) for v in vectors]
                 tiles = self._tiles(others, high - low, lanes)
                 results = loop_nest(part, tails, results, "ki" if self.axis == 0 else "ik", "k", "i", tiles)
-            separate = [bool(positions_of_broadcasts(p.op.results[0])) or self._is_behind(p, others) for p in group]
+            separate = [bool(positions_of_broadcasts(p.op.results[0])) or self._has_separate_readers(p, others) for p in group]
             results = [stored(r) if a else r for r, a in zip(results, separate, strict=True)]
             results = [_like_result(p.op, result) for p, result in zip(group, results, strict=True)]
         for product, result in zip(group, results, strict=True):
             replace_product(product.op, result)
 
-    def _is_behind(self, product: MatrixVector, rows: int) -> bool:
-        """True if the readers are faster after the product than fused with it, where they would run row by row."""
-        return self.axis == 1 and rows * _work_behind(product.op.results[0]) > thresholds.OWN_DISPATCH
+    def _has_separate_readers(self, product: MatrixVector, rows: int) -> bool:
+        """True if the readers of a product are faster in a separate dispatch than fused with the product, row by row."""
+        return self.axis == 1 and rows * _reader_instructions(product.op.results[0]) > thresholds.OWN_DISPATCH
 
     def _tiles(self, others: int, length: int, lanes: int) -> Tiles:
         """The tiles of a product with `others` rows or columns and sums of `length` terms."""
@@ -134,7 +134,7 @@ class MatrixMatrix:
     axes: tuple[int, int]
 
     def build(self, vector_bytes: int, transposes: Transposes) -> None:
-        """Replaces the product, if there are tiles for it; `transposes` holds those that there are by now."""
+        """Replaces the product, if there are tiles for it; `transposes` caches transposed factors."""
         lhs, rhs = map(Val, self.op.operands)
         (left, dtype), (right, _) = shape_and_dtype(lhs.type), shape_and_dtype(rhs.type)
         (lc, rc) = self.axes
@@ -160,10 +160,9 @@ class MatrixMatrix:
 
 
 def _product(op: ir.Operation) -> MatrixVector | MatrixMatrix | BatchedProduct | None:
-    """The description of a product of two static matrices, or of a matrix and a vector, in one floating-point dtype; or of
-    a batch of such products.
+    """The description of a static product of two matrices, of a matrix and a vector, or of a batch of matrices, in f32 or f64.
 
-    None for other operations.
+    None for other operations, and for products over several axes.
     """
     types = [v.type for v in (*op.operands, *op.results)]
     if op.name != "stablehlo.dot_general" or not all(t.has_static_shape for t in types):
@@ -191,7 +190,9 @@ def _product(op: ir.Operation) -> MatrixVector | MatrixMatrix | BatchedProduct |
 
 
 def _groups(products: Iterable[MatrixVector]) -> list[list[MatrixVector]]:
-    """Products that can be computed at once: with one matrix and axis, and vectors that are known at the first of them."""
+    """The products in groups that can be computed at once: they share the matrix and the axis, and their vectors are known at the
+    first product of the group.
+    """
     groups: list[list[MatrixVector]] = []
     open_: dict[tuple[ir.Value, int, ir.Block], list[MatrixVector]] = {}
     for product in products:
@@ -206,12 +207,13 @@ def _groups(products: Iterable[MatrixVector]) -> list[list[MatrixVector]]:
 
 
 def _is_before(value: ir.Value, op: ir.Operation) -> bool:
+    """True if a value is known before an operation."""
     owner = made_by(value)
     return owner is None or owner.block != op.block or owner.is_before_in_block(op)
 
 
-def _work_behind(value: ir.Value) -> int:
-    """The instructions per element of the operations that IREE fuses with a value."""
+def _reader_instructions(value: ir.Value) -> int:
+    """The instructions per element of the elementwise readers that IREE fuses with a value, also through each other."""
     total, seen, work = 0, {value}, [value]
     while work:
         for use in work.pop().uses:

@@ -71,14 +71,17 @@ def _schedule(op: ir.Operation, vector_bytes: int) -> None:
 
 
 def _by_ones(x: Val, rows: int, axis: int) -> Val:
+    """The sum over an axis of x, seen as a matrix with this number of rows, as a product with a vector of ones."""
     matrix = stored(reshape(x, (rows, math.prod(x.shape) // rows)))
     return dot(matrix, full(1, (matrix.shape[axis],), x.dtype), ([axis], [0]))
 
 
 def _is_odd(length: int, lanes: int) -> bool:
+    """True if rows of this length have more than one vector, but not only whole vectors."""
     return length > lanes and length % lanes != 0
 
 
 def _is_zero(value: ir.Value) -> bool:
+    """True for a constant zero."""
     source = made_by(value)
     return source is not None and source.name == "stablehlo.constant" and constant_splat(source) == 0

@@ -1,4 +1,4 @@
-"""Products of one matrix with each of several matrices: their axis is moved where it is read and written fast."""
+"""Products of one matrix with each matrix of a stack: the axis of the stack is moved to where reads and writes are fast."""
 
 from __future__ import annotations
 
@@ -86,7 +86,10 @@ def _merge_rows(op: ir.Operation, vector_bytes: int) -> None:
 
 
 def _is_best_separate(product: ir.Operation, b: Val, terms: int, vector_bytes: int) -> bool:
-    """True if the products are few and large, and there is no kernel for them."""
+    """True if a product of a matrix with the stack b is best as separate products: few and large ones, and without a kernel.
+
+    `terms` is the number of terms of a sum.
+    """
     count, results = b.shape[0], math.prod(Val(product.results[0]).shape)
     if count > thresholds.SEPARATE_PRODUCTS or results // max(count, 1) * terms < thresholds.SEPARATE_PRODUCT:
         return False
@@ -94,5 +97,6 @@ def _is_best_separate(product: ir.Operation, b: Val, terms: int, vector_bytes: i
 
 
 def _one_by_one(b: Val, product: Callable[[Val], Val]) -> Val:
+    """The stack of the results of `product` for each matrix of the stack b."""
     parts = [product(reshape(cut(b, 0, i, i + 1), b.shape[1:])) for i in range(b.shape[0])]
     return concat([reshape(p, (1, *p.shape)) for p in parts], 0)

@@ -96,7 +96,7 @@ def _split(op: ir.Operation) -> None:
 
 
 def _product(lhs: Val, rhs: Val, over: tuple[list[int], list[int]]) -> Val:
-    """The product over some dimensions; as a product of matrices if these dimensions lead in both factors."""
+    """The product over the dimensions `over` of both factors; as a product of matrices if these are the leading dimensions."""
     leading = list(range(lhs.rank - 1))
     if over != (leading, leading):
         return b.dot(lhs, rhs, over)

@@ -54,7 +54,7 @@ class SplitDilatedConvolutionsPass(Pass):
 
 
 def _phases(window: Window, axis: int) -> int:
-    """The number of phases of a window relative to the zeros along an axis; 1 if it is not split."""
+    """The number d of phases along an axis (see `Phase`): a position has one of d offsets to the zeros; 1 if it is not split."""
     step = window.padding[axis].interior + 1
     return step if window.strides[axis] == 1 and math.gcd(step, window.dilation[axis]) == 1 else 1
 
@@ -138,7 +138,7 @@ def _split(op: ir.Operation) -> None:
 
 
 def _without_zeros(window: Window, split: Sequence[int]) -> dict[str, ir.Attribute]:
-    """The attributes of a convolution of an image that has been padded along some axes."""
+    """The attributes of the convolution of an image that is padded along the axes `split` already, and has no zeros in between."""
     padding = [Padding() if axis in split else p for axis, p in enumerate(window.padding)]
     return {
         "padding": hlo.Padding.encode(tuple((p.low, p.high) for p in padding)),
@@ -152,7 +152,14 @@ def _interleaved(
     part: Callable[[Sequence[Phase]], Val | None],
     choice: tuple[Phase, ...] = (),
 ) -> Val | None:
-    """The results of all phases, interleaved along each axis; None if all are zero."""
+    """The results of all combinations of phases, interleaved along each axis; None if all are zero.
+
+    Args:
+      phases: the phases of each axis.
+      positions: the axes of the result.
+      part: the result of one combination of phases; None if it is zero.
+      choice: the phases of the first axes, if they are chosen already.
+    """
     if len(choice) == len(phases):
         return part(choice)
     position = positions[len(choice)]

@@ -49,7 +49,7 @@ class SplitSumsPass(Pass):
 
 
 def _sum(op: ir.Operation) -> Val | None:
-    """A long sum in two steps, so that all threads have work; None if it is short or has many results."""
+    """A long sum with few results in two steps, so that all threads have work; None for other reductions."""
     if single_operation(op.regions[0]) != "stablehlo.add":
         return None
     (x, initial), dims = operands(op), sorted(op.attributes["dimensions"])

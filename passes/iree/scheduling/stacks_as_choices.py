@@ -59,4 +59,5 @@ def _choose(block: ir.Block) -> None:
 
 
 def _without(items: Sequence[int], position: int) -> tuple[int, ...]:
+    """The items without the one at a position."""
     return (*items[:position], *items[position + 1 :])

@@ -67,6 +67,7 @@ def _adds_rows(op: ir.Operation) -> bool:
 
 
 def _takes_less(x: Val, updates: Val) -> bool:
+    """True if the masked sum is estimated to take less time than a scatter by one thread."""
     width = math.prod(x.shape[1:])
     count = math.prod(updates.shape) // max(width, 1)
     one_thread = count * (thresholds.SERIAL_UPDATE + thresholds.SERIAL_ELEMENT * width)
@@ -74,7 +75,10 @@ def _takes_less(x: Val, updates: Val) -> bool:
 
 
 def _sums(x: Val, indices: Val, updates: Val, numbers: Iterator[int]) -> Val:
-    """x plus the updates of each row, as a masked sum over all updates; `numbers` tells IREE the values of two scatters apart."""
+    """The rows of x plus their updates, as a masked sum over all updates.
+
+    `numbers` gives different numbers to the values of different scatters, so that IREE does not merge them.
+    """
     rows, width, count = x.shape[0], math.prod(x.shape[1:]), math.prod(indices.shape)
     space = (count, rows, width)
     # Each scatter has its all_rows mask, because IREE would write a shared one to memory.

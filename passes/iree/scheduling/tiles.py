@@ -1,6 +1,6 @@
 """Tile shapes of products on a CPU: a small model of vector units and cores, from measurements.
 
-Measured with IREE 3.13 on an AVX-512 machine (2 cores, f32, µs; IREE's own tiles, then these): a 2000x500 matrix times
+Measured with IREE 3.13 on an AVX-512 machine (2 cores, f32, µs; first IREE's own tiles, then these): a 2000x500 matrix times
 a vector 143 and 41, its transpose times a vector 490 and 42; 20000x512: 1048 and 831, 18400 and 956. On one of
 the cores: a product 256x512 (sum over 512) 906 and 489, 200x100 (100) 65 and 22, 1797x10 (32) 77 and 18, 512x24 (80) 45 and
 15; with the second factor transposed 256x512 (512) 646 and 550, 200x100 (100) 70 and 26, 1797x64 (32) 96 and 36.
@@ -98,10 +98,14 @@ def shared_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | 
 
 
 def _even_share(rows: int, most: int, tall: int) -> int:
-    """About `most` rows, such that all workgroups have equal, static sizes; all rows if that is not possible."""
+    """The number of rows of a workgroup: about `most`, and a divisor of `rows`; all rows if there is none.
+
+    Multiples of `tall`, the rows of a tile, are preferred.
+    """
     divisors = [n for n in range(max(tall, most // 2 + 1), min(rows, 3 * most) + 1) if rows % n == 0]
     return min(divisors, key=lambda n: (n % tall != 0, abs(n - most)), default=rows)
 
 
 def _groups(work: int) -> int:
+    """The number of workgroups for this number of multiplications."""
     return max(1, min(thresholds.WORKGROUPS, work // thresholds.WORKGROUP_WORK))

@@ -75,7 +75,7 @@ class MemoryView:
 
     @staticmethod
     def of(value: ir.Value, padding: Sequence[Padding] = ()) -> MemoryView:
-        """The view of a value through transposes and reversals, and through slices if there is no padding.
+        """The view that reads a value from the operand of its transposes and reversals, and of its slices if there is no padding.
 
         Args:
           value: the value.
@@ -117,7 +117,7 @@ class MemoryView:
         return sum(d.first * strides[d.axis] for d in self.dims)
 
     def in_memory(self, block: ir.Block, pads: Pads) -> Val:
-        """The value with its padding, made in a block; `pads` is a cache."""
+        """The value in memory with its padding, made in a block; `pads` caches padded values."""
         amounts = tuple((p.low, p.high, p.interior) for p in self.padding)
         if not any(map(any, amounts)):
             return Val(self.value)
@@ -129,6 +129,7 @@ class MemoryView:
 
     @property
     def _shape(self) -> list[int]:
+        """The shape of the value with its padding."""
         return [p.size(n) for p, n in zip(self.padding, self.value.type.shape, strict=True)]
 
 
@@ -147,6 +148,7 @@ def _of_transpose(op: ir.Operation, dims: Sequence[ViewAxis]) -> list[ViewAxis]:
 
 
 def _of_reverse(op: ir.Operation, dims: Sequence[ViewAxis]) -> list[ViewAxis]:
+    """The axes of a view of a reversal, as axes of a view of its operand."""
     sizes, axes = op.operands[0].type.shape, I64Array.decode(op.attributes["dimensions"])
     return [d._replace(first=sizes[d.axis] - 1 - d.first, step=-d.step) if d.axis in axes else d for d in dims]
 
@@ -161,7 +163,7 @@ _VIEWS = {"stablehlo.transpose": _of_transpose, "stablehlo.reverse": _of_reverse
 
 
 def _is_in_memory(value: ir.Value) -> bool:
-    """True if a value is materialised, or has several readers."""
+    """True if a value is stored in memory: an argument, a constant, the result of a dispatch, or a value with several readers."""
     maker = made_by(value)
     while maker is not None and maker.name in _VIEWS:
         maker = made_by(maker.operands[0])
