@@ -26,7 +26,7 @@ def test_programs_of_the_day(target: str) -> None:
 def test_a_wrong_dtype_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     floor_divide = promotions.STEPS[[name for name, _ in promotions.STEPS].index("floor_divide")]
     monkeypatch.setattr(promotions, "STEPS", [floor_divide])
-    monkeypatch.setattr("nabla_mlir.table.promotion._promote", lambda dtypes: np.dtype(np.float32))
+    monkeypatch.setattr("nabla_mlir.table.promotion._promote_all", lambda dtypes: np.dtype(np.float32))
     seed = next(n for n in range(40) if promotions.shortest(n)[1].startswith("TYPE floor_divide"))
     assert fuzz.main(["--of", "promotions", "--only", str(seed)]) == 1
 

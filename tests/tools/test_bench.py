@@ -56,7 +56,7 @@ def test_the_fastest_form_is_kept(tmp_path, monkeypatch):
     """Also where a form is refused, and one is fast and wrong."""
     forms = {"default": ({}, ()), "without nabla-schedule": ({"schedule": False}, ()), "broken": ({}, ("--no-such-flag",))}
     monkeypatch.setattr(tuning, "FORMS", forms)
-    timed = tuning._timed
+    timed = tuning._time_functions
     seconds = iter([3.0, 4.0, 2.0, 1.0])
 
     def fake(vmfb, functions, driver):
@@ -64,7 +64,7 @@ def test_the_fastest_form_is_kept(tmp_path, monkeypatch):
         results = timed(vmfb, functions, driver)[1]
         return now, [r + (now == 1.0) for r in results], ""
 
-    monkeypatch.setattr(tuning, "_timed", fake)
+    monkeypatch.setattr(tuning, "_time_functions", fake)
     lowered = nm.trace(lambda a, x: a @ x, nm.spec((64, 48)), nm.spec(48), name="product").lower()
     compiled = lowered.compile("cpu", tune=True)
     assert (compiled.target.schedule, compiled.driver) == (False, "local-sync")
@@ -95,7 +95,7 @@ def test_each_form_is_compiled_once(monkeypatch, cache):
 
 def test_a_form_is_timed():
     lowered = nm.trace(lambda x: x * 2, nm.spec(4), name="twice").lower()
-    (seconds, (result,), refused) = tuning._timed(lowered.compile().vmfb, {"twice": lowered.entries[0].inputs}, "local-sync")
+    (seconds, (result,), refused) = tuning._time_functions(lowered.compile().vmfb, {"twice": lowered.entries[0].inputs}, "local-sync")
     assert 0 < seconds < 1
     assert result.shape == (4,)
     assert not refused
