@@ -46,7 +46,7 @@ class PartDiffersError(Exception):
 
     Args:
       op: the operation.
-      difference: the first difference.
+      difference: the first difference; None if the compiled loop stops after another number of iterations than the interpreter.
     """
 
     def __init__(self, op: ir.Operation, difference: Difference | None):

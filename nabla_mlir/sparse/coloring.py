@@ -69,7 +69,7 @@ class Coloring:
         return _alone(self.pattern.indices, self.rows[self.pattern.row_of_entry], self.num_row_colors)
 
     def verify(self) -> None:
-        """Raises PatternError, with an entry, if an entry cannot be read from the products.
+        """Raises PatternError if the colors do not fit the pattern, or if an entry cannot be read; the message names the first one.
 
         Example:
           >>> import nabla_mlir as nm

@@ -167,11 +167,14 @@ class Finite:
         self.watched: blocks.Function = interpreted(code.module.operation, code.name, stop_at_infinity)
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
-        """The results; raises NotFiniteError if they are not finite while the arguments are."""
+        """The results; raises NotFiniteError if they are not finite while the arguments are.
+
+        Other executables read `storage` and `types`; this one does not.
+        """
         arrays = _on_host(inputs)
         results = self.function(arrays)
         if is_finite(arrays) and not is_finite(results):
-            self.watched(arrays)
+            self.watched(arrays)  # runs again, and raises after the first operation whose result is not finite
         return [Array.from_numpy(y) for y in results]
 
 

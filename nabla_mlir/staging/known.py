@@ -134,7 +134,7 @@ class Known:
         return np.asarray(self.arrays[self._root(value)])
 
     def _root(self, value: ir.Value) -> ir.Value:
-        """The value outside all regions that an argument has; other values unchanged."""
+        """Follows an argument of a region to the value outside all regions that is passed to it; returns other values unchanged."""
         while value in self.others:
             value = self.others[value]
         return value

@@ -280,7 +280,7 @@ def _gathered(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step("fi")
 def _sorted(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
-    """The rows of x in a random sorted order."""
+    """One of five combinations of x and y with sort, argsort or argmax; `k` is not read."""
     if not x.size:
         return x - y
     kinds = (

@@ -57,7 +57,11 @@ def _at_location(severity: str, message: str, location: ir.Location, file: str, 
 
 
 def from_error(error: NablaError, file: str) -> Diagnostic:
-    """The diagnostic of an error of nabla_mlir; the help of the error is a note."""
+    """The diagnostic of an error of nabla_mlir; the help of the error is a note.
+
+    Args:
+      file: the name of the file that was parsed; an error of parsed text has no other name.
+    """
     where = error.where
     position = ("", 0, 0)
     if where is not None:

@@ -95,7 +95,9 @@ def test_each_form_is_compiled_once(monkeypatch, cache):
 
 def test_a_form_is_timed():
     lowered = nm.trace(lambda x: x * 2, nm.spec(4), name="twice").lower()
-    (seconds, (result,), refused) = tuning._time_functions(lowered.compile().vmfb, {"twice": lowered.entries[0].inputs}, "local-sync")
+    (seconds, (result,), refused) = tuning._time_functions(
+        lowered.compile().vmfb, {"twice": lowered.entries[0].inputs}, "local-sync"
+    )
     assert 0 < seconds < 1
     assert result.shape == (4,)
     assert not refused

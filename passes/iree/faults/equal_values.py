@@ -27,7 +27,7 @@ class EqualValues:
     """
 
     def __init__(self) -> None:
-        # The operations with results, by function and kind.
+        # Candidates for equal operations: for each function, the operations of one name, number of results and number of elements.
         self._alike: dict[ir.Operation, dict[tuple[str, int, int], list[ir.Operation]]] = {}
         self._known: dict[tuple[ir.Value, ir.Value], bool] = {}  # the results of `_are_equal`
         self._constants: dict[ir.Value, bool] = {}  # the results of `_is_known`

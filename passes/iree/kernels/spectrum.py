@@ -22,10 +22,10 @@ def accuracy(t: Text) -> float:
 def size_of(t: Text, diagonal: Numbers, off_diagonal: Numbers, n: int) -> Number:
     """The largest sum of a diagonal entry and its off-diagonal entry: about the norm of the matrix."""
 
-    def grow(i: str, best: list[str]) -> list[str]:
+    def row_maximum(i: str, best: list[str]) -> list[str]:
         return [larger(Number(t, best[0]), abs(diagonal[i]) + abs(off_diagonal[i])).name]
 
-    return Number(t, t.carried(0, n, [t.number(0)], [t.form.element], grow)[0])
+    return Number(t, t.carried(0, n, [t.number(0)], [t.form.element], row_maximum)[0])
 
 
 def is_finite(x: Number) -> str:
@@ -54,14 +54,16 @@ def divide_by_largest(t: Text, a: Memory, work: Memory, group: str) -> Number:
     _, rows, columns = a.shape
     kind = t.form.vector
 
-    def grow(i: str, best: list[str]) -> list[str]:
+    def row_maximum(i: str, best: list[str]) -> list[str]:
+        """The largest absolute values, in lanes, of row `i` and of the rows before it."""
+
         def in_row(j: str, best: list[str]) -> list[str]:
             size = t.result(f"math.absf {t.vector(a, group, i, j)} : {kind}")
             return [t.result(f"arith.maximumf {best[0]}, {size} : {kind}")]
 
         return t.carried(0, columns, best, [kind], in_row, t.form.lanes)
 
-    (best,) = t.carried(0, rows, [t.zeros()], [kind], grow)
+    (best,) = t.carried(0, rows, [t.zeros()], [kind], row_maximum)
     largest = Number(t, t.result(f"vector.reduction <maximumf>, {best} : {kind} into {t.form.element}"))
     one = Number(t, t.number(1))
     size = where(largest.is_at_most(0.0), one, largest)

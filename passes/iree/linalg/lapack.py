@@ -48,9 +48,9 @@ MOST_SWEEPS = 30  # the largest number of sweeps (rotations of all pairs of colu
 
 @PATTERNS.of("stablehlo.custom_call")
 def lapack(op: ir.Operation, target: Target) -> Replacement:
-    """The results of a call of LAPACK by other operations and kernels, because IREE compiles no routine of LAPACK.
+    """Other operations and kernels for a custom call of LAPACK, because IREE compiles no routine of LAPACK.
 
-    None for calls of other code.
+    None for other custom calls.
     """
     name = hlo.String.decode(op.attributes["call_target_name"])
     routine = re.fullmatch(r"lapack_[sdcz](\w+)_ffi", name)
