@@ -22,6 +22,7 @@ from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES, body_of
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.rules import Batch
 from nabla_mlir.table.tensor import wrap
+from nabla_mlir.table.traits import bytes_of
 
 
 @dataclass
@@ -104,8 +105,7 @@ def _needed(rows: _Rows, products: list[ir.Operation]) -> list[ir.Operation]:
 
 
 def _bytes(ops: list[ir.Operation]) -> int:
-    values = [wrap(r) for o in ops for r in o.results]
-    return sum(x.size * x.dtype.itemsize for x in values)
+    return sum(bytes_of(r) for o in ops for r in o.results)
 
 
 def _hoist(op: ir.Operation, rows: _Rows, products: list[ir.Operation], parts: list[ir.Operation]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
@@ -23,6 +22,7 @@ from nabla_mlir.rules.tapes import direction, empty_tape, write_row
 from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES, body_of
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.tensor import Tensor, wrap
+from nabla_mlir.table.traits import bytes_of
 
 
 def stack_products(op: ir.Operation) -> bool:
@@ -67,7 +67,7 @@ def _is_stackable(product: ir.Operation, op: ir.Operation, counter: Counter) -> 
     dims = REGISTRY[product.name].read(product)["dot_dimension_numbers"]
     inside = values_inside(op)
     rows = [v for v in product.operands if tape_read(v, op, counter) is None]
-    size = sum(int(np.prod((counter.trips, *x.shape))) * x.dtype.itemsize for x in map(wrap, rows))
+    size = counter.trips * sum(map(bytes_of, rows))
     inner = not dims["lhs_batching_dimensions"] and all(v in inside for v in product.operands)
     # If no tape exists, both operands are computed in the loop, perhaps because of a checkpoint: they are not stored.
     return inner and len(rows) < 2 and size <= thresholds.STACKED

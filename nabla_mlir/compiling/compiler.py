@@ -169,17 +169,15 @@ def _with_right_blocks(artifact: bytes, source: bytes, arguments: list[str]) -> 
     Blocks must get the numbers that branches pass, and buffers must stay alive while they are used.
     """
     text = disassembled(artifact)
-    if overwritten(text):
-        artifact = reordered(artifact, text)
-        text = disassembled(artifact)
-    if lost_buffers(text):
-        artifact = held(artifact, text)
-        text = disassembled(artifact)
-    for fault, uses, effect in (
-        (OVERWRITTEN, overwritten(text), "a branch would overwrite a number before it copies it"),
-        (LOST_BUFFER, lost_buffers(text), "a loop would use a buffer that it has released"),
+    for fault, find, correct, effect in (
+        (OVERWRITTEN, overwritten, reordered, "a branch would overwrite a number before it copies it"),
+        (LOST_BUFFER, lost_buffers, held, "a loop would use a buffer that it has released"),
     ):
-        if uses:
+        if not find(text):
+            continue
+        artifact = correct(artifact, text)
+        text = disassembled(artifact)
+        if uses := find(text):
             raise CompileError(
                 f"compiling requires code that keeps the values of its loops and branches, got a fault of IREE at {len(uses)} "
                 f"position(s): {effect}." + _indented([line[:100] for line in uses[:2]]),

@@ -232,6 +232,11 @@ def _over_squares(xs: Sequence[Tensor]) -> list[Tensor]:
     return [1.0 / (x + y * (y / x))]
 
 
+def _over_squares_by_x(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    other = over_squares(y, x)
+    return t * (other - z) * (other + z)
+
+
 def _over_squares_numpy(x: Any, y: Any) -> Any:
     return x / (x * x + y * y)
 
@@ -239,10 +244,7 @@ def _over_squares_numpy(x: Any, y: Any) -> Any:
 over_squares: OpDef = elementwise(
     "ad.over_squares",
     doc="x / (x * x + y * y) without overflow, and NaN at the origin: the derivative of an angle.",
-    partials=[
-        lambda t, z, x, y: t * ((other := over_squares(y, x)) - z) * (other + z),
-        lambda t, z, x, y: t * (z * over_squares(y, x) * -2.0),
-    ],
+    partials=[_over_squares_by_x, lambda t, z, x, y: t * (z * over_squares(y, x) * -2.0)],
     result=lambda x, y: [(x.shape, x.dtype)],
     define=_over_squares,
     numpy=_over_squares_numpy,

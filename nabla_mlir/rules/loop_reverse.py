@@ -41,6 +41,7 @@ from nabla_mlir.table.regions import body_of, captures_of, clone_body, emit_whil
 from nabla_mlir.table.registry import materialize, zeros
 from nabla_mlir.table.rules import Cotangents, MaybeZero, Pulled
 from nabla_mlir.table.tensor import Tensor, full, wrap
+from nabla_mlir.table.traits import bytes_of
 
 
 def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
@@ -226,7 +227,7 @@ def _planned(op: ir.Operation, backward: Backward, counter: Counter, cts: list[T
     counting = op.regions[1].blocks[0].arguments[counter.carry]
     inits = [wrap(v) for v in op.operands]
     carries = sorted(carries_behind(op, [counting, *backward.stored.values()]))
-    state_bytes = sum(_bytes(inits[i]) for i in carries)
+    state_bytes = sum(inits[i].nbytes for i in carries)
     plan = choose_plan(op, counter.trips, _row_bytes(backward, {counting}), state_bytes, bound)
     stored, empty = _empty_tapes(backward, plan.length, {counting})
     one = full((), 1, INDEX)
@@ -257,11 +258,7 @@ def _planned(op: ir.Operation, backward: Backward, counter: Counter, cts: list[T
 
 def _row_bytes(backward: Backward, others: set[ir.Value]) -> int:
     """The bytes that the tapes need for one iteration, without tapes of `others`."""
-    return sum(_bytes(wrap(v)) for v in dict.fromkeys(backward.stored.values()) if v not in others)
-
-
-def _bytes(x: Tensor) -> int:
-    return x.size * x.dtype.itemsize
+    return sum(bytes_of(v) for v in dict.fromkeys(backward.stored.values()) if v not in others)
 
 
 def _uncounted(op: ir.Operation, backward: Backward, seeds: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:

@@ -58,7 +58,8 @@ class Vulkan(Target):
     def open_as(cls, driver: str) -> str:
         # IREE 3.13 replays the commands of an earlier call if the buffers of kernels are the same. It does not compare those of
         # copies, which then read and write the buffers of the earlier call.
-        return f"{driver}{'&' if '?' in driver else '?' if '://' in driver else '://?'}{_NO_REPLAY}"
+        uri = driver if "://" in driver else f"{driver}://"
+        return f"{uri}{'&' if '?' in uri else '?'}{_NO_REPLAY}"
 
     @classmethod
     def found(cls) -> Sequence[str]:

@@ -18,8 +18,7 @@ from nabla_mlir.ops.shape import slice_
 from nabla_mlir.passes.roll.items import SLICE, Items
 from nabla_mlir.passes.roll.periods import Run
 from nabla_mlir.table.regions import reads_of
-from nabla_mlir.table.tensor import wrap
-from nabla_mlir.table.traits import CONSTANT, is_free
+from nabla_mlir.table.traits import CONSTANT, bytes_of, is_free
 
 Position = tuple[int, int]  # of a result: the index of its operation in the block, and its index among the results
 
@@ -264,12 +263,6 @@ def readers_of(value: ir.Value) -> list[ir.Operation]:
     maker = made_by(value)
     assert maker is not None
     return [within(maker.block, use.owner.operation) for use in value.uses]
-
-
-def bytes_of(value: ir.Value) -> int:
-    """The bytes of a tensor."""
-    x = wrap(value)
-    return x.size * x.dtype.itemsize
 
 
 def _is_stored(op: ir.Operation) -> bool:

@@ -284,6 +284,15 @@ FAULTS = (
     Fault("lapack", "Calls of LAPACK do not compile.", "nabla-legalize-linalg"),
 )
 
+# Flags that lead to other code around the same kernels, with other registers.
+_OTHER_REGISTERS = (
+    ("--iree-hal-force-indirect-command-buffers",),
+    ("--iree-hal-indirect-command-buffers=false",),
+    ("--iree-hal-memoization=false",),
+    ("--iree-stream-partitioning-favor=debug",),
+    ("--iree-stream-partitioning-favor=debug", "--iree-hal-force-indirect-command-buffers"),
+)
+
 # Faults of modules that are too large or too sensitive for a reproducer. A `CompileError` names the fault, by IREE's message
 # (`nabla_mlir.compiling.internals.messages`) or by the code (`references.py` there).
 WITH_REMEDIES = (
@@ -323,13 +332,7 @@ WITH_REMEDIES = (
         "nabla_mlir/compiling/internals/held_references.py",
         f"{_ISSUE}24753",
         since="",
-        remedies=(
-            ("--iree-hal-force-indirect-command-buffers",),
-            ("--iree-hal-indirect-command-buffers=false",),
-            ("--iree-hal-memoization=false",),
-            ("--iree-stream-partitioning-favor=debug",),
-            ("--iree-stream-partitioning-favor=debug", "--iree-hal-force-indirect-command-buffers"),
-        ),
+        remedies=_OTHER_REGISTERS,
     ),
     Fault(
         "overwritten_number",
@@ -337,12 +340,7 @@ WITH_REMEDIES = (
         "without an error. The remedies lead to other registers.",
         "nabla_mlir/compiling/internals/block_arguments.py",
         since="",
-        remedies=(
-            ("--iree-hal-memoization=false",),
-            ("--iree-hal-indirect-command-buffers=false",),
-            ("--iree-hal-force-indirect-command-buffers",),
-            ("--iree-stream-partitioning-favor=debug",),
-        ),
+        remedies=_OTHER_REGISTERS,
     ),
 )
 

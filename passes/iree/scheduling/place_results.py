@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,6 +15,7 @@ from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.internals.buffers import PLACED, buffers_of, placed_in
 from nabla_mlir.passes.iree.internals.dispatches import added_to
 from nabla_mlir.rules.copies import overwritten
+from nabla_mlir.table.traits import bytes_of
 
 
 @register
@@ -64,7 +64,7 @@ def _place_outputs(func: ir.Operation) -> None:
         return
     with func.location:
         with ir.InsertionPoint.at_block_begin(block):
-            buffers = buffers_of([_bytes(end.operands[i]) for i in positions])
+            buffers = buffers_of([bytes_of(end.operands[i]) for i in positions])
         with ir.InsertionPoint(end):
             for i, buffer in zip(positions, buffers, strict=True):
                 first = _added_to(end.operands[i])
@@ -104,21 +104,16 @@ def _is_in_donated(func: ir.Operation, value: ir.Value) -> bool:
 def _is_placed(value: ir.Value, least: int) -> bool:
     """True if a result gets a buffer: it has at least `least` bytes, and is neither an argument nor a constant."""
     maker = made_by(value)
-    return maker is not None and maker.name != "stablehlo.constant" and _is_static(value) and _bytes(value) >= least
+    return maker is not None and maker.name != "stablehlo.constant" and _is_static(value) and bytes_of(value) >= least
 
 
 def bytes_of_values(func: ir.Operation) -> int:
     """The bytes of all values of a function; values in loops count once."""
-    return sum(_bytes(value) for op in nested(func) for value in op.results if _is_static(value))
+    return sum(bytes_of(value) for op in nested(func) for value in op.results if _is_static(value))
 
 
 def _is_static(value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType) and value.type.has_static_shape
-
-
-def _bytes(value: ir.Value) -> int:
-    val = Val(value)
-    return math.prod(val.shape) * val.dtype.itemsize
 
 
 def _written_to(value: Val, buffer: ir.Value) -> Val:
