@@ -123,7 +123,7 @@ class PartRuns:
         """A function from the number of a perturbed run to the results of `function` in that run."""
 
         def run(k: int) -> Arrays:
-            """Runs the function with the noise seeded by k, and turns the noise off again."""
+            """Runs the function with noise from the seed k; afterwards the noise is off."""
             self.noise.seed([k])
             try:
                 return function()

@@ -18,7 +18,7 @@ _MOST_SHARED = {80: 163, 90: 227}  # KiB that one block may use, by compute capa
 
 
 def machine_code(kernels: Sequence[dict[str, Any]], capability: int, cache: bool) -> list[dict[str, Any]]:
-    """For each kernel, its machine code in base64 and its bytes of shared memory, from the cache or from Triton's compiler.
+    """The machine code (base64) and the bytes of shared memory of each kernel, from the cache or from Triton's compiler.
 
     Raises:
       CompileError: Triton refused a kernel.

@@ -96,7 +96,7 @@ class Document:
 
 
 def unchanged(last: State, state: State) -> list[int]:
-    """For each line, the index of the equal line in the previous state; -1 for a new line.
+    """The index of each line in the previous state; -1 for a new line.
 
     A line is unchanged if its operation has a predecessor with the same text except for the names of values. The indices
     increase: if operations have changed their order, the longest increasing sequence counts as unchanged.

@@ -37,7 +37,7 @@ def _event(name: str, pid: int, start: float, seconds: float, args: dict[str, An
 
 
 def reads_of_lines(texts: Sequence[str], depths: Sequence[int]) -> list[list[int]]:
-    """For each line, the indices of the lines that define its operands; a name refers to the innermost definition."""
+    """The indices of the lines that define the operands of each line; a name refers to its innermost definition."""
     scopes: list[tuple[int, dict[str, int]]] = [(0, {})]
     reads = []
     for i, (text, depth) in enumerate(zip(texts, depths, strict=True)):

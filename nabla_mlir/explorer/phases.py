@@ -124,7 +124,7 @@ def document_of(phases: Phases, texts: Numbers, recorder: Recorder) -> dict[str,
 
 
 def same_lines(before: Sequence[Line], after: Sequence[Line]) -> list[int]:
-    """For each line, the index of the equal line in the previous phase, where names may differ; -1 for a new line."""
+    """The index of each line in the previous phase, in which names may differ; -1 for a new line."""
     positions: dict[str, list[int]] = {}
     for i, line in reversed(list(enumerate(before))):
         positions.setdefault(_MAPS.sub("#map", line.shape), []).append(i)

@@ -18,7 +18,7 @@ from nabla_mlir.runtime.device import device as device_of
 
 
 class AxisType(enum.Enum):
-    """How the program may use an axis of a mesh in JAX. With one device, all members have the same effect."""
+    """The modes in which JAX uses an axis of a mesh. With one device, all modes have the same effect."""
 
     Auto = 0
     Explicit = 1
@@ -26,7 +26,7 @@ class AxisType(enum.Enum):
 
 
 class PartitionSpec:
-    """For each axis of an array, the names of the mesh axes along which it is divided; None means that it is not divided.
+    """The mesh axes along which each axis of an array is divided, by name; None stands for an axis that is not divided.
 
     Args:
       *partitions: for each axis of the array a name, a tuple of names, or None.

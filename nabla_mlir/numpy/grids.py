@@ -224,8 +224,8 @@ class _Joined:
     """``r_[1:4, 0, x]`` concatenates ranges, numbers and arrays; ``c_`` joins them as columns.
 
     The first item may be a string of up to three integers, such as "0,2,1". The first integer is the axis along which arrays are
-    joined. The second is the least number of axes that each array gets; new axes have length 1. The third is the index among them
-    of the first axis that the array had before. The strings "r" and "c" turn a vector into a row or a column.
+    joined. The second is the smallest number of axes; an array with fewer axes gets new ones of length 1. The third is the index
+    that the first old axis then has. With the string "r" a vector becomes a row, with "c" a column.
     """
 
     def __init__(self, directions: tuple[int, int, int]):

@@ -79,7 +79,7 @@ def in_order(moves: Moves, spare: int) -> Moves | None:
 
 
 def _values(moves: Sequence[tuple[int, int]], spare: int) -> dict[int, int]:
-    """For each register that a list of copies sets: the register that has held its value before the list."""
+    """The source of each register that a list of copies sets: the register that has this value before the list."""
     values: dict[int, int] = {}
     for x, y in moves:
         values[y] = values[x] if x >= spare else x

@@ -62,9 +62,9 @@ def functions(text: str) -> dict[str, dict[str, Block]]:
 
 
 def wide_results(text: str) -> dict[str, list[bool]]:
-    """For each function that is called: True for each result that is a number of 64 bits, which fills two registers.
+    """The results of each function that have 64 bits, as a list of truth values with one value for each result.
 
-    The text names the first register of such a result only.
+    A number of 64 bits fills two registers; the text of a call names only the first one.
 
     Example:
       >>> wide_results('vm.import @hal.device.query.i64 cconv "0rrr_iI"')

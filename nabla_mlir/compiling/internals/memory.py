@@ -16,7 +16,7 @@ _LASTING = "@hal.allocator.allocate"
 
 
 def allocated_at_once(disassembly: str) -> dict[str, int]:
-    """For each function, the largest number of bytes that a call has allocated at the same time, including the results.
+    """The peak memory of a call of each function, in bytes, including the results.
 
     Functions whose sizes depend on values are left out. A buffer is live until the program frees it, or no register
     holds it. All branches are followed, and loops are followed twice.

@@ -158,7 +158,7 @@ def _forest_of_lists(weights: tuple[Any, Any, Any, Any], count: int, nodes: dict
         raise Refusal(f"modes among {', '.join(_TESTS)}", ", ".join(sorted(unknown)))
 
     def child(name: str) -> np.ndarray:
-        """For each node, the index of its child by the attribute `name`; a leaf is its own child."""
+        """The index of the child of each node, from the attribute `name`; a leaf is its own child."""
         targets = zip(trees, modes, nodes.pop(name), strict=True)
         return np.array([i if mode == "LEAF" else position(tree, to) for i, (tree, mode, to) in enumerate(targets)])
 

@@ -110,7 +110,7 @@ def _rows(what: str, x: Tensor, type: int, n: int | None, axis: int, norm: str |
 
 
 def _twiddles(count: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the cosines and sines of pi k / (2 count), which turn a Fourier transform into a cosine transform."""
+    """The cosines and sines of pi k / (2 count); with these factors, a cosine transform is a Fourier transform."""
     angles = np.pi * np.arange(count) / (2 * count)
     return np.cos(angles).astype(dtype), np.sin(angles).astype(dtype)
 

@@ -16,9 +16,9 @@ def with_slopes(
 ) -> Any:
     """Returns `f` with derivatives; `f` is a function of parameters and, last, an argument.
 
-    The derivative by the argument is `density`. The derivatives by the parameters are those of `loops`, by default of `f`. A
-    parameter that is a constant of the program is not differentiated, so that its loops are not traced. `has_constants=False` turns
-    this off, for a density that calls the function with other parameters and would have to be traced again.
+    The derivative by the argument is `density`. The derivatives by the parameters are those of `loops`, by default of `f`.
+    Parameters that are constants of the program are not differentiated, and their loops are not traced. With
+    `has_constants=False`, all parameters are differentiated; this is for a density that calls the function with other parameters.
     """
     inner = loops or f
 
