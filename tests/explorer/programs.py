@@ -1,5 +1,7 @@
 """Programs whose explanations are looked at."""
 
+import random
+
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 
@@ -35,6 +37,8 @@ def arrow(x):
 
 
 def long(x, steps=900):
+    """A chain of steps of two kinds in a random order, which `nabla-roll-loops` cannot write as a loop."""
+    rng = random.Random(0)
     for _ in range(steps):
-        x = x * x + 0.5 * nnp.maximum(x, 0.25)
+        x = x * x + 0.5 * nnp.maximum(x, 0.25) if rng.random() < 0.5 else 0.5 * nnp.maximum(x, 0.25) - x * x
     return nnp.sum(x)
