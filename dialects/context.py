@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 import types
@@ -39,6 +40,13 @@ def context() -> Context:
     checks them instead.
     """
     return _context
+
+
+def bytecode_of(module: ir.Module | ir.Operation) -> bytes:
+    """A module as MLIR bytecode, with its locations; equal modules have equal bytecode."""
+    file = io.BytesIO()
+    module.operation.write_bytecode(file)
+    return file.getvalue()
 
 
 def parse_module(source: str | bytes, *, filename: str = "<module>") -> ir.Module:

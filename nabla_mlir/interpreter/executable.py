@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import io
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from iree.compiler import ir
 from nabla_mlir.base.errors import DeployError, OutOfMemoryError
 from nabla_mlir.base.locks import new_lock
 from nabla_mlir.base.progress import running
-from nabla_mlir.dialects.context import parse_module
+from nabla_mlir.dialects.context import bytecode_of, parse_module
 from nabla_mlir.interpreter.blocks import Watch, functions
 from nabla_mlir.interpreter.frames import Budget
 from nabla_mlir.runtime.array import Array
@@ -126,9 +125,7 @@ class InterpretedExecutable:
 
     def recipe(self) -> Recipe:
         """A function and its arguments that create this executable in another process, with fresh state and without a budget."""
-        file = io.BytesIO()
-        self._module.write_bytecode(file)
-        return _executable_of, (file.getvalue(), self._watch)
+        return _executable_of, (bytecode_of(self._module), self._watch)
 
     def __reduce__(self) -> Recipe:
         return self.recipe()

@@ -13,6 +13,7 @@ import numpy as np
 
 from nabla_mlir.base.errors import RuleMissingError, TraceError, user_frame
 from nabla_mlir.base.locks import new_lock
+from nabla_mlir.dialects.context import bytecode_of
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.interpreter import OutOfStepsError
 from nabla_mlir.interpreter.executable import InterpretedExecutable
@@ -23,7 +24,6 @@ from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import Device
 from nabla_mlir.runtime.executable import Recipe, Runnable
 from nabla_mlir.staging.compiled import Bundle, Compiled
-from nabla_mlir.staging.entry import bytecode_of
 from nabla_mlir.staging.execution import Execution, allowance
 from nabla_mlir.staging.interpreted import Interpreted
 from nabla_mlir.staging.stages import Lowered

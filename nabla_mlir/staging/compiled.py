@@ -13,6 +13,7 @@ from nabla_mlir.base.errors import TraceError, user_frame
 from nabla_mlir.base.locks import cached_property
 from nabla_mlir.compiling.internals.memory import allocated_at_once
 from nabla_mlir.compiling.reference_check import Checks
+from nabla_mlir.dialects.context import bytecode_of
 from nabla_mlir.dialects.regions import functions_of
 from nabla_mlir.rules.cost import FunctionCost, cost_of_function
 from nabla_mlir.runtime import Executable, Module, pooled
@@ -21,7 +22,7 @@ from nabla_mlir.runtime.manifest import Code, Manifest, Memory
 from nabla_mlir.runtime.module import split_by_driver
 from nabla_mlir.runtime.storage import artifact_bytes, save_artifact, store_artifact
 from nabla_mlir.staging.artifact import manifest_of, with_references
-from nabla_mlir.staging.entry import Entry, Stage, bytecode_of
+from nabla_mlir.staging.entry import Entry, Stage
 from nabla_mlir.targets import Target
 from nabla_mlir.targets.toolchain import disassembled
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from nabla_mlir.base.files import write_files
 from nabla_mlir.base.locks import cached_property
 from nabla_mlir.base.names import missing
 from nabla_mlir.base.plugins import plugin
-from nabla_mlir.dialects.context import parse_module
+from nabla_mlir.dialects.context import bytecode_of, parse_module
 from nabla_mlir.runtime.manifest import Sparsity
 from nabla_mlir.runtime.outline import MOST, outline
 from nabla_mlir.staging.specs import Spec
@@ -201,13 +200,6 @@ class Stage:
     def _title(self) -> str:
         """The first line of the repr, which names the stage."""
         return f"{type(self).__name__} module"
-
-
-def bytecode_of(module: ir.Module) -> bytes:
-    """The bytecode of a module, as in the file of an artifact."""
-    file = io.BytesIO()
-    module.operation.write_bytecode(file)
-    return file.getvalue()
 
 
 def _restore(kind: type[Stage], bytecode: bytes, entries: tuple[Entry, ...], *rest: Any) -> Stage:

@@ -28,6 +28,7 @@ from nabla_mlir.base.progress import running
 from nabla_mlir.compiling.checking import compile_checked
 from nabla_mlir.compiling.estimates import compilation_of, estimate
 from nabla_mlir.compiling.lowering import clone_module, lower_module
+from nabla_mlir.dialects.context import bytecode_of
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.interpreter import Budget, OutOfStepsError, blocks, interpreted
 from nabla_mlir.interpreter.finite import is_finite, stop_at_infinity
@@ -327,21 +328,21 @@ def _expand(module: ir.Module) -> tuple[ir.Module, bool]:
     """A traced module with its derivatives and maps expanded, and True if that lowered it.
 
     Equal modules are expanded once: outside `jit`, a call of `grad(f)` traces f again, and most traces are equal. The key holds
-    all on which the expansion depends: the text with its source lines, the records of the operations, and the thresholds. A
+    all on which the expansion depends: the bytecode with its source lines, the records of the operations, and the thresholds. A
     custom call is expanded each time, because its rules may be registered again.
     """
-    if not any(map(_needs_passes, nested(module.operation))):
+    ops = nested(module.operation)
+    if not any(map(_needs_passes, ops)):
         return module, False
-    text = module.operation.get_asm(assume_verified=True, use_local_scope=True, enable_debug_info=True)
 
     def lowered() -> ir.Module:
         lower_module(module)
         return module
 
-    if "custom_call" in text:
+    if any(op.name == "stablehlo.custom_call" for op in ops):
         return lowered(), True
     rules = (OpDef.changes, *map(id, REGISTRY.values()), *thresholds.numbers())
-    return _expansions.get((hashlib.sha256(text.encode()).digest(), rules), lowered), True
+    return _expansions.get((hashlib.sha256(bytecode_of(module)).digest(), rules), lowered), True
 
 
 def _needs_passes(op: ir.Operation) -> bool:

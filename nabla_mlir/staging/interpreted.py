@@ -7,13 +7,13 @@ from pathlib import Path
 
 from nabla_mlir.base.errors import TargetError, user_frame
 from nabla_mlir.base.locks import cached_property
+from nabla_mlir.dialects.context import bytecode_of
 from nabla_mlir.interpreter.executable import InterpretedExecutable
 from nabla_mlir.interpreter.target import Interpreter
 from nabla_mlir.runtime import Module
 from nabla_mlir.runtime.manifest import Manifest, Memory
 from nabla_mlir.staging.artifact import manifest_of
 from nabla_mlir.staging.compiled import Compiled
-from nabla_mlir.staging.entry import bytecode_of
 
 
 @dataclass(frozen=True, repr=False)

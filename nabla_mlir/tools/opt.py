@@ -23,7 +23,7 @@ from iree.compiler import ir
 
 from nabla_mlir.base.errors import ImportIRError, NablaError, PassError
 from nabla_mlir.base.files import write_files
-from nabla_mlir.dialects.context import BYTECODE, context
+from nabla_mlir.dialects.context import BYTECODE, bytecode_of, context
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import check_order, nested
 from nabla_mlir.passes.base import PASSES, PIPELINES, Pass
@@ -323,23 +323,11 @@ def run(options: argparse.Namespace) -> int:
         if module is not None and options.run:
             texts.append(values.shown(options.results).encode())
         elif module is not None and options.emit_bytecode:
-            texts.append(_bytecode(module))
+            texts.append(bytecode_of(module))
         elif module is not None:
             texts.append(print_module(module, file, options).encode())
     _write(options.output, f"{_MARKER}\n".encode().join(texts))
     return int(failure)
-
-
-def _bytecode(module: ir.Module) -> bytes:
-    """A module as MLIR bytecode."""
-    chunks: list[bytes] = []
-
-    class Sink:
-        def write(self, data: bytes) -> None:
-            chunks.append(bytes(data))
-
-    module.operation.write_bytecode(Sink())
-    return b"".join(chunks)
 
 
 def _read(file: str) -> str | bytes:

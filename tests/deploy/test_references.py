@@ -13,10 +13,10 @@ import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.base.errors import DeployError, WrongNumbersError
 from nabla_mlir.compiling.reference_values import references_of
+from nabla_mlir.dialects.context import bytecode_of
 from nabla_mlir.runtime.drawn import DRAWS, drawn
 from nabla_mlir.runtime.reference import Reference, ResultReference, arguments_of, check_numbers, compare, text_of, weighted_sum
 from nabla_mlir.runtime.storage import artifact_bytes
-from nabla_mlir.staging.entry import bytecode_of
 
 MEBIBYTE = 1 << 20
 

@@ -8,7 +8,6 @@ link them.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 
 from iree.compiler import ir
@@ -16,7 +15,7 @@ from iree.compiler import ir
 from nabla_mlir.base import thresholds
 from nabla_mlir.compiling.internals.executables import inside, move_into, name_of, rename_calls
 from nabla_mlir.compiling.internals.kernel_library import KernelLibrary
-from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.context import bytecode_of, context
 from nabla_mlir.dialects.regions import nested
 
 Rewrite = Callable[[ir.Module], None]
@@ -52,9 +51,7 @@ def before_code(
         is_divided = may_divide and divide(root, library)
         if rewrite is None and not is_divided:
             return module, False
-        bytecode = io.BytesIO()
-        root.operation.write_bytecode(bytecode)
-    return bytecode.getvalue(), is_divided
+        return bytecode_of(root), is_divided
 
 
 def divide(module: ir.Module, library: KernelLibrary | None = None) -> bool:
