@@ -49,7 +49,16 @@ class InlineRulesPass(Pass):
     name: ClassVar[str] = "nabla-inline-rules"
 
     def run(self, module: ir.Operation) -> None:
+        # A value is a copy of a region, which may contain others: each round replaces the outermost ones.
         while ops := [op for op in nested(module) if op.name in ENDED]:
-            op = ops[-1]  # the last one is not inside another: `nested` lists an operation after those in its regions
-            with ir.InsertionPoint(op), op.location:
-                replace(op, _value(op))
+            for op in reversed([op for op in ops if not _is_inside_another(op)]):
+                with ir.InsertionPoint(op), op.location:
+                    replace(op, _value(op))
+
+
+def _is_inside_another(op: ir.Operation) -> bool:
+    """True if the operation is in a region of an operation that this pass replaces."""
+    parent = op.parent
+    while parent is not None and parent.name not in ENDED:
+        parent = parent.parent
+    return parent is not None

@@ -137,16 +137,17 @@ def _evict(bound: int) -> None:
     files that a crash left.
     """
     entries = []
-    for path in (cache_dir() / "vmfb").glob("*/*"):
-        with contextlib.suppress(OSError):
-            stat = path.stat()
-            entries.append((stat.st_mtime, stat.st_size, path))
-    entries.sort(key=lambda entry: entry[:2], reverse=True)
+    for folder in os.scandir(cache_dir() / "vmfb"):
+        with contextlib.suppress(OSError):  # another process may remove an entry
+            for entry in os.scandir(folder):
+                stat = entry.stat()
+                entries.append((stat.st_mtime, stat.st_size, entry.path))
+    entries.sort(reverse=True)
     total, newest = 0, entries[0][0] if entries else 0.0
     for time, size, path in entries:
         total += size
-        abandoned = path.name.startswith(TEMPORARY) and newest - time > 3600
+        abandoned = os.path.basename(path).startswith(TEMPORARY) and newest - time > 3600
         if total > bound or abandoned:
             total -= size
             with contextlib.suppress(OSError):
-                path.unlink()
+                os.unlink(path)
