@@ -24,7 +24,7 @@ from nabla_mlir.base.locks import new_lock
 from nabla_mlir.base.log import logger
 from nabla_mlir.compiling import cache as disk
 from nabla_mlir.compiling.internals.messages import CIRCULAR, STREAMABLE
-from nabla_mlir.compiling.lowering import clone_module, compile_lowered
+from nabla_mlir.compiling.lowering import compile_lowered
 from nabla_mlir.compiling.reference_check import DIFFERS, NOT_CHECKED, Checks, check_artifact, check_in_parts, reason_not_to
 from nabla_mlir.compiling.reference_runs import TOO_LONG, Examples, entries_of
 from nabla_mlir.compiling.strategies import STRATEGIES, Strategy
@@ -112,7 +112,7 @@ def compile_checked(
     what, advice, folder = _report(module, target, flags, title, examples, *wrong)
     for other in STRATEGIES[STRATEGIES.index(strategy) + 1 :]:
         with contextlib.suppress(CompileError):
-            vmfb = _compile_by(other, module, target, flags, cache, title)
+            vmfb = compile_lowered(module, target, flags=flags, cache=cache, title=title, strategy=other)
             checks = check(vmfb, other)
             if _first_difference(checks) is None:
                 warnings.warn(
@@ -144,20 +144,12 @@ def compile_unchecked(
     *others, last = STRATEGIES
     for strategy in others:
         try:
-            return strategy, _compile_by(strategy, module, target, flags, cache, title)
+            return strategy, compile_lowered(module, target, flags=flags, cache=cache, title=title, strategy=strategy)
         except CompileError as error:
             if error.fault not in (CIRCULAR, STREAMABLE):
                 raise
             _LOG.warning("IREE refuses %s %s: the next strategy is tried", title or "a module", strategy.name)
-    return last, _compile_by(last, module, target, flags, cache, title)
-
-
-def _compile_by(strategy: Strategy, module: ir.Module, target: Target, flags: Sequence[str], cache: bool, title: str) -> bytes:
-    """The artifact of a strategy. Raises CompileError if IREE refuses the module."""
-    if strategy.separate is not None:
-        module = clone_module(module)
-        strategy.separate(module)
-    return compile_lowered(module, target, flags=flags, cache=cache, title=title, schedule=strategy.schedule)
+    return last, compile_lowered(module, target, flags=flags, cache=cache, title=title, strategy=last)
 
 
 def _first_difference(checks: Checks) -> tuple[str, Check] | None:
@@ -210,7 +202,7 @@ def _checks_of(
     if found is None or anew or any(_may_change(check, mode) for check in found.values()):
         found = check_artifact(module, target, vmfb, examples, strategy.name, mode != "always")
         if mode == "parts" and any(check.detail == TOO_LONG for check in found.values()):
-            in_parts = check_in_parts(module, target, vmfb, examples, strategy.name)
+            in_parts = check_in_parts(module, target, vmfb, examples, strategy)
             found = {name: in_parts[name] if check.detail == TOO_LONG else check for name, check in found.items()}
         if (
             cache and _first_difference(found) is None

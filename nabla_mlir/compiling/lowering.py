@@ -19,7 +19,7 @@ from nabla_mlir.compiling.internals.kernel_library import with_kernels
 from nabla_mlir.compiling.internals.libraries import before_code
 from nabla_mlir.compiling.internals.machine_code import put_machine_code
 from nabla_mlir.compiling.limits import within
-from nabla_mlir.compiling.strategies import FORMS, WHOLE, Form, Program, required_flags
+from nabla_mlir.compiling.strategies import FASTEST, FORMS, WHOLE, Form, Program, Strategy, required_flags
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
@@ -69,15 +69,27 @@ def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Mod
 
 
 def compile_lowered(
-    module: ir.Module, target: Target, *, flags: Sequence[str] = (), cache: bool = True, title: str = "", schedule: bool = True
+    module: ir.Module,
+    target: Target,
+    *,
+    flags: Sequence[str] = (),
+    cache: bool = True,
+    title: str = "",
+    strategy: Strategy = FASTEST,
 ) -> bytes:
-    """The artifact of a lowered module, legalised and compiled for the target.
+    """The artifact of a lowered module, legalised and compiled for the target by a strategy.
 
     Args:
       title: the name of the module in messages.
-      schedule: True also rewrites operations that IREE would make slow.
+
+    Raises:
+      CompileError: IREE refuses the module.
     """
     name, start = title or _name_of(module), time.perf_counter()
+    schedule = strategy.schedule
+    if strategy.separate is not None:
+        module = clone_module(module)
+        strategy.separate(module)
     with watch(f"compiling {name} for {target.name}"):
         limit = target.allowed_bytes()
         if limit is None:

@@ -17,6 +17,7 @@ from nabla_mlir.compiling.comparison import Arrays, Difference, compare
 from nabla_mlir.compiling.lowering import compile_lowered
 from nabla_mlir.compiling.part_slices import cuts_of
 from nabla_mlir.compiling.parts import LOOP, expensive_operations, module_of, outer_values
+from nabla_mlir.compiling.strategies import FASTEST, Strategy
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.interpreter import OutOfStepsError
@@ -63,12 +64,13 @@ class PartRuns:
       module: a lowered module.
       target: what its parts are compiled for; this machine runs it.
       noise: the perturbation of the interpreter's runs. In perturbed runs, the parts perturb their values, too.
+      strategy: the strategy by which the parts are compiled.
 
     Raises:
       CompileError: IREE refuses the parts.
     """
 
-    def __init__(self, module: ir.Module, target: Target, noise: Perturbation):
+    def __init__(self, module: ir.Module, target: Target, noise: Perturbation, strategy: Strategy = FASTEST):
         """Compiles the expensive operations of the module as functions of their own."""
         operations = expensive_operations(module)
         self._names = {op: f"part{i}" for i, op in enumerate(operations)}
@@ -78,7 +80,7 @@ class PartRuns:
         self.iterations: dict[str, list[int]] = {}  # by loop: all of plain runs, those compared, the most of one call
         if operations:
             made = module_of({name: op for op, name in self._names.items()}, module)
-            vmfb = compile_lowered(made, target, title="its parts")
+            vmfb = compile_lowered(made, target, title="its parts", strategy=strategy)
             self._executable = Executable.load(vmfb, target.drivers[0])
 
     def __call__(self, op: ir.Operation, number: Callable[[ir.Value], int], block_of: Callable[[int], Block]) -> Body | None:

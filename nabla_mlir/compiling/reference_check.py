@@ -15,6 +15,7 @@ from nabla_mlir.compiling.comparison import Arrays, Outcome, compare
 from nabla_mlir.compiling.estimates import compilation_of, estimate
 from nabla_mlir.compiling.part_runs import PartDiffersError, PartRuns
 from nabla_mlir.compiling.reference_runs import ABSENT, TOO_LONG, Examples, ReferenceRuns, entries_of, reason_of
+from nabla_mlir.compiling.strategies import FASTEST, Strategy
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.interpreter import Budget, OutOfStepsError
 from nabla_mlir.interpreter.rounding import Perturbation
@@ -86,20 +87,23 @@ def check_artifact(
     return {name: _with_branches(check, branches.one_sided) for name, check in checks.items()}
 
 
-def check_in_parts(module: ir.Module, target: Target, vmfb: bytes, examples: Examples | None = None, strategy: str = "") -> Checks:
+def check_in_parts(
+    module: ir.Module, target: Target, vmfb: bytes, examples: Examples | None = None, strategy: Strategy = FASTEST
+) -> Checks:
     """The check of each entry point of an artifact against an interpreter that calls compiled code for the expensive operations.
 
-    These products and loops are compiled separately, and compared with the interpreter on slices.
+    These products and loops are compiled separately, by the strategy of the artifact, and compared with the interpreter on slices.
 
     Args:
-      module, examples, strategy: as for `check_artifact`.
+      module, examples: as for `check_artifact`.
+      strategy: the strategy by which the artifact was compiled.
     """
     noise = Perturbation()
     try:
-        parts = PartRuns(module, target, noise)
+        parts = PartRuns(module, target, noise, strategy)
     except CompileError as error:
         return {name: Check(NOT_CHECKED, f"its parts do not compile ({error.message})") for name in entries_of(module)}
-    comparison = _Comparison(ReferenceRuns(module, noise=noise, instead=parts), target, vmfb, strategy)
+    comparison = _Comparison(ReferenceRuns(module, noise=noise, instead=parts), target, vmfb, strategy.name)
     first, *others = _DRAWS_OF_FACTORS if comparison.runs.is_definite else _DRAWS
     checks = comparison.checks(examples or {}, first, None)
     spent = comparison.runs.spent

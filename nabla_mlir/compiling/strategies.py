@@ -133,8 +133,9 @@ FORMS = (
     Form("other forms", "IREE refuses some modules as nabla-schedule writes them; this form is slower.", _whole, schedule=False),
 )
 # The strategies in the order in which they are tried, if IREE reports a circular dependency, or if numbers are wrong.
+FASTEST = Strategy("as chosen for the target", "It is the fastest.")
 STRATEGIES = (
-    Strategy("as chosen for the target", "It is the fastest."),
+    FASTEST,
     Strategy(
         "with barriers around loops and branches", "IREE may put work before and after a branch into one part.", separate_control
     ),

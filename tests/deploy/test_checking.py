@@ -382,14 +382,14 @@ def test_a_target_says_what_is_checked():
 
 
 def test_a_circular_dependency_is_compiled_by_the_next_strategy(monkeypatch, caplog):
-    compile_lowered, fault = checking.compile_lowered, CIRCULAR
+    compile_forms, fault = lowering._compile_lowered, CIRCULAR
 
     def refusing(module, *args, **kwargs):
         if "optimization_barrier" not in str(module):
             raise CompileError("iree-compile requires a valid module, got a circular dependency in it.", fault=fault)
-        return compile_lowered(module, *args, **kwargs)
+        return compile_forms(module, *args, **kwargs)
 
-    monkeypatch.setattr(checking, "compile_lowered", refusing)
+    monkeypatch.setattr(lowering, "_compile_lowered", refusing)
     stage = lowered(lambda x: nm.fori_loop(0, 3, lambda i, c: nnp.sin(c), x), X)
     check = stage.compile().checks["main"]
     assert (check.status, check.strategy) == ("checked", "with barriers around loops and branches")

@@ -10,12 +10,13 @@ from iree.compiler import ir
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.base import thresholds
-from nabla_mlir.compiling import checking, part_runs
+from nabla_mlir.compiling import checking, lowering, part_runs
 from nabla_mlir.compiling.compiled_noise import perturb
 from nabla_mlir.compiling.part_slices import cuts_of
 from nabla_mlir.compiling.reference_check import check_in_parts
 from nabla_mlir.dialects.context import context, parse_module
-from nabla_mlir.dialects.regions import functions_of
+from nabla_mlir.dialects.regions import functions_of, nested
+from nabla_mlir.dialects.stablehlo import emit
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.runtime.array import Array
 
@@ -268,3 +269,24 @@ def test_noise_moves_each_element_by_some_units(dtype):
     assert relative.max() <= 5 * unit
     assert (relative > 0).mean() > 0.5
     assert (moved != other).any()
+
+
+def test_parts_are_compiled_by_the_strategy_of_the_program(everything, monkeypatch):
+    """With rewrites for speed, each product is wrong; without them, the program and its parts are right."""
+    legalize = lowering.legalize
+
+    def wrong(module, target, schedule=True):
+        legal = legalize(module, target, schedule)
+        for op in [op for op in nested(legal.operation) if op.name == "stablehlo.dot_general"] if schedule else ():
+            with op.context, ir.InsertionPoint.after(op), op.location:
+                double = emit("stablehlo.add", [op.results[0]] * 2, results=[op.results[0].type])
+            op.results[0].replace_all_uses_except(double.results[0], double)
+        return legal
+
+    monkeypatch.setattr(lowering, "legalize", wrong)
+    monkeypatch.setattr(thresholds, "CHECKING_SHARE", 0.0)  # the interpreter would take too long for all of it
+    f, arguments, _ = PROGRAMS["batch"]
+    with pytest.warns(RuntimeWarning, match="was compiled again without rewrites for speed, which is right"):
+        code = compiled(f, *arguments, target=IN_PARTS)
+    assert "interpreted in parts (slices of 1 product)" in code.checks["main"].detail
+    np.testing.assert_allclose(code(*arguments), f(*arguments), rtol=1e-12)
