@@ -205,9 +205,7 @@ class _Writer:
         t, terms = self.t, self.spec.n // (before * radix)
 
         def at(p: Index, q: Index, factors: list[Complex]) -> None:
-            """Writes the butterfly of elements q + before (p + terms k), k = 0, 1, ...; all results but the first are multiplied by
-            factors.
-            """
+            """Writes the butterfly of elements q + before (p + terms k); its results, except the first, are times the factors."""
             values = [elements(t.add(q, t.mul(before, t.add(p, terms * k)))) for k in range(radix)]
             for j, x in enumerate(dft(t, values)):
                 product = times(t, x, factors[j - 1]) if j and factors else x
@@ -246,7 +244,7 @@ class _Writer:
         return put
 
     def _final(self, write: Write, column: Index) -> Write:
-        """A function that scales a result, multiplies it by a root if this is the first of two transforms, and gives it to `write`."""
+        """A function that scales a result, multiplies it by a root for the first of two transforms, and gives it to `write`."""
         t, spec = self.t, self.spec
 
         def put(i: Index, x: Complex) -> None:
@@ -273,7 +271,7 @@ class _Writer:
         return elements
 
     def _put_columns(self, group: Index, column: Index) -> Write:
-        """A function that stores elements of the columns from `column` on of a group, with real and imaginary parts adjacent."""
+        """A function that stores elements of the columns from `column` on, with real and imaginary parts adjacent."""
         t, lanes = self.t, self.lanes
 
         def put(i: Index, x: Complex) -> None:
@@ -306,7 +304,7 @@ class _Writer:
                     t.store(t.load(self.source, t.add(start, part)), self.memory, self.workgroup, 0, i, part, lane)
 
     def _write_rows(self, group: Index, column: Index, elements: Read) -> None:
-        """Writes the elements to rows of the target: transposed to whole vectors of a row, and the remaining numbers one by one."""
+        """Writes the elements to rows of the target: transposed to whole vectors of a row, and remaining numbers one by one."""
         t, pairs = self.t, self.lanes // 2
         whole = self.sizes[1] // pairs * pairs
         with t.loop(0, whole, pairs) as i:

@@ -92,9 +92,7 @@ class Panels:
                     t.put(group[n], self.memory, self.group, t.add(t.add(base, n * panel.width), start))
 
     def _rows(self, panel: Panel, term: str, terms: str, to: Index) -> None:
-        """Writes a copy of a panel whose rows are adjacent in the factor, as vectors of rows; as elements if a run ends in the
-        panel.
-        """
+        """Writes a copy of a panel whose rows are adjacent in the factor: vectors of rows, or elements at the end of a run."""
         t, lanes, factor = self.t, self.form.lanes, panel.factor
         starts = range(0, panel.width, lanes)
         span = starts[-1] + lanes

@@ -103,9 +103,7 @@ class Reflections:
         return [Number(t, t.lane_sum(x)) for x in sums]
 
     def _copy(self, k: Index, row: tuple[Memory, Index], first: Index) -> None:
-        """Copies the entries after `first` of a row (given by its matrices and its index) to vector k; its entries up to `first`
-        are 0.
-        """
+        """Copies the entries after `first` of a row (its matrices and its index) to vector k, whose other entries become zero."""
         t, (memory, i) = self.t, row
         with self._columns(first) as j:
             t.put(t.vector(memory, self.group, i, j), self.vectors, self.group, k, j)

@@ -132,7 +132,7 @@ class Sweeps:
         return t.result(f"arith.andi {is_unfinished}, {t.compare('slt', count, MOST_SWEEPS * self.n)} : i1")
 
     def _next(self, step: str, values: list[str]) -> list[str]:
-        """The new values of the loop after one more sweep: the state (see `_find`), and the first and last row of the next block."""
+        """The values of the loop after one more sweep: the state (see `_find`), and the first and last row of the next block."""
         t, (found, end, sweeps, count, first, last) = self.t, values
         (end, sweeps), *_ = [rotations.make_room(rows, end, sweeps, self.n) for rotations, rows in self.sides]
         self.sweep(first, last, end)
