@@ -109,7 +109,7 @@ def _is_same(a: ir.Value, b: ir.Value, pairs: set[tuple[ir.Value, ir.Value]], an
 
 
 def _has_equal_attributes(left: ir.Operation, right: ir.Operation) -> bool:
-    """True if two operations have equal attributes; complex constants are compared by their numbers, since MLIR's bindings cannot."""
+    """True if two operations have equal attributes; complex constants are compared by number, since the bindings cannot."""
     if left.name == "stablehlo.constant":
         return constant_attribute(left) == constant_attribute(right)
     return {n: left.attributes[n] for n in left.attributes} == {n: right.attributes[n] for n in right.attributes}

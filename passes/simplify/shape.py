@@ -322,9 +322,7 @@ def _change_smaller_factor(product: Tensor, change: Callable[[Tensor], Tensor]) 
 
 
 def _broadcast_last(record: OpDef) -> Pattern:
-    """The pattern f(broadcast(x), broadcast(y)) -> broadcast(f(x, y)), for equal broadcasts and the elementwise operation f
-    (`record`).
-    """
+    """The pattern f(broadcast(x), broadcast(y)) -> broadcast(f(x, y)), for equal broadcasts and an elementwise f (`record`)."""
 
     def broadcast_last(*xs: Tensor) -> Tensor | None:
         """f(broadcast(x), broadcast(y), c) -> broadcast(f(x, y, c)) for equal broadcasts and constants c."""

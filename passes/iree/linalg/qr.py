@@ -81,7 +81,7 @@ def reflect(a: Val, v: Val, tau: Val) -> Val:
 
 
 def orgqr(a: Val, taus: Val) -> Val:
-    """The first columns of Q, as many as `a` has, where Q is the product of the reflections in the packed factors `a` and `taus`."""
+    """The first columns of Q, as many as `a` has; Q is the product of the reflections in the packed factors `a` and `taus`."""
     if has_kernel(a, thresholds.REFLECTED_ROWS):
         return q_kernel(a, taus)
     batch, m, n = a.shape
