@@ -79,9 +79,7 @@ def _is_separate(op: ir.Operation) -> bool:
 
 
 def _takes_parts(op: ir.Operation) -> bool:
-    """True if an operation reads parts of rows, or reordered rows, in the dispatch of the gather; products pack their factors
-    first.
-    """
+    """True if an operation reads parts of rows, or reordered rows, inside the gather's dispatch; products pack their factors."""
     is_fold = is_reduction(op) and bool(len(op.regions))
     return is_fold or bool(moved(op))
 

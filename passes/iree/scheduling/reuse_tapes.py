@@ -72,9 +72,7 @@ class _Loop:
         return set(makers_behind(self._op))
 
     def _consumed(self, update: ir.Operation) -> Iterator[ir.Value]:
-        """The values from outside of which each iteration reads only the row that `update` then writes, and that nothing else
-        reads.
-        """
+        """The values from outside of which each iteration reads only the row that `update` then writes; nothing else reads them."""
         candidates = [v for v in captures_of(self._op) if v.type == update.results[0].type and self._is_own(v)]
         makers = set(makers_behind(update)) if candidates else set()
         for rows in candidates:
