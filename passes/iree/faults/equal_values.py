@@ -62,8 +62,9 @@ class EqualValues:
         return self._alike[function].get(_kind(op), [])
 
     def _are_equal(self, a: ir.Value, b: ir.Value, depth: int = 0) -> bool:
-        """True if two values are equal up to their shape, or if too many operations compute them to compare (more than `depth`
-        steps).
+        """True if two values are equal up to their shape, or if they are computed by too many operations (`_DEPTH`) to compare.
+
+        `depth` is the number of operations between them and the values that were asked for.
         """
         a, b = root_of(a), root_of(b)
         if a == b or depth == _DEPTH:

@@ -90,7 +90,7 @@ def product_in_parts(op: ir.Operation, count: int) -> Val:
 
 
 def sum_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype in which sums of numbers of `dtype` are added: f32 for narrow floats, so that partial sums are not rounded to them."""
+    """The dtype in which sums of numbers of `dtype` are added: f32 for narrow floats, which would round partial sums."""
     return np.dtype(np.float32) if is_narrow(dtype) else dtype
 
 

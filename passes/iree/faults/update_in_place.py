@@ -75,7 +75,7 @@ class UpdateInPlacePass(TargetPass):
 
 
 def _is_owned(op: ir.Operation, i: int, equals: EqualValues) -> bool:
-    """True if `op` may write to the buffer of its operand `i`, or pass it on to operations that write; `equals` finds equal values."""
+    """True if `op` may write to the buffer of operand `i`, or pass it on to operations that write; `equals` finds equal values."""
     root = root_of(op.operands[i])
     maker = made_by(root)
     if (root.owner if maker is None else maker.block) != op.block:
