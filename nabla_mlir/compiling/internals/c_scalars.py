@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -59,6 +60,11 @@ def is_time(type: str) -> bool:
 def is_memory(type: str) -> bool:
     """True for the type of a buffer in the dialect stream; in C it is a pointer, and its size is a variable of its own."""
     return type.startswith("!stream.resource")
+
+
+def global_name(name: str) -> str:
+    """The name of a global in C: "x.0" -> "global_x_0"."""
+    return "global_" + re.sub(r"\W", "_", name)
 
 
 def stored(type: str) -> str:

@@ -7,14 +7,22 @@ arith and cf. All shapes are static and everything runs in order, so each operat
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.base.errors import CompileError
-from nabla_mlir.compiling.internals.c_scalars import arithmetic, c_type, constant_bytes, is_memory, is_time, number, stored
+from nabla_mlir.compiling.internals.c_scalars import (
+    arithmetic,
+    c_type,
+    constant_bytes,
+    global_name,
+    is_memory,
+    is_time,
+    number,
+    stored,
+)
 
 # Operations that need no code in a program that runs in order, on arrays whose shapes the caller guarantees.
 _SILENT = {
@@ -76,10 +84,7 @@ class HostProgram:
                 self._counts[f"@{name}::@{export.attributes['sym_name'].value}"] = export
 
     def export(self, symbol: str) -> tuple[int, ir.Operation]:
-        """The number of a kernel in the C code, and the operation that computes its number of workgroups.
-
-        `symbol` is its path, such as ``@executable::@variant::@kernel``. It gets the next number at its first call.
-        """
+        """The number of a kernel (``@executable::@variant::@kernel``) in C, and the operation that computes its workgroups."""
         parts = symbol.split("::")
         name = parts[-1][1:]
         if name not in self.dispatches:
@@ -88,7 +93,7 @@ class HostProgram:
 
     def _global(self, op: ir.Operation) -> None:
         """Adds the C declaration of a global of the module; devices and time points need none."""
-        name, type = _global_name(op.attributes["sym_name"].value), str(op.attributes["type"].value)
+        name, type = global_name(op.attributes["sym_name"].value), str(op.attributes["type"].value)
         if type.startswith("!hal.device") or is_time(type):
             return
         if is_memory(type):
@@ -209,10 +214,7 @@ class _Function:
         self._jump(op.successors[1], values[1 + sizes[1] :])
 
     def _jump(self, block: ir.Block, values: Sequence[ir.Value]) -> None:
-        """Adds a jump to a block; all values are read before any block argument is written, because a value may be an argument.
-
-        For an argument v1 and a value v2 it is ``{ int64_t t0 = v2; v1 = t0; goto block_1; }``.
-        """
+        """Adds ``{ int64_t t0 = v2; v1 = t0; goto block_1; }``; all values are read before any block argument is written."""
         label = f"block_{self._blocks.index(block)}"
         pairs = [(a, v) for a, v in zip(block.arguments, values, strict=True) if not is_time(str(a.type))]
         reads = [f"{c_type(str(a.type), '')} t{i} = {self._names[v]};" for i, (a, v) in enumerate(pairs)]
@@ -240,7 +242,7 @@ class _Function:
 
     def _util_global_load(self, op: ir.Operation) -> None:
         """Reads a global; memory is a struct with a pointer `now` and its size. Time points have no code."""
-        name = _global_name(ir.FlatSymbolRefAttr(op.attributes["global"]).value)
+        name = global_name(ir.FlatSymbolRefAttr(op.attributes["global"]).value)
         type = str(op.results[0].type)
         if is_time(type):
             self._names[op.results[0]] = "0"
@@ -250,7 +252,7 @@ class _Function:
 
     def _util_global_store(self, op: ir.Operation) -> None:
         """Writes a global; memory is a struct with a pointer `now` and its size. Time points have no code."""
-        name = _global_name(ir.FlatSymbolRefAttr(op.attributes["global"]).value)
+        name = global_name(ir.FlatSymbolRefAttr(op.attributes["global"]).value)
         value, type = op.operands[0], str(op.operands[0].type)
         if is_memory(type):
             self._emit(f"{name}.now = {self._names[value]}; {name}.size = {self._sizes[self._names[value]]};")
@@ -381,10 +383,7 @@ class _Function:
         self._emit("}")
 
     def _workgroups(self, export: ir.Operation, workload: Sequence[str]) -> list[str]:
-        """The C expressions of the numbers of workgroups of a kernel along x, y and z; their computation is added to the code.
-
-        `export` is the operation that computes them from the workload, whose C expressions are `workload`.
-        """
+        """The C expressions of the workgroups of a kernel along x, y and z; their computation from the workload is added."""
         block = export.regions[0].blocks[0]
         for argument, value in zip(list(block.arguments)[1:], workload, strict=True):
             self._names[argument] = value
@@ -397,8 +396,3 @@ class _Function:
 def _inside(op: ir.Operation, name: str) -> list[ir.Operation]:
     """The operations with this name in the only block of an operation."""
     return [o.operation for o in op.regions[0].blocks[0].operations if o.operation.name == name]
-
-
-def _global_name(name: str) -> str:
-    """The name of a global in C: "x.0" -> "global_x_0"."""
-    return "global_" + re.sub(r"\W", "_", name)
