@@ -26,7 +26,7 @@ class Pass:
     name: ClassVar[str] = ""
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Transforms `module` in place, as the docstring of the pass says."""
         raise NotImplementedError
 
 
@@ -35,7 +35,7 @@ P = TypeVar("P", bound=type[Pass])
 
 
 def register(cls: P) -> P:
-    """Class decorator: registers a pass under its textual name. Passes of other projects have their own prefix.
+    """The pass class itself, after it is registered under its textual name. Passes of other projects have their own prefix.
 
     Raises:
       PassError: the name exists already, or has no prefix.
@@ -91,7 +91,7 @@ class NamedPipeline:
     steps: ClassVar[tuple[Step, ...]] = ()
 
     def passes(self) -> tuple[Pass | str, ...]:
-        """The passes; an inner pipeline is replaced by its passes."""
+        """The passes in order, each as an object or as the text of an MLIR pass; an inner pipeline is replaced by its passes."""
         parts: list[Pass | str] = []
         for _, item in self.items():
             parts += item.passes() if isinstance(item, NamedPipeline) else [item]
@@ -116,7 +116,7 @@ N = TypeVar("N", bound=type[NamedPipeline])
 
 
 def register_pipeline(cls: N) -> N:
-    """Class decorator: registers a pipeline under its textual name. Raises PassError as `register` does."""
+    """The pipeline class itself, after it is registered under its textual name. Raises PassError as `register` does."""
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)+", cls.name) or cls.name in {*PASSES, *PIPELINES}:
         raise PassError(f"a pipeline requires a new name with a prefix, such as 'nabla-lower', got {cls.name!r}.")
     PIPELINES[cls.name] = cls

@@ -24,13 +24,13 @@ Positions = tuple[int, ...]
 
 
 def _rebuild(view: VmapOp, operands: list[ir.Value], in_axes: list[Positions], out_axes: list[Positions]) -> VmapOp:
-    """A map with the body of `view`, and with other operands and positions of the mapped axes."""
+    """A map with the body of `view`, and with other operands; `in_axes` and `out_axes` have their positions of the mapped axes."""
     with view.op.location, ir.InsertionPoint(view.op):
         return VmapOp.build(operands, view.block, view.axes, view.sizes, in_axes, out_axes)
 
 
 def _share_unmapped(op: ir.Operation) -> None:
-    """Reads an operand that carries no mapped axis directly from outside; it is no longer an operand of the map."""
+    """Replaces each argument whose operand carries no mapped axis by the operand itself, which the body then captures."""
     view = VmapOp(op)
     for argument, operand, positions in zip(view.arguments, op.operands, view.in_axes, strict=True):
         if all(p == NOT_CARRIED for p in positions):
@@ -87,7 +87,7 @@ def _is_repeated(value: ir.Value, dimension: int) -> bool:
 
 
 def _without_copies(value: ir.Value, rest: list[int]) -> ir.Value:
-    """The broadcast `value` with only its dimensions `rest`; its operand if that leaves no copies."""
+    """The broadcast `value` with only its dimensions `rest`; its operand if no copies remain then."""
     op = _broadcast_of(value)
     assert op is not None
     x, shape = wrap(op.operands[0]), shape_and_dtype(value.type)[0]
@@ -99,7 +99,7 @@ def _without_copies(value: ir.Value, rest: list[int]) -> ir.Value:
 
 
 def _merge_inner(op: ir.Operation) -> None:
-    """Merges a map that contains only another map with it: one map over both axes."""
+    """Replaces a map that contains only another map by one map over the axes of both."""
     view = VmapOp(op)
     body = view.body
     if len(body) != 1 or body[0].name != "batch.vmap":
@@ -146,7 +146,7 @@ def _compose_positions(outer: Positions, inner: Positions) -> Positions:
 
 
 def _unique_names(view: VmapOp, names_outside: set[str]) -> dict[str, str]:
-    """A unique name for each axis of a map: it differs from the names in use outside and inside the map."""
+    """A new name for each axis of a map that differs from the names in use outside and inside the map; its own if possible."""
     names_in_use, names = names_outside | set(view.axes) | bound_axes(view.op), {}
     for axis in view.axes:
         names[axis] = axis
@@ -205,7 +205,7 @@ def _move_axes(value: ir.Value, source: Positions, target: Positions) -> ir.Valu
 
 
 def _maps(module: ir.Operation) -> list[ir.Operation]:
-    """All maps, inner ones first."""
+    """All maps of a module, inner ones before outer ones."""
     return [op for op in nested(module) if op.name == VmapOp.name]
 
 

@@ -24,12 +24,12 @@ class Network:
         self._room: list[int] = []  # by edge: the flow that it can still take
 
     def node(self) -> int:
-        """Adds a node; returns its number."""
+        """The number of a node that is added to the network."""
         self._edges.append([])
         return len(self._edges) - 1
 
     def edge(self, tail: int, head: int, capacity: int) -> None:
-        """Adds an edge that costs `capacity` to cut."""
+        """Adds an edge from node `tail` to node `head`; to cut it costs `capacity`."""
         for a, b, room in ((tail, head, capacity), (head, tail, 0)):
             self._edges[a].append(len(self._head))
             self._head.append(b)
@@ -49,7 +49,7 @@ class Network:
         return side
 
     def _augment(self) -> bool:
-        """Sends flow along all shortest paths from the source to the sink; False if no path is left.
+        """True after flow was sent along all shortest paths from the source to the sink; False if no path is left.
 
         One step of Dinic's algorithm: a breadth-first search numbers the levels, then a depth-first search follows them.
         """

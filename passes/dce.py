@@ -25,7 +25,7 @@ _EFFECTS = {
 
 
 def is_pure(op: ir.Operation) -> bool:
-    """True if the operation may be removed when no result is used."""
+    """True if the operation has no effects, so that it may be removed when no result is used."""
     if not _has_no_effect(op):
         return False
     return not len(op.regions) or all(_has_no_effect(o) or o.name == "stablehlo.return" for o in nested(op))

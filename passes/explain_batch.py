@@ -17,33 +17,38 @@ Carried = dict[ir.Value, tuple[str, ...]]
 
 
 def _explain(block: ir.Block, carried: Carried, axes: tuple[str, ...], regional: tuple[str, ...]) -> None:
-    """Annotates the operations of a block with the mapped axes of their results.
+    """Writes the mapped axes that each result carries on the operations of a block, as the attribute `batch.carries`.
+
+    For x with the axis "i", ``%y = stablehlo.sine %x`` becomes ``%y = stablehlo.sine %x {batch.carries = [["i"]]}``.
 
     Args:
       block: the block.
-      carried: the axes of each value; the function adds the values of the block.
-      axes: the axes of all maps around the block.
-      regional: the axes that the operation around the block carries, for example by its other operands.
+      carried: the names of the axes of each value; the function adds the values of the block.
+      axes: the names of the axes of all maps around the block, the outermost first.
+      regional: the axes of the operation around the block, such as those of a predicate: all values inside carry them, too.
     """
     for op in (o.operation for o in block.operations):
-        own = {axis for v in op.operands for axis in carried.get(v, ())} | set(regional)
+        names = {axis for v in op.operands for axis in carried.get(v, ())} | set(regional)
         if op.name == VmapOp.name:
-            _explain_map(op, carried, axes, own)
+            _explain_map(op, carried, axes)
             continue
         for region in op.regions:
             for inner in region.blocks:
-                carried.update((a, _ordered(own, axes)) for a in inner.arguments)
-                _explain(inner, carried, axes, _ordered(own, axes))
-                own |= {axis for o in inner.operations for v in o.operation.operands for axis in carried.get(v, ())}
+                carried.update((a, _ordered(names, axes)) for a in inner.arguments)
+                _explain(inner, carried, axes, _ordered(names, axes))
+                names |= {axis for o in inner.operations for v in o.operation.operands for axis in carried.get(v, ())}
         if op.name in COLLECTIVES:
-            own = own - {axis_of(op)} if op.name in (*REDUCTIONS, ALL_GATHER) else own | {axis_of(op)}
-        carried.update((r, _ordered(own, axes)) for r in op.results)
+            names = names - {axis_of(op)} if op.name in (*REDUCTIONS, ALL_GATHER) else names | {axis_of(op)}
+        carried.update((r, _ordered(names, axes)) for r in op.results)
         if axes and len(op.results):
             op.attributes[RESULTS] = _lists([carried[r] for r in op.results])
 
 
-def _explain_map(op: ir.Operation, carried: Carried, axes: tuple[str, ...], own: set[str]) -> None:
-    """Writes the named axes of each argument of a map, and of the values inside, as attributes."""
+def _explain_map(op: ir.Operation, carried: Carried, axes: tuple[str, ...]) -> None:
+    """Writes the mapped axes of each argument and each result of a map, and of the values inside, as attributes.
+
+    `carried` has the axes of each value, and gets those of the map; `axes` has the axes of all maps around the map.
+    """
     view = VmapOp(op)
     inside = (*axes, *view.axes)
     for argument, operand, positions in zip(view.arguments, op.operands, view.in_axes, strict=True):
@@ -59,12 +64,12 @@ def _explain_map(op: ir.Operation, carried: Carried, axes: tuple[str, ...], own:
 
 
 def _ordered(names: set[str], axes: tuple[str, ...]) -> tuple[str, ...]:
-    """The names in the order of `axes`."""
+    """The axes in `names`, in the order of `axes`."""
     return tuple(axis for axis in axes if axis in names)
 
 
 def _lists(values: list[tuple[str, ...]]) -> ir.Attribute:
-    """An attribute with a list of strings for each value."""
+    """An array attribute with a list of strings for each of `values`."""
     lists = [ir.ArrayAttr.get([ir.StringAttr.get(n, context()) for n in names], context()) for names in values]
     return ir.ArrayAttr.get(lists, context())
 

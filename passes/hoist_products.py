@@ -37,10 +37,10 @@ class _Rows:
 
 
 def hoist_products(op: ir.Operation) -> bool:
-    """Computes ``rows[i] @ w`` for all i before the loop, which then reads a row of this product; True if it did.
+    """True after products ``rows[i] @ w`` of a loop were computed for all i before the loop, which then reads rows of the result.
 
-    The operations from the row to the product are mapped over all rows. The loop does not change if it has fewer
-    iterations than rows, if its memory is limited, or if the stacked values would be large.
+    The operations from the row to the product are mapped over all rows. The loop does not change if it has fewer iterations than
+    rows, if its memory is limited, or if the stacked values would be large.
     """
     counter = find_counter(op)
     if counter is None or counter.trips < 2 or MAX_RESIDUAL_BYTES in op.attributes:
@@ -56,7 +56,7 @@ def hoist_products(op: ir.Operation) -> bool:
 
 
 def _rows_of(op: ir.Operation) -> list[_Rows]:
-    """One group for each index: the operations of the body that depend on rows at this index, and on nothing else that varies."""
+    """The operations of a loop's body that depend on rows at one index, and on nothing else that varies: a group for each index."""
     arguments, ops, _ = body_of(op.regions[1])
     varying = set(arguments)
     groups: dict[tuple[ir.Value, int], _Rows] = {}
@@ -81,13 +81,13 @@ def _rows_of(op: ir.Operation) -> list[_Rows]:
 
 
 def _row_read(op: ir.Operation, varying: set[ir.Value]) -> tuple[ir.Value, ir.Value] | None:
-    """The array and the index if `op` reads one row, without its leading axis, of an array that does not vary."""
+    """The array and the index if `op` reads one row, without its leading axis, of an array that is not in `varying`; else None."""
     read = row_read(op.results[0]) if len(op.results) == 1 else None
     return read if read is not None and read[0] not in varying and read[1] in varying else None
 
 
 def _contracted(product: ir.Operation) -> int:
-    """The number of terms in each sum of a product."""
+    """The number of terms in each sum of a `dot_general`."""
     dims = REGISTRY[product.name].read(product)["dot_dimension_numbers"]
     shape = wrap(product.operands[0]).shape
     return math.prod(shape[d] for d in dims["lhs_contracting_dimensions"])
@@ -105,11 +105,15 @@ def _needed(rows: _Rows, products: list[ir.Operation]) -> list[ir.Operation]:
 
 
 def _bytes(ops: list[ir.Operation]) -> int:
+    """The bytes of all results of some operations."""
     return sum(bytes_of(r) for o in ops for r in o.results)
 
 
 def _hoist(op: ir.Operation, rows: _Rows, products: list[ir.Operation], parts: list[ir.Operation]) -> None:
-    """Computes the products of all iterations at once before the loop, and reads one row of them in each iteration."""
+    """Computes the products of all iterations at once before the loop `op`, and reads one row of them in each iteration.
+
+    `rows` describes the rows that the products read, and `parts` are the operations between rows and products, with these.
+    """
     batch = Batch(rows.count, {row: wrap(array) for row, array in rows.read.items()})
     inside = {r: o for o in body_of(op.regions[1])[1] for r in o.results}
     with ir.InsertionPoint(op), op.location:
@@ -122,7 +126,10 @@ def _hoist(op: ir.Operation, rows: _Rows, products: list[ir.Operation], parts: l
 
 
 def _with_constants(ops: list[ir.Operation], inside: dict[ir.Value, ir.Operation], batch: Batch) -> list[ir.Operation]:
-    """`ops`, preceded by the operations of the body that compute their invariant operands."""
+    """The operations `ops`, preceded by the operations of the body that compute their invariant operands.
+
+    `inside` maps each value of the body to its operation; the values in `batch` need no computation.
+    """
     in_order: dict[ir.Value, ir.Operation] = {}
 
     def add(inner: ir.Operation) -> None:

@@ -86,7 +86,7 @@ def _inline_into(name: str, functions: dict[str, ir.Operation], complete: set[st
 
 
 def remade(op: ir.Operation, name: str, attributes: dict[str, ir.Attribute]) -> None:
-    """Replaces an operation by one with another name, on the same operands and with the same result types."""
+    """Replaces an operation by an operation `name` with these attributes, on the same operands, with the same result types."""
     with op.location, ir.InsertionPoint(op):
         copy = ir.Operation.create(name, results=[r.type for r in op.results], operands=list(op.operands), attributes=attributes)
     for old, new in zip(op.results, copy.results, strict=True):

@@ -19,7 +19,7 @@ class Patterns(Generic[P]):
                 self.by_name.setdefault(name, []).extend(patterns)
 
     def of(self, *names: str) -> Callable[[P], P]:
-        """Registers a function as a pattern of the named operations. The patterns of one operation are tried in order.
+        """A decorator that registers a function as a pattern of the named operations; their patterns are tried in order.
 
         Example:
           >>> table = Patterns()

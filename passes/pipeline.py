@@ -116,6 +116,7 @@ class Pipeline:
         return Pipeline(tuple(p for item in _split_items(inner, text) if item for p in _parse_item(item)))
 
     def __str__(self) -> str:
+        """The text of the pipeline, from which `parse` makes an equal one."""
         return f"builtin.module({','.join(_print_pass(p) for p in self.passes)})"
 
     def manager(self, wrap: Callable[[Pass], Callable[..., None]] | None = None) -> passmanager.PassManager:
@@ -176,6 +177,7 @@ class _Collector:
             self._resume()
 
     def _resume(self) -> None:
+        """Starts the collector again if no pipeline runs, and if it ran before."""
         if self._running == 0 and self._was_enabled:
             gc.enable()
 
@@ -185,7 +187,7 @@ after_fork(_collector.forget_threads)
 
 
 def _callable(item: Pass) -> Callable[..., None]:
-    """The pass as MLIR's pass manager calls it."""
+    """The pass as a function of an operation and unused data, as MLIR's pass manager calls it."""
 
     def run(op: Any, _: Any) -> None:
         with context(), ir.Location.unknown():
@@ -216,7 +218,10 @@ def _split_items(text: str, whole: str) -> list[str]:
 
 
 def _parse_item(text: str) -> tuple[Pass | str, ...]:
-    """The passes that one item of a pipeline's text names, such as `nabla-vmap` or `canonicalize{max-iterations=2}`."""
+    """The passes that one item of a pipeline's text names, such as `nabla-vmap` or `canonicalize{max-iterations=2}`.
+
+    A pass of MLIR remains a text. Raises PassError for an unknown pass.
+    """
     match = re.fullmatch(r"([\w.-]+)(?:\{(.*)\})?", text, re.S)
     cls = match and (PASSES.get(match[1]) or PIPELINES.get(match[1]))
     if not match or cls is None:
@@ -241,7 +246,7 @@ def _check_foreign(text: str) -> None:
 
 
 def _parse_option(cls: type[Pass | NamedPipeline], text: str) -> tuple[str, Any]:
-    """The field and the value of an option, from text such as `innermost-only=true`."""
+    """The name of a field of a pass and its value, from text such as `innermost-only=true`. Raises PassError for a wrong one."""
     key, separator, value = text.partition("=")
     fields = {f.name.replace("_", "-"): f for f in dataclasses.fields(cls)}
     if key not in fields or not separator:
@@ -254,10 +259,12 @@ def _parse_option(cls: type[Pass | NamedPipeline], text: str) -> tuple[str, Any]
 
 
 def _read_bool(text: str) -> bool:
+    """True for the text true, False for false; KeyError for others."""
     return {"true": True, "false": False}[text]
 
 
 def _read_ints(text: str) -> tuple[int, ...]:
+    """The integers in a text such as `1,2`."""
     return tuple(int(part) for part in text.split(",") if part)
 
 
@@ -283,6 +290,7 @@ def _print_pass(item: Pass | str) -> str:
 
 
 def _print_value(value: Any) -> str:
+    """The text of an option's value: `true`, `3`, or `1,2` for a tuple."""
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

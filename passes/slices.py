@@ -35,7 +35,7 @@ class Slice:
         return _end(self.start, self.shape, self.strides)
 
     def within(self, outer: Slice) -> Slice:
-        """A slice of the slice `outer`, as a slice of the operand of `outer`."""
+        """The slice of the operand of the slice `outer` that this slice of its result is: x[2:10][1:3] is x[3:5]."""
         # An empty slice may start after the end of the operand.
         positions = zip(outer.start, self.start, outer.strides, self.shape, strict=True)
         start = tuple(o + s * k if n else 0 for o, s, k, n in positions)
@@ -43,7 +43,7 @@ class Slice:
         return Slice(start, _end(start, self.shape, strides), strides)
 
     def relative_to(self, position: Sequence[int]) -> Slice:
-        """The same elements, as a slice of an array that begins at `position`."""
+        """The same elements, as a slice of an array that begins at index `position` of the operand."""
         start, limit = (tuple(n - a for n, a in zip(edge, position, strict=True)) for edge in (self.start, self.end))
         return Slice(start, limit, self.strides)
 

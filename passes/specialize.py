@@ -46,7 +46,7 @@ class SpecializePass(Pass):
         function.attributes["function_type"] = ir.TypeAttr.get(new)
 
     def _specialize(self, argument: ir.Value, type: ir.Type, number: int | None) -> None:
-        """Gives an argument a static type, or replaces it by a constant number."""
+        """Gives an argument the static type `type`, or replaces it by a constant if `number` is not None."""
         former = argument.type
         if not _fits(type, former):
             raise PassError(f"{self.name} requires an input of type {former}, got {type}.")
@@ -62,7 +62,7 @@ class SpecializePass(Pass):
 
 
 def _parse_input(name: str, item: str) -> tuple[ir.Type, int | None]:
-    """The type and the number of an input such as ``3x4xf32`` or ``i64=3``."""
+    """The type and the number (None if there is none) of an input such as ``3x4xf32`` or ``i64=3``."""
     text, separator, number = item.partition("=")
     try:
         return ir.RankedTensorType(ir.Type.parse(f"tensor<{text}>")), int(number) if separator else None

@@ -26,10 +26,10 @@ from nabla_mlir.table.traits import bytes_of
 
 
 def stack_products(op: ir.Operation) -> bool:
-    """Sums products after the loop: ``total += a_i b_i`` becomes one product over all rows of a and b; True if it did.
+    """True after sums of products in a loop became products after it: ``total += a_i b_i`` is one product over all rows.
 
-    A factor that is read from a tape is already in memory; the other factor is written to a tape. The loop does not
-    change if no factor is on a tape, if its memory is limited, or if the tapes would be large.
+    A factor that is read from a tape is already in memory; the other factor is written to a tape. The loop does not change if no
+    factor is on a tape, if its memory is limited, or if the tapes would be large.
     """
     counter = find_counter(op)
     if counter is None or counter.trips < 2 or MAX_RESIDUAL_BYTES in op.attributes:
@@ -53,7 +53,7 @@ def stack_products(op: ir.Operation) -> bool:
 
 
 def _terms(total: ir.Value) -> list[ir.Value]:
-    """The terms of a sum; an inner sum with other uses counts as one term."""
+    """The terms of a sum, also of sums inside it; an inner sum with other uses counts as one term."""
     made_by = owner(wrap(total))
     if made_by is None or made_by.name != "stablehlo.add" or not has_one_use(wrap(total)):
         return [total]
@@ -61,7 +61,7 @@ def _terms(total: ir.Value) -> list[ir.Value]:
 
 
 def _is_stackable(product: ir.Operation, op: ir.Operation, counter: Counter) -> bool:
-    """True if the product of an iteration can follow the loop, as one product over all iterations."""
+    """True if a product in the loop `op` can be computed after the loop, as one product over all iterations."""
     if product.name != "stablehlo.dot_general":
         return False
     dims = REGISTRY[product.name].read(product)["dot_dimension_numbers"]
@@ -78,7 +78,7 @@ def _stack(op: ir.Operation, counter: Counter, totals: dict[int, list[ir.Operati
 
     Args:
       op: the loop.
-      counter: its counter.
+      counter: the description of its counter.
       totals: by index of the carried sum, the products to take out of this sum.
     """
     arguments, _, outputs = body_of(op.regions[1])
@@ -120,7 +120,7 @@ def _stack(op: ir.Operation, counter: Counter, totals: dict[int, list[ir.Operati
 
 
 def _sum(values: list[ir.Value]) -> ir.Value:
-    """The sum of some values."""
+    """The sum of at least one value."""
     total = wrap(values[0])
     for value in values[1:]:
         total = add(total, wrap(value))
@@ -128,12 +128,12 @@ def _sum(values: list[ir.Value]) -> ir.Value:
 
 
 def _product_of_tapes(product: ir.Operation, op: ir.Operation, counter: Counter, tapes: dict[ir.Value, ir.Value]) -> Tensor:
-    """The product over all iterations, in which the rows are one more contracted dimension.
+    """The sum of a product over all iterations: a product of tapes, in which the rows are one more contracted dimension.
 
     Args:
       product: the product of one iteration.
       op: the loop.
-      counter: its counter.
+      counter: the description of its counter.
       tapes: the tapes that the loop writes, by the value in their rows. Other factors are read from tapes that exist.
     """
     params = REGISTRY[product.name].read(product)

@@ -90,10 +90,7 @@ class TransformPass(Pass):
 
 
 def _copy_body(block: ir.Block) -> tuple[ir.Operation, ir.Block]:
-    """A copy of a block as the body of a region operation.
-
-    Returns the operation that holds the copy, and the copy.
-    """
+    """The operation that holds a copy of a block, and the copy, which is the body of a region operation."""
 
     def make(arguments: Values) -> Values:
         mapping: dict[ir.Value, ir.Value] = dict(zip(block.arguments, arguments, strict=True))
@@ -106,9 +103,9 @@ def _copy_body(block: ir.Block) -> tuple[ir.Operation, ir.Block]:
 
 
 def _make_body(types: Sequence[ir.Type], make: Callable[[Values], Values]) -> tuple[ir.Operation, ir.Block]:
-    """A block with arguments of some types that returns the values of `make`, as the body of a region operation.
+    """The operation that holds a new block, and the block, which is the body of a region operation.
 
-    Returns the operation that holds the block, and the block.
+    The block has arguments of the given types, and returns the values of `make`, which is called with the arguments.
     """
     block = scratch_block(types)
     with ir.InsertionPoint(block):
@@ -122,7 +119,10 @@ def _types(body: ir.Block) -> tuple[list[ir.Type], list[ir.Type]]:
 
 
 def _check_wrt(item: TransformPass, body: ir.Block) -> tuple[list[ir.Type], list[ir.Type], list[int]]:
-    """Checks `wrt`; returns the types of arguments and results, and the results that can be differentiated."""
+    """The types of the arguments and of the results of a body, and the indices of the results that can be differentiated.
+
+    Raises PassError if `wrt` of the pass names an argument that does not exist, or that cannot be differentiated.
+    """
     arguments, results = _types(body)
     for i in item.wrt:
         item.require(0 <= i < len(arguments), f"indices below {len(arguments)} in wrt, got {i}")
@@ -137,10 +137,11 @@ Transformed = tuple[list[ir.Type], Callable[[Values], Values]]
 
 
 def _jvp(item: TransformPass, body: ir.Block, keep_results: bool = True) -> Transformed:
-    """The transform `jvp`; `keep_results` is False if only tangents are returned."""
+    """The argument types and the code of the transform `jvp`; `keep_results` is False if only tangents are returned."""
     arguments, results, of = _check_wrt(item, body)
 
     def make(values: Values) -> Values:
+        """The results of the transform for its arguments: the primal values, then the tangents."""
         n = len(arguments)
         outs = list(JvpOp.build(values[:n], values[n:], body, item.wrt, of).op.results)
         return outs if keep_results else outs[len(results) :]
@@ -149,7 +150,7 @@ def _jvp(item: TransformPass, body: ir.Block, keep_results: bool = True) -> Tran
 
 
 def _vjp(item: TransformPass, body: ir.Block) -> Transformed:
-    """The transform `vjp`."""
+    """The argument types and the code of the transform `vjp`: cotangents of the results follow the arguments."""
     arguments, results, of = _check_wrt(item, body)
 
     def make(values: Values) -> Values:
@@ -160,7 +161,7 @@ def _vjp(item: TransformPass, body: ir.Block) -> Transformed:
 
 
 def _grad(item: TransformPass, body: ir.Block, with_value: bool = False) -> Transformed:
-    """The transform `grad`, a vjp with the cotangent 1; `with_value` if the value is returned too."""
+    """The argument types and the code of the transform `grad`, a vjp with the cotangent 1; `with_value` returns the value, too."""
     arguments, results, of = _check_wrt(item, body)
     shape, dtype = shape_and_dtype(results[0])
     item.require(
@@ -177,14 +178,14 @@ def _grad(item: TransformPass, body: ir.Block, with_value: bool = False) -> Tran
 
 
 def _hvp(item: TransformPass, body: ir.Block) -> Transformed:
-    """The transform `hvp`: the jvp of the gradient."""
+    """The argument types and the code of the transform `hvp`: the jvp of the gradient."""
     holder, gradient = _make_body(*_grad(item, body))
     types, make = _jvp(item, gradient, keep_results=False)
     return types, _then_erase(make, holder)
 
 
 def _hessian(item: TransformPass, body: ir.Block) -> Transformed:
-    """The transform `hessian`: the forward-mode Jacobian of the gradient."""
+    """The argument types and the code of the transform `hessian`: the forward-mode Jacobian of the gradient."""
     holder, gradient = _make_body(*_grad(item, body))
     types, make = _jacfwd(item, gradient)
     return types, _then_erase(make, holder)
@@ -214,13 +215,13 @@ def _over_basis(type: ir.Type, out_positions: Sequence[int], make: Callable[[ir.
 
 
 def _reshape_to_block(value: ir.Value, result: ir.Type, argument: ir.Type) -> ir.Value:
-    """A block of a Jacobian in its final shape: the axes of the result, then those of the argument."""
+    """A block of a Jacobian in its final shape: the axes of the result type, then those of the argument type."""
     shape = (*shape_and_dtype(result)[0], *shape_and_dtype(argument)[0])
     return builder.reshape(builder.Val(value), shape).value
 
 
 def _jacfwd(item: TransformPass, body: ir.Block) -> Transformed:
-    """The transform `jacfwd`: a map of `ad.jvp` over unit tangents for each argument of `wrt`."""
+    """The argument types and the code of `jacfwd`: a map of `ad.jvp` over unit tangents for each argument of `wrt`."""
     arguments, results, of = _check_wrt(item, body)
 
     def make(values: Values) -> Values:
@@ -244,7 +245,7 @@ def _jacfwd(item: TransformPass, body: ir.Block) -> Transformed:
 
 
 def _jacrev(item: TransformPass, body: ir.Block) -> Transformed:
-    """The transform `jacrev`: a map of `ad.vjp` over unit cotangents for each result."""
+    """The argument types and the code of the transform `jacrev`: a map of `ad.vjp` over unit cotangents for each result."""
     arguments, results, of = _check_wrt(item, body)
 
     def make(values: Values) -> Values:
@@ -264,7 +265,7 @@ def _jacrev(item: TransformPass, body: ir.Block) -> Transformed:
 
 
 def _vmap(item: TransformPass, body: ir.Block) -> Transformed:
-    """The transform `vmap`: a map of the body over a leading axis, or over the axes `in_axes`."""
+    """The argument types and the code of `vmap`: a map of the body over a leading axis, or over the axes `in_axes`."""
     arguments, results = _types(body)
     positions = item.in_axes or (0,) * len(arguments)
     item.require(item.size > 0, f"the size of the mapped axis, got {item.size}")

@@ -21,7 +21,7 @@ OWN_DIALECTS = ("ad.", "batch.")
 
 
 def verify_op(op: ir.Operation) -> None:
-    """Checks one operation of `ad` or `batch`. Raises VerifyError."""
+    """Raises VerifyError if an operation of the dialects `ad` and `batch` is not valid."""
     if op.name in TRANSFORMS:
         TRANSFORMS[op.name](op).verify()  # type: ignore[attr-defined]
         return
@@ -51,7 +51,7 @@ def verify_op(op: ir.Operation) -> None:
 
 
 def _verify_guard(op: ir.Operation) -> None:
-    """Checks a guarded product, quotient or root."""
+    """Raises VerifyError if a guarded product, quotient or root is not valid."""
     types = [str(v.type) for v in [*op.operands, *op.results]]
     count = GUARDS[op.name]
     if len(set(types)) != 1 or len(op.operands) != count or len(op.results) != 1 or not is_static_tensor(op.results[0].type):

@@ -40,7 +40,7 @@ def expand_vmap(op: ir.Operation) -> None:
 
 
 def _nest(view: VmapOp) -> VmapOp:
-    """Replaces a map over several axes by a map over the first axis, whose body is a map over the others."""
+    """A map over the first axis, whose body is a map over the other axes; it replaces a map over several axes."""
     outer_in, outer_out = ([a[0] for a in axes] for axes in (view.in_axes, view.out_axes))
     inner_in, inner_out = ([_without_first(a) for a in axes] for axes in (view.in_axes, view.out_axes))
     types = [_drop_axis(v.type, p) for v, p in zip(view.op.operands, outer_in, strict=True)]
@@ -116,7 +116,7 @@ def _drop_empty(op: ir.Operation) -> None:
 
 
 def _entry_numbers(view: VmapOp) -> list[ir.Value]:
-    """The results of the operations that read the index of the entry; these operations move to the start of the body."""
+    """The results of the operations that read the index of the entry of a map; these operations move to the start of the body."""
     indices = [o for o in collectives(view.op, view.axes[0]) if o.name == AXIS_INDEX]
     for op in indices:
         op.move_before(view.block.operations[0])

@@ -42,6 +42,8 @@ def cache_size() -> int:
 def size_of(text: str, what: str = "a size") -> int:
     """The number of bytes in a text such as 500M, 2G or 1000.
 
+    `what` is the name of the size in the error.
+
     Raises:
       ValueError: it is not a size.
 
@@ -129,12 +131,14 @@ def write(key: str, payload: bytes) -> None:
 
 
 def _path(key: str) -> Path:
+    """The file of the entry with this key; it need not exist."""
     return cache_dir() / "vmfb" / key[:2] / key
 
 
 def _evict(bound: int) -> None:
-    """Removes the least recently used entries until the others have at most `bound` bytes, and temporary
-    files that a crash left.
+    """Removes the least recently used entries until the others have at most `bound` bytes in sum.
+
+    It also removes temporary files that are an hour older than the newest file: a crash left them.
     """
     entries = []
     for folder in os.scandir(cache_dir() / "vmfb"):

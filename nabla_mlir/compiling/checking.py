@@ -66,7 +66,7 @@ def set_checking(mode: Mode) -> Mode:
 
 
 def mode_for(target: Target) -> Mode:
-    """Returns the mode of checking for a target: the target's own, or otherwise the setting of the process.
+    """The mode of checking for a target: the target's own if it has one, otherwise the setting of the process.
 
     Raises:
       TargetError: the target's own setting does not exist.
@@ -85,16 +85,19 @@ def compile_checked(
     anew: bool = False,
     first: tuple[Strategy, bytes] | None = None,
 ) -> tuple[bytes, Checks]:
-    """The artifact of a lowered module, and the check of each entry point against the interpreter.
+    """The artifact (.vmfb) of a lowered module, and the check of each entry point against the interpreter, by name.
+
+    Code with wrong numbers is compiled again by the next strategy, with a warning.
 
     Args:
+      module: the module.
+      target: what it is compiled for.
+      flags: additional flags of iree-compile.
+      cache: True reads artifacts and checks from the cache, and stores them there.
       title: the name of the module in messages.
       examples: arguments of entry points, by name; others get random ones.
       anew: True compares also if an equal artifact has been compared on other arguments.
       first: the result of `compile_unchecked` for this module, if the caller has it.
-
-    Returns:
-      The artifact, and the check of each entry point.
 
     Raises:
       MiscompileError: no strategy gives right numbers.
@@ -133,10 +136,10 @@ def compile_checked(
 def compile_unchecked(
     module: ir.Module, target: Target, *, flags: Sequence[str] = (), cache: bool = True, title: str = ""
 ) -> tuple[Strategy, bytes]:
-    """Compiles a lowered module by the first strategy with which IREE does not refuse it for a cycle of dispatches.
+    """The first strategy with which IREE compiles a lowered module, and the artifact (.vmfb) that it gives.
 
-    Returns:
-      The strategy, and the artifact.
+    The next strategy is tried only if IREE refuses the module for a cycle of dispatches. `title` is the name of the module in
+    messages, and `flags` are additional flags of iree-compile.
 
     Raises:
       CompileError: IREE refuses the module.
@@ -160,8 +163,13 @@ def _first_difference(checks: Checks) -> tuple[str, Check] | None:
 def _report(
     module: ir.Module, target: Target, flags: Sequence[str], title: str, examples: Examples | None, name: str, check: Check
 ) -> tuple[str, str, str]:
-    """Three texts about wrong code: what differs and from which operation on, the advice, and the folder of a reproducer ("" if
-    none).
+    """Three texts about wrong code: what differs and from which operation on, advice, and the folder of a reproducer.
+
+    The folder is "" if it could not be written. The first arguments are those of `compile_checked`.
+
+    Args:
+      name: the entry point with wrong results.
+      check: the check that found them.
     """
     where = culprit(module, target, flags, name, examples)
     folder = save_reproducer(module, target, flags, name, check, examples)
@@ -193,7 +201,18 @@ def _checks_of(
     mode: Mode,
     anew: bool,
 ) -> Checks:
-    """The check of each entry point of an artifact: stored by this process or another one, or made now."""
+    """The check of each entry point of an artifact, by name: known from before in this process or on disk, or made now.
+
+    Args:
+      module: the lowered module.
+      target: what it was compiled for.
+      vmfb: the artifact.
+      strategy: the strategy by which it was compiled.
+      examples: arguments of entry points, by name; others get random ones.
+      cache: True reads checks from the disk, and stores them there.
+      mode: the mode of checking.
+      anew: True makes new checks in any case.
+    """
     key = hashlib.sha256(b"\0".join([*_FORM, str(module).encode(), vmfb])).hexdigest()
     with _lock:
         found = _known.get(key)

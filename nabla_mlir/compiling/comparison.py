@@ -42,6 +42,7 @@ class Difference:
     count: int
 
     def __str__(self) -> str:
+        """The element that differs, and its two values, as text."""
         where = f" at {self.place}" if self.place else ""
         return f"result {self.result}{where} is {self.got} instead of {self.wanted} ({self.count} elements differ)"
 
@@ -64,7 +65,7 @@ class Outcome:
 
 
 def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outcome:
-    """The outcome of a comparison of compiled results with the interpreter's.
+    """The outcome of a comparison of results of compiled code with those of the interpreter, each a list of arrays.
 
     Args:
       got: the results of the compiled code.
@@ -92,17 +93,19 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
 
 
 def bound_of(wanted: np.ndarray, reruns: Arrays) -> np.ndarray:
-    """For each element of the interpreter's result, the largest distance that is right; infinite if rounding decides the element.
+    """The largest right distance of each element from the interpreter's result `wanted`; infinite if rounding decides the element.
 
-    Args:
-      reruns: the result in each perturbed run.
+    `reruns` has this result in each perturbed run of the interpreter.
     """
     distances = np.array([_differences(np.asarray(y), wanted) for y in reruns])
     return np.maximum(_close_distance(wanted), _explained_distance(wanted, distances))
 
 
 def share_of(wanted: np.ndarray, bound: np.ndarray) -> float:
-    """The share of elements that rounding does not decide: their bound is not larger than the largest element."""
+    """The share of elements that rounding does not decide: those whose bound is not larger than the largest element.
+
+    `wanted` is the interpreter's result, and `bound` the largest right distance of each element.
+    """
     size = np.abs(_numbers(wanted))
     return (
         float((bound <= size.max(initial=0.0, where=np.isfinite(size)) + _smallest_normal(wanted)).mean()) if wanted.size else 1.0
@@ -110,7 +113,7 @@ def share_of(wanted: np.ndarray, bound: np.ndarray) -> float:
 
 
 def _numbers(x: np.ndarray) -> np.ndarray:
-    """The array in f64, or in complex numbers of f64."""
+    """The array with elements of 64 bits, in f64 or complex128."""
     return x.astype(np.complex128 if is_complex(x.dtype) else np.float64)
 
 
@@ -132,10 +135,10 @@ def _smallest_normal(x: np.ndarray) -> float:
 
 
 def _explained_distance(wanted: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    """The distance of each element from the interpreter's result that perturbed runs explain; infinite if they give no bound.
+    """The largest distance from the interpreter's result that rounding explains, for each element; infinite if it explains any.
 
-    Args:
-      distances: the distance of each run from the interpreter's result.
+    `distances` has a row for each perturbed run: its distance from `wanted`, the interpreter's result. The bound of an element is a
+    multiple of the largest of its distances; if single elements jump, it is larger for all.
     """
     spread = distances.max(0)
     if not spread.any():
@@ -157,20 +160,20 @@ def _explained_distance(wanted: np.ndarray, distances: np.ndarray) -> np.ndarray
 
 
 def _typical_share(spread: np.ndarray, size: np.ndarray) -> float:
-    """The median of the relative spreads: each spread divided by the size of its element."""
+    """The median of the relative spreads: each element's `spread` divided by its `size`, its absolute value; 0 without any."""
     is_number = np.isfinite(spread) & np.isfinite(size) & (size > 0)
     return float(np.median(spread[is_number] / size[is_number])) if is_number.any() else 0.0
 
 
 def _typical(spread: np.ndarray) -> float:
-    """The root mean square of the finite elements; the squares do not overflow."""
+    """The root mean square of the finite elements of an array; infinite if no element is finite."""
     sizes = spread[np.isfinite(spread)]
     largest = sizes.max(initial=0.0)
     return float(largest * np.sqrt(np.mean((sizes / largest) ** 2))) if largest > 0 else 0.0 if sizes.size else np.inf
 
 
 def _differences(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The distance of elements; infinite if only one of them is NaN, or if they are different infinities."""
+    """The distance of each element; 0 if both are NaN, infinite if only one is NaN or if they are different infinities."""
     x, y = _numbers(got), _numbers(wanted)
     with np.errstate(all="ignore"):
         differences = np.abs(x - y)
@@ -179,7 +182,7 @@ def _differences(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def _largest_ratio(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> float:
-    """The largest quotient of a distance and its bound; infinite if the shapes or dtypes differ."""
+    """The largest quotient of the distance of an element and its bound; infinite if the shapes or dtypes differ."""
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         return np.inf
     return float(_ratios(got, wanted, bound).max(initial=0.0))
@@ -194,7 +197,10 @@ def _ratios(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> np.ndarra
 
 
 def _difference(result: int, got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> Difference:
-    """The description of a wrong result: its element with the largest error, and the number of wrong elements."""
+    """The description of a wrong result, number `result`: its element with the largest error, and the number of wrong elements.
+
+    `bound` is the largest right distance of each element from `wanted`, the interpreter's result.
+    """
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         return Difference(result, (), f"{got.dtype}{list(got.shape)}", f"{wanted.dtype}{list(wanted.shape)}", 0.0, wanted.size)
     ratios = _ratios(got, wanted, bound)

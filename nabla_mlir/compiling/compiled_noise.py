@@ -57,7 +57,13 @@ def _is_perturbed(value: ir.Value) -> bool:
 
 
 def _perturbed_value(value: ir.Value, seed: ir.Value, units: ir.Value, site: int) -> ir.Value:
-    """A value in which each element is changed by at most `units` units in its last place."""
+    """The value with each element changed by at most `units` units in its last place; emits the operations.
+
+    Args:
+      value: a tensor of real or complex numbers.
+      seed, units: scalars in the program: an i32, and the f32 that is the largest perturbation.
+      site: a number that distinguishes this value from others, which get other perturbations.
+    """
     x = Val(value)
     if not is_complex(x.dtype):
         return _scaled(x, Val(seed), Val(units), site).value
@@ -66,7 +72,10 @@ def _perturbed_value(value: ir.Value, seed: ir.Value, units: ir.Value, site: int
 
 
 def _scaled(x: Val, seed: Val, units: Val, site: int) -> Val:
-    """The product x * (1 + u * eps * units), with u in [-1, 1) from a hash of the seed, the site and the index of the element."""
+    """The product x * (1 + u * eps * units), with a number u in [-1, 1) for each element; eps is the unit of the dtype.
+
+    u is a hash of the seed of the run, of the number `site` of the value, and of the index and the bits of the element.
+    """
     indices = hb.reshape(hb.iota((math.prod(x.shape),), 0, "int32"), x.shape)
     of_run = seed * _signed(_OF_SEEDS) + _signed((site + 1) * _OF_SITES)
     bits = _bits(x) ^ indices * _signed(_OF_INDICES) ^ hb.broadcast(of_run, x.shape, ())
@@ -79,12 +88,12 @@ def _scaled(x: Val, seed: Val, units: Val, site: int) -> Val:
 
 
 def _signed(x: int) -> int:
-    """The signed integer with the lower 32 bits of a number."""
+    """The lower 32 bits of a number, as a signed integer: 0x85EBCA6B -> -2048144789."""
     return (x + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def _bits(x: Val) -> Val:
-    """The bits of each element as an integer of 32 bits; longer ones are combined."""
+    """The bits of each element as an i32: of 64 bits both halves are combined, and shorter ones are extended."""
     size = x.dtype.itemsize
     bits = hb.bitcast(x, f"int{8 * size}")
     return bits if size == 4 else hb.convert(bits ^ bits >> 32, "int32") if size == 8 else hb.convert(bits, "int32")

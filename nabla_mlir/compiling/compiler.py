@@ -84,7 +84,10 @@ def compile_module(
 
 
 def cache_key(source: bytes, arguments: Sequence[str]) -> str:
-    """The key of a module in the cache: a hash of the source, all flags (which describe the target) and the compiler's version."""
+    """The key of a module in the cache: a hash of the source, of all flags, and of the compiler's version.
+
+    The flags (`arguments`) include those that describe the target.
+    """
     header = json.dumps([_KEY_VERSION, compiler_version(), list(arguments)])
     return hashlib.sha256(header.encode() + b"\0" + source).hexdigest()
 
@@ -96,7 +99,7 @@ def clear_memory() -> None:
 
 
 def _remembered(key: str) -> bytes | None:
-    """The artifact that this process stored under a key; None if there is none."""
+    """The artifact that this process stored under a key of the cache; None if there is none."""
     with _lock:
         if key in _memory:
             _memory.move_to_end(key)
@@ -104,7 +107,7 @@ def _remembered(key: str) -> bytes | None:
 
 
 def _remember(key: str, artifact: bytes) -> None:
-    """Stores an artifact in this process; the least recently used ones are removed."""
+    """Stores an artifact in this process under its key; the least recently used ones are dropped beyond `_MEMORY_ENTRIES`."""
     with _lock:
         _memory[key] = artifact
         while len(_memory) > _MEMORY_ENTRIES:
@@ -112,7 +115,14 @@ def _remember(key: str, artifact: bytes) -> None:
 
 
 def _compile(source: bytes, arguments: list[str], timeout: float | None, before_code: BeforeCode | None, in_steps: bool) -> bytes:
-    """The artifact of a module, compiled without the cache; raises CompileError if the compiler fails."""
+    """The artifact (.vmfb) of a module, compiled without the cache; raises CompileError if the compiler fails.
+
+    Args:
+      source: the module as MLIR text or bytecode.
+      arguments: all flags of iree-compile.
+      timeout: the seconds after which the compiler is stopped; None means any.
+      before_code, in_steps: as for `compile_module`.
+    """
     result = _run(source, arguments, timeout, before_code, in_steps)
     if result.returncode == 0 and result.stdout:
         if phases.is_artifact(arguments) and any(op in source for op in phases.BRANCHES):
@@ -122,10 +132,11 @@ def _compile(source: bytes, arguments: list[str], timeout: float | None, before_
 
 
 def _run(source: bytes, arguments: list[str], timeout: float | None, before_code: BeforeCode | None, in_steps: bool) -> Finished:
-    """Runs the compiler; a long module is compiled in steps, between which it can be rewritten.
+    """The output and exit code of the compiler; a long module is compiled in steps, between which it can be rewritten.
 
-    A step runs without the verifier, and the next step verifies its result (`internals/phases.py`). The exception are modules
-    whose wrong buffers or code only the verifier detects (`WITH_REMEDIES`).
+    A step runs without the verifier, and the next step verifies its result (`internals/phases.py`). The exception are modules whose
+    wrong buffers or code only the verifier detects (`WITH_REMEDIES`). If a step fails, the module is compiled again with the
+    verifier, whose reason is more exact. The arguments are those of `_compile`.
     """
     until = None if timeout is None else time.monotonic() + timeout
     module = source
@@ -147,8 +158,9 @@ def _run(source: bytes, arguments: list[str], timeout: float | None, before_code
 
 
 def _code_of(module: bytes, before_code: BeforeCode | None, may_divide: bool) -> tuple[bytes, bool]:
-    """The module after the rewrite between two steps of the compiler, and True if its kernels are divided among several libraries.
-    Raises CompileError if the rewrite fails.
+    """The module after the rewrite between two steps of the compiler, and True if it divided the kernels among several libraries.
+
+    `module` is bytecode; without a rewrite (None) it is returned as it is. Raises CompileError if the rewrite fails.
     """
     if before_code is None:
         return module, False
@@ -159,14 +171,15 @@ def _code_of(module: bytes, before_code: BeforeCode | None, may_divide: bool) ->
 
 
 def _left(until: float | None) -> float | None:
-    """The seconds until a time; None without a limit."""
+    """The seconds until `until`, a time of `time.monotonic`; None without a limit."""
     return None if until is None else max(until - time.monotonic(), 0.0)
 
 
 def _with_right_blocks(artifact: bytes, source: bytes, arguments: list[str]) -> bytes:
     """The artifact with two faults of IREE's branches corrected; raises CompileError if that is not possible.
 
-    Blocks must get the numbers that branches pass, and buffers must stay alive while they are used.
+    Blocks must get the numbers that branches pass, and buffers must stay alive while they are used. The source and the flags of the
+    compiler (`arguments`) are saved for a report if that fails.
     """
     text = disassembled(artifact)
     for fault, find, correct, effect in (
@@ -189,7 +202,14 @@ def _with_right_blocks(artifact: bytes, source: bytes, arguments: list[str]) -> 
 
 
 def _error(result: Finished, source: bytes, arguments: list[str], timeout: float | None) -> CompileError:
-    """The error for a failed run of the compiler, with the useful lines of its output and a saved reproducer."""
+    """The error for a failed run of the compiler, with the useful lines of its output and a saved reproducer.
+
+    Args:
+      result: the output and the exit code of the compiler.
+      source: its input.
+      arguments: its flags.
+      timeout: the seconds after which it was stopped.
+    """
     reproducer = _save_reproducer(source, arguments, result.stderr)
     where, fault = None, ""
     if result.timed_out:
@@ -208,11 +228,15 @@ def _error(result: Finished, source: bytes, arguments: list[str], timeout: float
 
 
 def _indented(lines: Sequence[str]) -> str:
+    """The lines as text to append to a message, each on a line of its own."""
     return "".join(f"\n    {line}" for line in lines)
 
 
 def _save_reproducer(source: bytes, arguments: list[str], stderr: str) -> str:
-    """Saves the input, the output and a script with the command; returns the script's path, or "" if that fails."""
+    """The path of a script that repeats a failed compilation, which is saved with the input and the output; "" if that fails.
+
+    `arguments` are the flags of the compiler, and `stderr` is its output.
+    """
     folder = disk.cache_dir() / "reproducers"
     name = cache_key(source, arguments)[:16]
     suffix = "mlirbc" if source.startswith(phases.BYTECODE) else "mlir"

@@ -50,7 +50,7 @@ def compilation_of(functions: Iterable[ir.Operation]) -> float:
 
 
 def _total(ops: Iterable[ir.Operation]) -> Cost:
-    """The sum of the costs of operations: nanoseconds of parallel work, nanoseconds of serial work, dispatches."""
+    """The sum of the costs of operations, with their regions: nanoseconds of shared work, nanoseconds of other work, dispatches."""
     shared = serial = dispatches = 0.0
     for op in ops:
         cost = _cost(op)
@@ -59,7 +59,10 @@ def _total(ops: Iterable[ir.Operation]) -> Cost:
 
 
 def _cost(op: ir.Operation) -> Cost:
-    """The cost of one operation with its regions; for a loop, the cost of its body times the number of iterations."""
+    """The cost of one operation with its regions: nanoseconds of work that threads can share, other nanoseconds, dispatches.
+
+    A loop costs its body times the number of iterations, and a branch the most expensive of its regions.
+    """
     name = op.name  # read once, because a first call waits for this walk
     record = REGISTRY.get(name)
     if name == "stablehlo.while":
@@ -84,7 +87,11 @@ def _body(region: ir.Region) -> list[ir.Operation]:
 
 
 def _work(op: ir.Operation, name: str, record: OpDef) -> tuple[float, float]:
-    """The nanoseconds on one core and the number of dispatches of an operation whose regions do not run."""
+    """The nanoseconds on one core and the number of dispatches of an operation whose regions do not run.
+
+    `name` is its name, and `record` what the registry knows of such operations. An elementwise operation has no dispatch of its
+    own.
+    """
     if record.kind == "contraction":
         cost = cost_of(op)
         work = thresholds.FLOP * cost.flops + thresholds.BYTE * cost.bytes
@@ -101,7 +108,7 @@ def _work(op: ir.Operation, name: str, record: OpDef) -> tuple[float, float]:
 
 
 def _moved_arrays(op: ir.Operation) -> list[ir.Value]:
-    """The arrays that an operation reads or writes completely; for a slice or an update of a part, only that part."""
+    """The arrays that an operation reads or writes completely; for a slice or an update of a part, the array of that part."""
     if is_part(op):
         return list(op.results)
     return [op.operands[1]] if op.name == "stablehlo.dynamic_update_slice" else [*op.operands, *op.results]

@@ -24,9 +24,15 @@ _SHOWN = 3  # the number of values in an error message
 def within(module: ir.Module, limit: int, attempts: int, compile: Callable[[ir.Module], bytes]) -> bytes:
     """The artifact of a module in which no entry point allocates more than `limit` bytes at once.
 
-    A pass can only estimate the memory, because fusion comes later. So the memory of each artifact is measured, and the
-    next attempt gets a smaller limit. The limit is reduced by the excess, but not by more than a fraction, because the
-    smallest possible value is not known; and by at least the size of one value.
+    A pass can only estimate the memory, because fusion comes later. So the memory of each artifact is measured, and the next
+    attempt gets a smaller limit. The limit is reduced by the excess, but not by more than a fraction, because the smallest possible
+    value is not known; and by at least the size of one value.
+
+    Args:
+      module: a lowered module; the limits of the attempts are written into it.
+      limit: the bytes.
+      attempts: the largest number of compilations.
+      compile: returns the artifact of the module for the limits in it.
 
     Raises:
       MemoryLimitError: no attempt met the limit, or a program does not state its allocations.
@@ -51,8 +57,9 @@ def within(module: ir.Module, limit: int, attempts: int, compile: Callable[[ir.M
 
 
 def _allocated(artifact: bytes, module: ir.Module) -> dict[str, int]:
-    """The number of bytes that each public function of an artifact allocates at once; raises
-    MemoryLimitError if one is not known.
+    """The bytes that each public function of an artifact allocates at once, by name; `module` is its source.
+
+    Raises MemoryLimitError if one of them depends on values.
     """
     known = allocated_at_once(disassembled(artifact))
     functions = [name for name, op in functions_of(module.operation).items() if not is_private(op)]
@@ -62,8 +69,9 @@ def _allocated(artifact: bytes, module: ir.Module) -> dict[str, int]:
 
 
 def _error(module: ir.Module, limit: int, best: Mapping[str, int]) -> MemoryLimitError:
-    """The error for a memory limit that no attempt met: it names the function with the largest need, and
-    its largest live values.
+    """The error for a memory limit that no attempt met; it names the function with the largest need and its largest live values.
+
+    `best` has the smallest number of bytes that an attempt reached for each function.
     """
     name = max(best, key=best.__getitem__)
     values = held_at_once(functions_of(module.operation)[name])[:_SHOWN]

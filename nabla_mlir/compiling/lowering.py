@@ -34,7 +34,7 @@ _LOWER, _EXPAND = (Pipeline(steps().passes()) for steps in (LowerPipeline, Expan
 
 
 def clone_module(module: ir.Module) -> ir.Module:
-    """A copy of the module."""
+    """A copy of the module in the same context."""
     with context(), ir.Location.unknown():
         copy = ir.Module.create()
         with ir.InsertionPoint(copy.body):
@@ -57,7 +57,7 @@ def expand_module(module: ir.Module) -> None:
 
 
 def legalize(module: ir.Module, target: Target, schedule: bool = True) -> ir.Module:
-    """A copy of the module in which operations that IREE cannot compile, or compiles wrongly for the target, are replaced.
+    """A copy of the module for IREE: operations that IREE cannot compile, or compiles wrongly for the target, are replaced.
 
     With `schedule`, operations that IREE would make slow are replaced, too.
     """
@@ -77,10 +77,15 @@ def compile_lowered(
     title: str = "",
     strategy: Strategy = FASTEST,
 ) -> bytes:
-    """The artifact of a lowered module, legalised and compiled for the target by a strategy.
+    """The artifact (.vmfb) of a lowered module, legalised and compiled for the target by a strategy.
 
     Args:
+      module: the module.
+      target: the target.
+      flags: additional flags of iree-compile.
+      cache: True reads the artifact from the cache, and stores it there.
       title: the name of the module in messages.
+      strategy: the strategy, which says how the module is separated and legalised.
 
     Raises:
       CompileError: IREE refuses the module.
@@ -107,7 +112,7 @@ def _name_of(module: ir.Module) -> str:
 
 
 def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], cache: bool, schedule: bool = True) -> bytes:
-    """The artifact of a module, compiled in the first of `FORMS` that IREE accepts.
+    """The artifact of a module, compiled in the first of `FORMS` that IREE accepts; the arguments are those of `compile_lowered`.
 
     Raises:
       CompileError: IREE refuses all forms; the error is that of the whole module, with the user's line.
@@ -149,7 +154,7 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
 
 
 def _refuse_unknown(legal: ir.Module) -> None:
-    """Raises CompileError for an operation of an unknown dialect, because IREE crashes on it without a message."""
+    """Raises CompileError if the legalised module has an operation of an unknown dialect: IREE crashes on it without a message."""
     with context() as known:
         for op in nested(legal.operation):
             if not known.is_registered_operation(op.name) and not op.name.startswith(OWN_DIALECTS):
@@ -161,8 +166,9 @@ def _refuse_unknown(legal: ir.Module) -> None:
 
 
 def _with_kernels(module: ir.Module, target: Target, schedule: bool, cache: bool) -> ir.Module:
-    """The legalised module, in which machine code replaces the kernels in Triton's dialect; without such kernels if Triton refuses
-    one.
+    """The legalised module, with machine code in place of kernels in Triton's dialect; without such kernels if Triton refuses one.
+
+    `schedule` is as in `legalize`; with `cache`, machine code is read from the cache and stored there.
     """
     if (name := target.missing_compiler()) and any(op.name in _PRODUCTS for op in nested(module.operation)):
         warnings.warn(
@@ -181,7 +187,10 @@ def _with_kernels(module: ir.Module, target: Target, schedule: bool, cache: bool
 
 
 def compile_program(program: Program, target: Target, *, flags: Sequence[str] = (), cache: bool = True) -> bytes:
-    """The artifact of a legalised module; if IREE fails by a known fault, the flags that avoid the fault are added."""
+    """The artifact of a legalised module; if IREE fails by a known fault, the flags that avoid the fault are added.
+
+    `program` has the module and its rewrites, and `flags` are additional flags of iree-compile.
+    """
 
     def compile_with(flags: Sequence[str]) -> bytes:
         """The artifact with these flags, and with separately compiled kernels if the program has a library."""

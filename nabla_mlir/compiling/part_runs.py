@@ -39,6 +39,7 @@ _RUNS_OF_CONDITIONS = 32
 
 
 def _count(n: int, noun: str) -> str:
+    """The number with its noun: "1 loop", "2 loops"."""
     return f"{n} {noun}{'s' * (n != 1)}"
 
 
@@ -51,6 +52,7 @@ class PartDiffersError(Exception):
     """
 
     def __init__(self, op: ir.Operation, difference: Difference | None):
+        """The error with the operation, its line, and the difference as the message; the class describes the arguments."""
         line = source_of(op.location)
         where = f" at {line.filename}:{line.line}" if line else ""
         what = f": {difference}" if difference else ": the interpreter disagrees about the end of the loop"
@@ -71,7 +73,7 @@ class PartRuns:
     """
 
     def __init__(self, module: ir.Module, target: Target, noise: Perturbation, strategy: Strategy = FASTEST):
-        """Compiles the expensive operations of the module as functions of their own."""
+        """Compiles the expensive operations of the module as functions of their own; the class describes the arguments."""
         operations = expensive_operations(module)
         self._names = {op: f"part{i}" for i, op in enumerate(operations)}
         self.noise = noise
@@ -84,11 +86,11 @@ class PartRuns:
             self._executable = Executable.load(vmfb, target.drivers[0])
 
     def __call__(self, op: ir.Operation, number: Callable[[ir.Value], int], block_of: Callable[[int], Block]) -> Body | None:
-        """The function that evaluates an operation by compiled code; None for an operation that is not expensive.
+        """A function that evaluates an operation by compiled code instead of the interpreter; None if it is not expensive.
 
         Args:
           op: an operation of the module.
-          number: the index of a value in a frame of the interpreter.
+          number: the index of a value in a frame, the list of values of one run of the interpreter.
           block_of: the interpreted region of the operation with this index.
         """
         name = self._names.get(op)
@@ -110,12 +112,12 @@ class PartRuns:
         return f"interpreted in parts ({' and '.join(texts)})" if texts else "interpreted as a whole"
 
     def call(self, name: str, arguments: list[Any]) -> list[Array]:
-        """The results of a compiled part."""
+        """The results of the compiled part with this name, as device arrays."""
         device = self._executable.device
         return self._executable.function(name)([x if isinstance(x, Array) else Array.from_numpy(x, device) for x in arguments])
 
     def starts_check(self, name: str) -> bool:
-        """True if a call that begins now is to be compared."""
+        """True if a call of this part that begins now is to be compared; the first calls without noise are."""
         if self.noise.is_on:
             return False
         self._calls[name] += 1
@@ -135,7 +137,10 @@ class PartRuns:
         return run
 
     def _product(self, name: str, op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The result of a compiled product; the first results are compared with the interpreter."""
+        """The result of a compiled product `op` of x and y; the first results are compared with the interpreter.
+
+        `name` is that of the part. Raises PartDiffersError if they differ.
+        """
         (result,) = map(np.asarray, self.call(name, [x, y]))
         if self.starts_check(name):
             self._check_product(op, x, y, result)
@@ -181,7 +186,10 @@ class _Loop:
         self._types = [shape_and_dtype(v.type) for v in op.results]
 
     def run(self, carry: list[np.ndarray]) -> list[np.ndarray]:
-        """The values of the carries at the end of the loop.
+        """The values of the carries at the end of the loop, from those at its start.
+
+        Groups of 1, 1, 2, 4, ... iterations run as compiled code. The first iteration of each is also interpreted, if the call is
+        to be compared.
 
         Raises:
           PartDiffersError: compiled code and the interpreter disagree about an iteration, or about the end.
@@ -212,14 +220,18 @@ class _Loop:
         return last
 
     def _run_iterations(self, values: list[Any], group: int, seed: int = 0, units: float = 0.0) -> tuple[list[Any], int]:
-        """The carries after at most `group` iterations of the compiled loop, and the number of these iterations."""
+        """The carries after at most `group` iterations of the compiled loop, and the number of iterations that it made.
+
+        `values` has the carries before; `seed` and `units` are those of the noise, without which units is 0.
+        """
         rest = [np.asarray(group, np.int32), np.asarray(seed, np.int32), np.asarray(units, np.float32)]
         *after, count = self._runs.call(self._name, [*values, *self._outer, *rest])
         return after, int(np.asarray(count))
 
     def _check_iteration(self, values: list[Any]) -> int:
-        """Compares one compiled iteration with the interpreter; returns the number of compared iterations: 1, or 0 at the end of
-        the loop. Raises PartDiffersError if they differ.
+        """The number of compiled iterations that were compared with the interpreter: 1, or 0 if the loop ends at once.
+
+        `values` has the carries before the iteration. Raises PartDiffersError if the results differ.
         """
         compiled, count = self._run_iterations(values, 1)
         before = [np.asarray(v) for v in values]
@@ -233,7 +245,10 @@ class _Loop:
         return count
 
     def _check_condition(self, values: list[np.ndarray], goes_on: bool) -> None:
-        """Raises PartDiffersError if the interpreter disagrees that the loop goes on, and no perturbed run agrees."""
+        """Raises PartDiffersError if the interpreter disagrees that the loop goes on (or ends), and no perturbed run agrees.
+
+        `values` has the carries.
+        """
         if bool(self._condition(self._frame, values)[0]) == goes_on:
             return
         noise = self._runs.noise

@@ -30,7 +30,10 @@ class Cut:
     result: int
 
     def parts(self, x: np.ndarray, y: np.ndarray, result: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The slices of the operands and of the result at the same indices, which are distributed over the axis."""
+        """Slices of both operands and of the result `x · y`, at up to eight indices that are distributed over the axis.
+
+        The product of the first two slices is the third.
+        """
         n = result.shape[self.result]
         indices = np.unique(np.linspace(0, n - 1, _INDICES).round().astype(int))
         a, b = (v if axis is None else v.take(indices, axis) for v, axis in zip((x, y), self.axes, strict=True))
@@ -42,7 +45,7 @@ def cuts_of(name: str, parameters: Mapping[str, Any], ranks: tuple[int, int], sh
 
     Args:
       name: stablehlo.dot_general or stablehlo.convolution.
-      parameters: those of the operation.
+      parameters: those of the operation, by name.
       ranks: the numbers of axes of the operands.
       shape: the shape of the result.
     """
@@ -51,8 +54,9 @@ def cuts_of(name: str, parameters: Mapping[str, Any], ranks: tuple[int, int], sh
 
 
 def _cuts_of_product(parameters: Mapping[str, Any], ranks: tuple[int, int]) -> Iterator[Cut]:
-    """Yields a cut for each axis of the result of a product: batch axes, free axes of the left operand, free axes of the right
-    operand.
+    """Yields a cut for each axis of the result of a product, in order: batch axes, free axes of the left operand, and of the right.
+
+    `parameters` are those of the dot_general, by name, and `ranks` the numbers of axes of the operands.
     """
     numbers = parameters["dot_dimension_numbers"]
     batch = [numbers[f"{side}_batching_dimensions"] for side in ("lhs", "rhs")]
@@ -64,7 +68,10 @@ def _cuts_of_product(parameters: Mapping[str, Any], ranks: tuple[int, int]) -> I
 
 
 def _cuts_of_convolution(parameters: Mapping[str, Any]) -> Iterator[Cut]:
-    """Yields a cut for the images of a batch, and one for the features of the result, unless these are in groups."""
+    """Yields a cut for the images of a batch, and one for the features of the result, unless these are in groups.
+
+    `parameters` are those of the convolution, by name.
+    """
     image, kernel, result = positions(parameters["dimension_numbers"])
     if parameters["batch_group_count"] > 1:
         return

@@ -44,18 +44,21 @@ def expensive_operations(module: ir.Module) -> list[ir.Operation]:
 
 
 def _is_long_loop(op: ir.Operation) -> bool:
-    """True if the interpreter would take long for a loop, and if the loop does not use the state of its module."""
+    """True if the operation is a loop that the interpreter would take long for, and that does not use the state of its module.
+
+    A loop without a known number of iterations counts as long.
+    """
     if any(inner.name.startswith("util.") for inner in nested(op)):
         return False  # it reads or writes the state of its module
     return find_counter(op) is None or _time(op) > thresholds.PART
 
 
 def _time(op: ir.Operation) -> float:
-    """The nanoseconds that the interpreter takes for an operation with its regions."""
+    """The nanoseconds that the interpreter takes for an operation with its regions; unknown iterations are estimated."""
     own = 1e3 * thresholds.STEP + nanoseconds_of(op)
     if not runs_regions(op):
         return own
-    inner = sum(_time(o) for region in op.regions for o in body_of(region)[1])
+    inner = sum(_time(inner_op) for region in op.regions for inner_op in body_of(region)[1])
     counter = find_counter(op) if op.name == LOOP else None
     trips = counter.trips if counter else thresholds.UNKNOWN_TRIPS if op.name == LOOP else 1
     return own + trips * inner
@@ -67,12 +70,13 @@ def outer_values(op: ir.Operation) -> list[ir.Value]:
 
 
 def _is_constant(value: ir.Value) -> bool:
+    """True if the value is the result of a constant."""
     maker = made_by(value)
     return maker is not None and maker.name == CONSTANT
 
 
 def module_of(parts: dict[str, ir.Operation], module: ir.Module) -> ir.Module:
-    """A module with a function for each part, under its name, and with the private functions that the parts may call."""
+    """A module with a function for each part, under its name in `parts`, and with copies of the private functions of `module`."""
     with context(), ir.Location.unknown():
         made = ir.Module.create()
         with ir.InsertionPoint(made.body):
@@ -89,7 +93,7 @@ def module_of(parts: dict[str, ir.Operation], module: ir.Module) -> ir.Module:
 
 
 def _product_function(name: str, op: ir.Operation) -> None:
-    """Adds a function `name` that computes only the product `op` of its arguments."""
+    """Adds a function `name` at the insertion point; it computes only the product `op` of its arguments."""
     block = new_function(name, [v.type for v in op.operands], [v.type for v in op.results])
     with ir.InsertionPoint(block):
         clone = clone_op(op, dict(zip(op.operands, block.arguments, strict=False)))
@@ -99,7 +103,7 @@ def _product_function(name: str, op: ir.Operation) -> None:
 
 
 def _loop_function(name: str, op: ir.Operation) -> None:
-    """Adds a function `name` that runs a loop.
+    """Adds a function `name` at the insertion point, which runs the loop `op`; it returns the carries and the iterations.
 
     Its arguments are the carries, the captured values, the largest number of iterations, the seed and the units of the noise.
     """
@@ -120,7 +124,11 @@ def _loop_function(name: str, op: ir.Operation) -> None:
 
 
 def _fill_condition(source: ir.Region, region: ir.Region, mapping: dict[ir.Value, ir.Value], limit: ir.Value) -> None:
-    """Copies the condition of a loop into a region; the copied condition also ends the loop after `limit` iterations."""
+    """Copies the condition of a loop into an empty region; the copy also ends the loop after `limit` iterations.
+
+    `mapping` has the new value for each captured value of `source`, the old region. The new loop counts its iterations in a last
+    carry.
+    """
     old, ops, (predicate,) = body_of(source)
     *new, count = _arguments(region, old)
     values = {**mapping, **dict(zip(old, new, strict=True))}
@@ -131,7 +139,11 @@ def _fill_condition(source: ir.Region, region: ir.Region, mapping: dict[ir.Value
 
 
 def _fill_body(source: ir.Region, region: ir.Region, mapping: dict[ir.Value, ir.Value], seed: ir.Value, units: ir.Value) -> None:
-    """Copies the body of a loop into a region, with noise after each operation; the last carry counts the iterations."""
+    """Copies the body of a loop into an empty region, with noise after each operation; a last carry counts the iterations.
+
+    `mapping` has the new value for each captured value of `source`, the old region. `seed` and `units` are the scalars of the
+    noise.
+    """
     old, ops, returned = body_of(source)
     *new, count = _arguments(region, old)
     values = {**mapping, **dict(zip(old, new, strict=True))}
@@ -143,6 +155,6 @@ def _fill_body(source: ir.Region, region: ir.Region, mapping: dict[ir.Value, ir.
 
 
 def _arguments(region: ir.Region, old: list[ir.Value]) -> list[ir.Value]:
-    """The block arguments of a new region: one for each carry in `old`, and the number of iterations."""
+    """The block arguments of a new region of a loop: one for each carry in `old`, and a counter of iterations (i32)."""
     types = [*(v.type for v in old), tensor_type((), np.dtype("int32"))]
     return list(ir.Block.create_at_start(region, types, [ir.Location.unknown()] * len(types)).arguments)

@@ -56,10 +56,14 @@ def reason_not_to(module: ir.Module, target: Target) -> str:
 def check_artifact(
     module: ir.Module, target: Target, vmfb: bytes, examples: Examples | None = None, strategy: str = "", is_bounded: bool = True
 ) -> Checks:
-    """The check of each entry point of an artifact: its results are compared with the interpreter's, on this machine.
+    """The check of each entry point of an artifact, by name: its results are compared with the interpreter's, on this machine.
+
+    They are compared on several draws of arguments, as far as the time allows, and on rare ones if a branch took only one side.
 
     Args:
       module: the lowered module from which it was compiled.
+      target: what it was compiled for.
+      vmfb: the artifact.
       examples: arguments by entry point; others get random ones.
       strategy: the name of the strategy by which it was compiled.
       is_bounded: True skips entry points whose check would cost more than a part of the compilation.
@@ -90,12 +94,12 @@ def check_artifact(
 def check_in_parts(
     module: ir.Module, target: Target, vmfb: bytes, examples: Examples | None = None, strategy: Strategy = FASTEST
 ) -> Checks:
-    """The check of each entry point of an artifact against an interpreter that calls compiled code for the expensive operations.
+    """The check of each entry point of an artifact, by name, against an interpreter with compiled expensive operations.
 
     These products and loops are compiled separately, by the strategy of the artifact, and compared with the interpreter on slices.
 
     Args:
-      module, examples: as for `check_artifact`.
+      module, target, vmfb, examples: as for `check_artifact`.
       strategy: the strategy by which the artifact was compiled.
     """
     noise = Perturbation()
@@ -122,7 +126,7 @@ def check_in_parts(
 
 
 def _with_branches(check: Check, one_sided: int) -> Check:
-    """The check, with a text that says how many selections and branches of the module took only one side."""
+    """The check, whose text then also says how many selections and branches of the module took only one side."""
     if check.status != CHECKED or not one_sided:
         return check
     what = "1 selection or branch of the module" if one_sided == 1 else f"{one_sided} selections and branches of the module"
@@ -130,7 +134,7 @@ def _with_branches(check: Check, one_sided: int) -> Check:
 
 
 def _join_checks(first: Check, second: Check) -> Check:
-    """One check from the checks of an entry point on two sets of arguments; a check that found nothing is ignored."""
+    """One check from those of an entry point on two sets of arguments; a difference wins, and one without numbers is ignored."""
     if second.status == NOT_CHECKED:
         return first
     if first.status == NOT_CHECKED or second.status == DIFFERS:
@@ -143,7 +147,7 @@ class _Comparison:
     """The calls of an artifact and of the interpreter, on one set of arguments after the other."""
 
     def __init__(self, runs: ReferenceRuns, target: Target, vmfb: bytes, strategy: str):
-        """Loads the artifact for comparisons with these runs of the interpreter."""
+        """Loads the artifact (`vmfb`) for comparisons with these runs of the interpreter; `strategy` is the name for the checks."""
         self.runs = runs
         self.executable = Executable.load(vmfb, target.drivers[0])
         self._start, self._strategy = self.executable, strategy
@@ -151,9 +155,11 @@ class _Comparison:
         self._is_bounded: dict[str, bool] = {}  # by entry point: True if its loops end by themselves
 
     def checks(self, examples: Examples, draw: str, budget: Budget | None) -> Checks:
-        """The check of each entry point on one set of arguments.
+        """The check of each entry point on one set of arguments, by name.
 
         Args:
+          examples: arguments by entry point; others are drawn.
+          draw: the name of the random arguments, one of `DRAWS` and `RARE_DRAWS`.
           budget: from which what the interpreter takes is subtracted; None sets no limit.
         """
         if budget is not None:
@@ -198,9 +204,10 @@ class _Comparison:
         return self._check_of(name, outcome)
 
     def _compiled_results(self, name: str, seconds: float, rerun: Callable[[int], Arrays]) -> list[np.ndarray]:
-        """The results of the compiled code for the current arguments.
+        """The results of the compiled code of an entry point for the current arguments.
 
-        Code that can run forever if it is wrong gets a time limit, which is a multiple of the interpreter's `seconds`.
+        Code that can run forever if it is wrong gets a time limit, which is a multiple of the interpreter's `seconds`. `rerun`
+        makes a perturbed run of the interpreter: it raises OutOfStepsError if rounding decides how long the program runs.
         """
         arguments = [Array.from_numpy(x, self.executable.device) for x in self.runs.inputs(name)]
         function = self.executable.function(name)
@@ -213,7 +220,10 @@ class _Comparison:
             return [np.asarray(y) for y in self._interrupts.call(name, function, arguments)]
 
     def _check_of(self, name: str, outcome: Outcome) -> Check:
-        """The check for an outcome: differs, checked, or not checked because rounding decides too much."""
+        """The check of an entry point from the outcome of the comparison: "differs", "checked", or "not checked".
+
+        It is not checked if rounding decides most elements, or if most are NaN on random arguments.
+        """
         strategy, is_example = self._strategy, name in self.runs.examples
         if outcome.difference is not None:
             difference = outcome.difference

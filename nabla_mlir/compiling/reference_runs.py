@@ -37,6 +37,7 @@ def entries_of(module: ir.Module) -> dict[str, ir.Operation]:
 
 
 def _writes_state(function: ir.Operation) -> bool:
+    """True if the function stores to a global variable of its module."""
     return any(op.name == "util.global.store" for op in nested(function))
 
 
@@ -75,7 +76,7 @@ class ReferenceRuns:
         noise: Perturbation | None = None,
         instead: Instead | None = None,
     ):
-        """Compiles the functions of the module for the interpreter, and sets the first arguments."""
+        """Compiles the functions of the module for the interpreter, and sets the first arguments; see the class."""
         self.module = module
         self.entries, self.is_definite = entries_of(module), factorises(module)
         self._noise, self.branches = noise or Perturbation(), Branches()
@@ -84,7 +85,13 @@ class ReferenceRuns:
         self.set_arguments(examples, draw, budget)
 
     def set_arguments(self, examples: Examples | None = None, draw: str = DRAWS[0], budget: Budget | None = None) -> None:
-        """Sets the arguments of the next runs, and resets the state of the module to its first value."""
+        """Sets the arguments of the next runs, and resets the state of the module to its first value.
+
+        Args:
+          examples: arguments by entry point; others are drawn.
+          draw: the name of the random arguments, one of `DRAWS` and `RARE_DRAWS`.
+          budget: the steps that the plain calls may take; None sets no limit.
+        """
         self.examples, self.draw = examples or {}, draw
         self._given = dict(self.examples)  # the arguments by entry point, drawn when they are first needed
         self.budget = budget or Budget(_ENDLESS)
@@ -94,7 +101,7 @@ class ReferenceRuns:
         self._results: dict[tuple[str, int], list[np.ndarray]] = {}
 
     def _watch(self, op: ir.Operation, operands: list[np.ndarray], results: list[np.ndarray]) -> None:
-        """Perturbs the results in perturbed runs; in plain runs, records which branches are selected."""
+        """Perturbs the results of an operation that has just run, in perturbed runs; records selected branches in plain ones."""
         (self._noise if self._noise.is_on else self.branches)(op, operands, results)
 
     @property
@@ -113,6 +120,7 @@ class ReferenceRuns:
         return sum(math.prod(shape) for name in self.entries for shape, _ in self._types(name))
 
     def _types(self, name: str) -> list[tuple[tuple[int, ...], np.dtype]]:
+        """The shape and dtype of each argument of an entry point."""
         return [shape_and_dtype(argument.type) for argument in self.entries[name].regions[0].blocks[0].arguments]
 
     def draw_of(self, name: str) -> str:
@@ -126,7 +134,7 @@ class ReferenceRuns:
         return [np.array(x) for x in self._given[name]]
 
     def call(self, name: str) -> list[np.ndarray]:
-        """Runs an entry point in the interpreter on drawn arguments, and returns its results.
+        """The results of an entry point in the interpreter, on its current arguments and without perturbation.
 
         Raises:
           OutOfStepsError: the budget is used up.
@@ -141,7 +149,9 @@ class ReferenceRuns:
             raise
 
     def perturbed(self, name: str, k: int) -> list[np.ndarray]:
-        """The results of an entry point in perturbed run number `k`, after the entry points that were called before it.
+        """The results of an entry point in perturbed run number `k`; results of a run are computed once.
+
+        The entry points that were called before it run first, because it may read state that they write.
 
         Raises:
           OutOfStepsError: rounding decides the number of iterations of a loop.
@@ -157,7 +167,10 @@ class ReferenceRuns:
         return self._results[name, k]
 
     def _call(self, name: str, run: int, inputs: list[np.ndarray], budget: Budget) -> list[np.ndarray]:
-        """The results of an entry point, called with the state that its run has reached."""
+        """The results of an entry point, called with the state that its run has reached, without the version of the state.
+
+        `run` is the number of a perturbed run, or `_PLAIN`; the state after the call is stored for the next call of this run.
+        """
         state = self._functions.state
         state.clear()
         state.update(self._states.get(run, self._start))

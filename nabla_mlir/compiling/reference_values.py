@@ -23,10 +23,9 @@ _MOST_DRAWS = 3
 
 
 def references_of(module: ir.Module, is_bounded: bool = True) -> dict[str, Reference]:
-    """The reference of each entry point of a lowered module.
+    """The reference of each entry point of a lowered module, by name: the interpreter's results on drawn arguments.
 
-    Args:
-      is_bounded: True skips entry points for which the interpreter would take too long, as checks do.
+    `is_bounded` = True skips entry points for which the interpreter would take too long, as checks do.
     """
     found: list[tuple[float, dict[str, Reference]]] = []
     runs, allowance = ReferenceRuns(module), allowance_of(module)
@@ -45,8 +44,13 @@ def references_of(module: ir.Module, is_bounded: bool = True) -> dict[str, Refer
 
 
 def _references_on_draw(runs: ReferenceRuns, draw: str, budget: Budget | None, samples: int) -> tuple[float, dict[str, Reference]]:
-    """The reference of each entry point on one draw of arguments, and the smallest share of elements that
-    rounding does not decide.
+    """The smallest share of elements that rounding does not decide, of all entry points; and the reference of each, by name.
+
+    Args:
+      runs: the interpreter with the module.
+      draw: the name of the random arguments.
+      budget: the steps that the interpreter may take; None sets no limit.
+      samples: the number of elements to store for each result.
     """
     runs.set_arguments(draw=draw, budget=budget)
     found, smallest = {}, 1.0
@@ -63,8 +67,9 @@ def _references_on_draw(runs: ReferenceRuns, draw: str, budget: Budget | None, s
 
 
 def _results(runs: ReferenceRuns, name: str, samples: int) -> tuple[float, tuple[ResultReference, ...]]:
-    """The share of elements that rounding does not decide, and the reference of each result of an entry point. Raises DeployError
-    if the entry point calls Python.
+    """The share of elements that rounding does not decide, and the reference of each result of an entry point.
+
+    `samples` is the number of elements to store for each result. Raises DeployError if the entry point calls Python.
     """
     if any(map(calls_python, nested(runs.entries[name]))):
         raise DeployError("it calls functions of Python")
@@ -78,7 +83,16 @@ def _results(runs: ReferenceRuns, name: str, samples: int) -> tuple[float, tuple
 
 
 def _result(wanted: np.ndarray, bound: np.ndarray, reruns: Arrays, samples: int) -> ResultReference:
-    """The reference of one result: some elements with their bounds, and a weighted sum with its bound."""
+    """The reference of one result: some elements with their bounds, and a weighted sum of all with its bound.
+
+    There is no sum if rounding decides an element.
+
+    Args:
+      wanted: the interpreter's result.
+      bound: the largest right distance of each element; infinite if rounding decides it.
+      reruns: the result in each perturbed run.
+      samples: the number of elements to store.
+    """
     flat, bounds = wanted.reshape(-1), bound.reshape(-1)
     indices = [i for i in _indices(flat, samples) if np.isfinite(bounds[i])]
     values, distances = tuple(text_of(flat[i]) for i in indices), tuple(float(f"{bounds[i]:.2e}") for i in indices)
@@ -97,7 +111,10 @@ def _result(wanted: np.ndarray, bound: np.ndarray, reruns: Arrays, samples: int)
 
 
 def _indices(flat: np.ndarray, samples: int) -> list[int]:
-    """The indices of the stored elements: all of a short array; of a long one the first, the last, the largest, and some others."""
+    """The indices of the stored elements of a flat array: all of a short one; else the first, the last, the largest, and others.
+
+    There are at most about `samples` indices.
+    """
     n = flat.size
     if n <= samples:
         return [*range(n)]

@@ -22,15 +22,15 @@ def separate_operations(module: ir.Module) -> None:
 def separate_control(module: ir.Module) -> None:
     """Passes the operands, captures and results of loops and branches through barriers, in place.
 
-    IREE 3.13 may put work before and after a branch into one part of the program ("circular dependency"). It does not
-    if the values that cross the branch come from barriers.
+    IREE 3.13 may put work before and after a branch into one part of the program ("circular dependency"). It does not if the values
+    that cross the branch come from barriers.
     """
     control = [op for op in nested(module.operation) if runs_regions(op) and op.name != "func.func"]
     _put_barriers(dict.fromkeys(v for op in control for v in (*op.results, *op.operands, *captures_of(op))))
 
 
 def _put_barriers(values: Iterable[ir.Value]) -> None:
-    """Puts a barrier after each value, so that IREE computes the value at its position in the program."""
+    """Puts a barrier after each value, whose users then read its result: IREE computes the value at its position in the program."""
     with context(), ir.Location.unknown():
         for value in [*values]:
             owner = value.owner

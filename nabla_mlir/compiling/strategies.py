@@ -83,7 +83,7 @@ class Strategy:
 
 
 def required_flags(legal: ir.Module, target: Target) -> list[str]:
-    """The flags that a legalised module requires: for state, and for wide convolutions."""
+    """The flags of iree-compile that a legalised module requires: for state, and for wide convolutions."""
     flags: list[str] = []
     if target.for_wide_convolutions and any(is_wide(op) for op in nested(legal.operation)):
         flags += target.for_wide_convolutions
@@ -93,8 +93,9 @@ def required_flags(legal: ir.Module, target: Target) -> list[str]:
 
 
 def _with_library(legal: ir.Module, target: Target, flags: Sequence[str]) -> Program | None:
-    """The program with kernels in a separate library, and intermediate values in one buffer; None if the
-    module has no such form.
+    """The program with kernels in a separate library, and intermediate values in one buffer; None if the module has no such form.
+
+    `flags` are the additional flags of iree-compile.
     """
     arguments = merge_flags(target.flags(), list(flags))
     if not is_artifact(flags) or not may_divide(arguments) or (library := take_kernels(legal)) is None:
@@ -109,7 +110,7 @@ def _with_buffer(legal: ir.Module, target: Target, flags: Sequence[str]) -> Prog
 
 
 def _place_transients(legal: ir.Module, target: Target) -> bool:
-    """Puts intermediate values into buffers that the next call reuses; returns True if the module has such a buffer now."""
+    """True if intermediate values are now in buffers that the next call reuses; they are put there in place."""
     if not target.kernel_bytes() or target.codegen.memory_of_results:
         return False
     Pipeline((PlaceTransientsPass(),)).run(legal, verify_each=False)
@@ -117,9 +118,9 @@ def _place_transients(legal: ir.Module, target: Target) -> bool:
 
 
 def _whole(legal: ir.Module, target: Target, flags: Sequence[str]) -> Program:
-    """Returns the module as one program, unchanged.
+    """The program of the module as it is, without locations.
 
-    It has no locations, so that a moved line of the source hits the cache, and an artifact contains no paths.
+    So a moved line of the source hits the cache, and an artifact contains no paths.
     """
     return Program(str(legal))
 

@@ -18,7 +18,10 @@ _MOST_SHARED = {80: 163, 90: 227}  # KiB that one block may use, by compute capa
 
 
 def machine_code(kernels: Sequence[dict[str, Any]], capability: int, cache: bool) -> list[dict[str, Any]]:
-    """The machine code (base64) and the bytes of shared memory of each kernel, from the cache or from Triton's compiler.
+    """The machine code of each kernel, from the cache or from Triton's compiler, as ``{"code": base64, "shared": bytes}``.
+
+    "shared" is the size of the shared memory that it needs. `kernels` has the text and the launch parameters of each kernel (see
+    `triton_worker`), `capability` is that of the GPU, such as 80, and with `cache` the disk cache is used.
 
     Raises:
       CompileError: Triton refused a kernel.
@@ -51,8 +54,9 @@ _KEY = "triton-2"  # the version of the form of the entries
 
 
 def _compile(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The compiled kernels for these requests, from a separate process that runs Triton; raises CompileError if Triton fails or
-    takes too long.
+    """The machine code of these kernels, or the error of each, from a separate process that runs Triton.
+
+    Both are in the form of `triton_worker`. Raises CompileError if Triton fails or takes too long.
     """
     worker = Path(__file__).with_name("triton_worker.py")
     result = run_process([sys.executable, str(worker)], json.dumps(requests).encode(), timeout=_TIMEOUT)

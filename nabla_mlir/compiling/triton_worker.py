@@ -40,7 +40,10 @@ def main() -> int:
 
 
 def compiled(path: str, kernel: dict[str, Any]) -> dict[str, Any]:
-    """The machine code of one kernel and its bytes of shared memory, or the error of Triton."""
+    """``{"code", "shared"}`` of one kernel, or ``{"error"}`` if Triton refuses it; the module describes the fields.
+
+    `path` is the file of its text, and `kernel` has its parameters.
+    """
     import triton
     from triton.backends.compiler import GPUTarget
 
@@ -55,9 +58,10 @@ def compiled(path: str, kernel: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_scratch(_: Any = None, stages: dict[str, Any] | None = None, *__: Any) -> tuple[str, str] | None:
-    """A hook of Triton, which removes two arguments from the PTX of each kernel.
+    """A hook of Triton, which removes two arguments from the PTX of each kernel; Triton adds them, and IREE passes none for them.
 
-    Triton adds these arguments, and IREE passes none for them.
+    Triton calls it with the functions of its stages, of which it replaces the one that writes PTX. Without stages Triton asks for a
+    key of its cache and a description.
     """
     if stages is None:  # Triton asks what distinguishes these stages
         return "nabla", "without scratch"
@@ -67,7 +71,7 @@ def _without_scratch(_: Any = None, stages: dict[str, Any] | None = None, *__: A
 
 
 def without_scratch(ptx: str) -> str:
-    """The text of a kernel without its last two parameters: pointers to scratch memory, which it does not read.
+    """The PTX of a kernel without its last two parameters: pointers to scratch memory, which it does not read.
 
     Raises:
       ValueError: it reads them.

@@ -28,8 +28,10 @@ _MOST = 400  # the largest number of intermediate values that are returned
 
 
 def culprit(module: ir.Module, target: Target, flags: Sequence[str], name: str, examples: Examples | None) -> str:
-    """The first operation of an entry point with a wrong value, as text with its line; "" if the values are right when all are
-    returned.
+    """The first operation of an entry point with a wrong value, as text with its line; "" if it is not found.
+
+    The module is compiled again so that all intermediate values are results, which may make the values right. `name` is the entry
+    point, `examples` has arguments by entry point, and `flags` are additional flags of iree-compile.
     """
     whole = clone_module(module)
     ops = _return_all(whole, name)
@@ -46,7 +48,7 @@ def culprit(module: ir.Module, target: Target, flags: Sequence[str], name: str, 
 
 
 def _return_all(module: ir.Module, name: str) -> list[ir.Operation]:
-    """Makes a function return its intermediate values; returns the operations that compute them."""
+    """The operations whose results the function `name` now returns: its first static intermediate values, not its results."""
     function = functions_of(module.operation)[name]
     block = function.regions[0].blocks[0]
     ops = [o.operation for o in block.operations if o.operation.name != CONSTANT and len(o.operation.results)]
@@ -67,10 +69,16 @@ def _return_all(module: ir.Module, name: str) -> list[ir.Operation]:
 def save_reproducer(
     module: ir.Module, target: Target, flags: Sequence[str], name: str, check: Check, examples: Examples | None
 ) -> str:
-    """Saves the lowered program, the legalised program, and the arguments on which compiled code differs.
+    """The folder with files that reproduce wrong numbers; "" if it cannot be written.
 
-    Returns:
-      The folder, or "" if it cannot be written.
+    It has the lowered program, the legalised program, and the arguments on which compiled code differs.
+
+    Args:
+      module: the lowered module.
+      target, flags: what it was compiled for, and additional flags of iree-compile.
+      name: the entry point.
+      check: the check that found the difference.
+      examples: arguments by entry point, if it was checked on them.
     """
     text = str(module)
     folder = disk.cache_dir() / "reproducers" / f"wrong-{hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -39,6 +39,7 @@ class Batches:
     """
 
     def __init__(self, source: Iterable[Any] | Callable[[], Iterable[Any]]):
+        """Stores the source of the batches; raises TraceError for an iterator, which can be read only once."""
         if isinstance(source, Iterator):
             raise TraceError(
                 f"a sum over batches requires an iterable that can be read again, got a {type(source).__name__}.",
@@ -60,7 +61,10 @@ class Batches:
         return isinstance(self.source, Sequence)
 
     def __iter__(self) -> Iterator[Callable[[], tuple[Any, ...]]]:
-        """Yields, for each batch, a function that returns it; a batch of a sequence is read when this function is called."""
+        """Yields one function for each batch; when it is called, it returns the batch as a tuple of arrays.
+
+        A batch of a sequence is read only in this call, so that a batch whose function is not called costs nothing.
+        """
         if isinstance(self.source, Sequence):
             for i in range(len(self.source)):
                 yield lambda i=i: as_arguments(self.source[i])  # type: ignore[misc]
@@ -69,7 +73,7 @@ class Batches:
             yield lambda batch=batch: as_arguments(batch)  # type: ignore[misc]
 
     def first(self) -> tuple[Any, ...]:
-        """The first batch that has rows, or the last batch if none has; raises TreeError without batches."""
+        """The first batch that has rows, as a tuple of arrays, or the last batch if none has; raises TreeError without batches."""
         batch = None
         for reading in self:
             batch = reading()
@@ -81,7 +85,7 @@ class Batches:
 
 
 def as_arguments(batch: Any) -> tuple[Any, ...]:
-    """The arguments of a batch, as a tuple."""
+    """The data arguments of a function from a batch: a tuple or list as a tuple, and a single array as a tuple of one."""
     return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
 
 
@@ -122,7 +126,11 @@ class LocalEngine(AtOnce):
     limits: Limits
 
     def __init__(self, work: Work, batches: Batches, limits: Limits, work_for: Callable[[tuple[Any, ...]], Work] | None = None):
-        """The engine for these batches; it chooses the number of threads."""
+        """The engine for these batches; it chooses the number of threads.
+
+        `work` is the computation for one batch, and `work_for` returns the computation for the arrays of a batch of another shape;
+        None means that `work` pads such a batch.
+        """
         self.batches, self.limits, self._work_for = batches, limits, work_for
         count = batches.count
         threads = limits.threads or (cores() if count is None or count >= cores() else 1)
@@ -162,7 +170,7 @@ class LocalEngine(AtOnce):
         is_first, total, count = not self._digests, PairwiseSum(), 0
 
         def moves() -> Iterator[Callable[[], Part]]:
-            """Yields, for each batch, a function that moves it."""
+            """Yields one function for each batch; when it is called, it moves the batch and returns its `Part`."""
             for number, reading in enumerate(self._watched("update")):
                 yield lambda number=number, reading=reading: self._move_batch(number, reading, check)  # type: ignore[misc]
 
@@ -179,7 +187,7 @@ class LocalEngine(AtOnce):
         return result
 
     def product(self, matrix: np.ndarray) -> np.ndarray:
-        """The sum of the batches' products with a matrix."""
+        """The sum, over all batches, of each batch's matrix times the columns of `matrix`, in an array of the shape of `matrix`."""
         total, count = PairwiseSum(), 0
         for part in self._in_order(self._multiplications(matrix), matrix.nbytes):
             total.add(part)
@@ -192,8 +200,12 @@ class LocalEngine(AtOnce):
     # ------------------------------------------------------------ one batch
 
     def _move_batch(self, number: int, reading: Callable[[], tuple[Any, ...]], check: bool) -> Part:
-        """The share of one batch in value and gradient at the current point; its residuals are stored if
-        there is memory for them.
+        """The share of one batch in value and gradient at the current point; its residuals are stored if there is memory for them.
+
+        Args:
+          number: the index of the batch.
+          reading: a function that reads the batch and returns its arrays.
+          check: True refuses a value or a gradient that is not finite.
         """
         with naming(number):
             data = reading()
@@ -207,7 +219,10 @@ class LocalEngine(AtOnce):
             return piece.move(number, self._x, data, check)
 
     def _multiplications(self, matrix: np.ndarray) -> Iterator[Callable[[], np.ndarray]]:
-        """Yields, for each batch or group of stored batches, a function that returns the batch's product with a matrix."""
+        """Yields functions without arguments; each returns the product of one batch with `matrix`.
+
+        If all batches are stored, a function sums the products of a group of batches instead, to save calls.
+        """
         if self._all:
             pieces = [piece for _, piece in sorted(self._pieces.items())]
             size = 1 << max(0, (len(pieces) // (_TASKS * self._threads)).bit_length() - 1)  # a power of two: groups are full trees
@@ -222,7 +237,11 @@ class LocalEngine(AtOnce):
                 yield lambda number=number, reading=reading: self._product_of_batch(number, reading, matrix)  # type: ignore[misc]
 
     def _product_of_batch(self, number: int, reading: Callable[[], tuple[Any, ...]], matrix: np.ndarray) -> np.ndarray:
-        """The product of a batch with a matrix, after its residuals are computed again."""
+        """The product of a batch with a matrix, after its residuals are computed again in a spare piece.
+
+        `number` is the index of the batch, and `reading` reads it and returns its arrays. Raises DataChangedError if the data are
+        not those of the first pass.
+        """
         with naming(number):
             data = reading()
             work = self._work_of(data)
@@ -233,7 +252,7 @@ class LocalEngine(AtOnce):
             return piece.product(matrix)
 
     def _compare(self, number: int, digest: str) -> None:
-        """Raises DataChangedError if a batch has other data than in the first pass."""
+        """Raises DataChangedError unless batch `number` exists in the first pass and had the same digest of its data then."""
         if number >= len(self._digests) or digest != self._digests[number]:
             found = "other data" if number < len(self._digests) else f"more than {len(self._digests)} batches"
             raise DataChangedError(
@@ -241,7 +260,7 @@ class LocalEngine(AtOnce):
             )
 
     def _check_count(self, count: int) -> None:
-        """Raises if a later pass has fewer batches than the first."""
+        """Raises DataChangedError if a later pass found fewer batches (`count`) than the first; not if `check_data` is off."""
         if self.limits.check_data and count < len(self._digests):
             raise DataChangedError(
                 f"a pass over the data requires the {len(self._digests)} batches of the first, got {count}.",
@@ -250,6 +269,7 @@ class LocalEngine(AtOnce):
             )
 
     def _work_of(self, data: tuple[Any, ...]) -> Work:
+        """The computation for a batch with these arrays: the common one, or the one that is compiled for their shapes."""
         return self.work if self._work_for is None else self._work_for(data)
 
     def _fits(self, work: Work) -> bool:
@@ -266,7 +286,10 @@ class LocalEngine(AtOnce):
 
     @contextlib.contextmanager
     def _borrowed(self, work: Work) -> Iterator[Piece]:
-        """A context with a spare piece, which is given back at the end; its residuals are then overwritten."""
+        """A context with a `Piece`, which has the residuals of an earlier batch, or none; the context may overwrite them.
+
+        It is reused after the context; a new one is made if all others are in use by other threads. `work` is the computation.
+        """
         spare = self._spare.setdefault(work, LifoQueue())
         try:
             piece = spare.get_nowait()
@@ -280,9 +303,11 @@ class LocalEngine(AtOnce):
     # ------------------------------------------------------------ passes
 
     def _in_order(self, calls: Iterable[Callable[[], Any]], size: int) -> Iterator[Any]:
-        """Yields the results of calls in the order of the calls; several calls run at the same time.
+        """Yields the results of `calls`, functions without arguments, in their order; a pool of threads runs several at a time.
 
-        Only a few calls run ahead of the reader; more do if neither their results nor their batches use much memory.
+        At most 2 calls per thread run ahead of the caller, because each keeps its result (of `size` bytes) and its batch in memory;
+        there are `_TASKS` per thread if results are small and batches are stored or read in the call. After an error, calls that
+        have not started are cancelled, and those that run are awaited.
         """
         if self._pool is None:
             for call in calls:
@@ -305,7 +330,7 @@ class LocalEngine(AtOnce):
                     future.exception()  # waits, so that no call is running after the error
 
     def _watched(self, title: str) -> Iterator[Callable[[], tuple[Any, ...]]]:
-        """Yields the functions that read the batches, and shows a progress bar on a terminal if it is requested."""
+        """Yields the functions that read the batches, with a progress bar of their number under this title if one is requested."""
         with bar(title, self.batches.count or len(self._digests) or None, self.limits.progress) as watch:
             for count, reading in enumerate(self.batches, 1):
                 yield reading
@@ -316,7 +341,10 @@ _CHANGED = "give batches that are the same in each pass: a DataLoader without sh
 
 
 def on_one_thread(module: Module) -> Module:
-    """The module on the calling thread, with fresh state, if it would run on its own thread pool; otherwise the module itself."""
+    """A module that runs on the calling thread, with fresh state, in place of one that runs on its own thread pool.
+
+    Other modules are returned as they are. Threads that each run a batch would only wait for a common pool.
+    """
     if not isinstance(module.executable, Executable) or module.driver != POOL:
         return module
     return module.on("local-sync")

@@ -20,13 +20,13 @@ Form = Callable[[Function], Function]  # a transform of a function of one vector
 
 
 def form_of_block(operations: Sequence[ir.Operation], state: int, size: int) -> Form:
-    """The fastest form of a function for `size` vectors: one batch, one after another, or a loop over short rows.
+    """The fastest form of a function for `size` vectors: one batch, one after another, or a loop over short groups.
 
-    A batch is faster if the state that the vectors share is larger than the values that each of them writes: products
-    of a matrix with vectors become products of two matrices. It is also faster if the work is so small that the number
-    of operations counts. Otherwise a batch only makes intermediate results larger than the cache. Example, 16 vectors:
-    a recurrent network takes 380 µs for each vector as a batch, and 52 µs one after another; a residual block 3000 and
-    2000 µs.
+    A form turns a function of one vector into a function of vectors along a leading axis. A batch is faster if the state that the
+    vectors share is larger than the values that each of them writes: products of a matrix with vectors become products of two
+    matrices. It is also faster if the work is so small that the number of operations counts. Otherwise a batch only makes
+    intermediate results larger than the cache. Example, 16 vectors: a recurrent network takes 380 µs for each vector as a batch,
+    and 52 µs one after another; a residual block 3000 and 2000 µs.
 
     Args:
       operations: the operations of the function for one vector, including its return.
@@ -52,18 +52,18 @@ def in_a_row(function: Function) -> Function:
     """
 
     def each(vectors: Any) -> Any:
-        """The results for all vectors, stacked."""
+        """The result for each vector (pytrees with a leading axis, as in `vectors`), stacked along a leading axis."""
         leaves, spec = pytree.flatten(vectors)
         rows = [pytree.unflatten(spec, [x[i] for x in leaves]) for i in range(leaves[0].shape[0])]
         results = [pytree.flatten(result) for result in one_by_one(function, rows)]
-        parts = zip(*(found for found, _ in results), strict=True)
+        parts = zip(*(leaves_of_result for leaves_of_result, _ in results), strict=True)
         return pytree.unflatten(results[0][1], [nnp.stack(part) for part in parts])
 
     return each
 
 
 def one_by_one(function: Function, vectors: Sequence[Any]) -> list[Any]:
-    """The list of results for each vector, computed as in `in_a_row`."""
+    """The list of results, one for each vector; a call reads its vector only after the call before it has its result."""
     results: list[Any] = []
     for vector in vectors:
         if results:  # the readers of the vector wait for the last result
@@ -74,19 +74,19 @@ def one_by_one(function: Function, vectors: Sequence[Any]) -> list[Any]:
 
 
 def columns(tree: Any) -> Any:
-    """The same values, passed through a barrier: operations before and after it are never in one kernel."""
+    """The pytree with the same values behind a barrier: no kernel contains operations from both sides of it."""
     leaves, spec = pytree.flatten(tree)
     return pytree.unflatten(spec, optimization_barrier(*leaves))
 
 
 def _loop_over_groups(function: Function, length: int) -> Function:
-    """A function of several vectors, as a loop whose iterations apply `in_a_row` to `length` vectors each.
+    """A function of several vectors along a leading axis: a loop whose iterations apply `in_a_row` to `length` vectors each.
 
     The number of vectors must be a multiple of `length`.
     """
 
     def each(vectors: Any) -> Any:
-        """The results for all vectors, by a loop over groups."""
+        """The result for each vector, stacked along a leading axis, by a loop over groups of `length` vectors."""
         leaves, spec = pytree.flatten(vectors)
         rows = [nnp.reshape(x, (x.shape[0] // length, length, *x.shape[1:])) for x in leaves]
         _, results = scan(lambda _, row: (None, in_a_row(function)(row)), None, pytree.unflatten(spec, rows))

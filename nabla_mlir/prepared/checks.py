@@ -103,6 +103,7 @@ def check_hvp(f: Callable[..., Any], x: PyTree, *data: PyTree) -> dict[str, Any]
     """
 
     def run(x: Any, *data: Any) -> dict[str, Tensor]:
+        """The figures of the check, inside a trace."""
         apply = lambda v: hessian_product(f)(x, v, *data)[1]  # noqa: E731
         return check_linear_map(apply, None, x, x, lambda y: grad(f)(y, *data), x)
 
@@ -121,9 +122,9 @@ def _require_real(*likes: Any) -> None:
 
 
 def _numbers(like: Any, multiplier: int) -> Tensor:
-    """A flat vector with an irregular number between -1 and 1 for each element of a tree.
+    """A flat vector of pseudo-random numbers in [-1, 1), one for each element of the arrays in the tree `like`.
 
-    The numbers are multiples of an odd `multiplier` modulo 2^32, scaled.
+    Number i is ``(i + 1) * multiplier`` modulo 2^32, scaled; an odd multiplier makes the sequence irregular.
     """
     leaves, _ = pytree.flatten(like)
     dtype = functools.reduce(np.promote_types, [leaf.dtype for leaf in leaves], leaves[0].dtype)
@@ -135,14 +136,16 @@ def _numbers(like: Any, multiplier: int) -> Tensor:
 
 
 def _flat(tree: Any) -> Tensor:
-    """The leaves as one vector."""
+    """The elements of all arrays of a pytree, one array after the other, as one vector."""
     return nnp.concatenate([nnp.reshape(leaf, (-1,)) for leaf in pytree.flatten(tree)[0]])
 
 
 def _images(function: Map, like: Any, vectors: Sequence[Tensor], form: Form, size: int | None = None) -> list[Tensor]:
-    """The images of flat vectors under a function of pytrees like `like`, as flat vectors.
+    """The images of flat vectors under a function of pytrees, again as flat vectors.
 
-    They are computed in blocks of `size` vectors by `form`; the last block is padded with zeros.
+    The vectors are computed in blocks of `size` by `form`, which turns the function into one of several vectors along a leading
+    axis; the last block is padded with zeros. `like` is an argument of the function, or its specs, whose structure the vectors
+    take.
     """
     leaves, spec = pytree.flatten(like)
     ends = list(itertools.accumulate(map(_size, leaves), initial=0))
@@ -174,11 +177,12 @@ def _images(function: Map, like: Any, vectors: Sequence[Tensor], form: Form, siz
 
 
 def _size(leaf: Any) -> int:
+    """The number of elements of an array or a spec."""
     return math.prod(leaf.shape)
 
 
 def _products(*pairs: tuple[Tensor, Tensor]) -> list[Tensor]:
-    """The inner product of each pair of vectors; pairs of equal size are computed by one reduction."""
+    """The inner product of each pair of vectors, in the order of the pairs; pairs of equal size are computed by one reduction."""
     products: dict[int, Tensor] = {}
     for size in dict.fromkeys(a.size for a, _ in pairs):
         positions = [i for i, (a, _) in enumerate(pairs) if a.size == size]
@@ -206,7 +210,7 @@ def chosen_entry_points(available: Iterable[str], asked: Sequence[str] | str, de
 
 
 def check_entry_points(available: Iterable[str], asked: Sequence[str]) -> None:
-    """Raises TraceError if a requested entry point does not exist."""
+    """Raises TraceError, with all names, if one of the names in `asked` is not in `available`."""
     unknown = [n for n in asked if n not in available]
     if unknown:
         raise TraceError(

@@ -58,9 +58,11 @@ class Running(Iterator[T]):
     """
 
     def __init__(self, name: str, estimates: Generator[T, None, None]):
+        """Stores the name of the estimator for its repr, and the generator of estimates, which has not started."""
         self._name, self._estimates = name, estimates
 
     def __next__(self) -> T:
+        """The estimate after one more block of probes; StopIteration after the last."""
         return next(self._estimates)
 
     def close(self) -> None:
@@ -68,7 +70,7 @@ class Running(Iterator[T]):
         self._estimates.close()
 
     def last(self) -> T:
-        """Computes all estimates, and returns the last one."""
+        """The estimate from all probes; the estimates before it are computed and dropped."""
         *_, estimate = self
         return estimate
 
@@ -77,7 +79,10 @@ class Running(Iterator[T]):
 
 
 def _running_estimates(method: Callable[P, Generator[T, None, None]]) -> Callable[P, Running[T]]:
-    """A decorator for estimators: it checks that the argument is a linear operator, and returns `Running` estimates."""
+    """A decorator for estimators, which are generators of estimates: the decorated function returns them as `Running` estimates.
+
+    It also checks that the first argument is a linear operator.
+    """
 
     @functools.wraps(method)
     def run(*args: P.args, **kwargs: P.kwargs) -> Running[T]:
@@ -177,7 +182,15 @@ def hutch_plus_plus(
 def _running(
     operator: Operator, blocks: Iterator[np.ndarray], tolerance: float, as_completed: bool, known: float = 0.0
 ) -> Iterator[Estimate]:
-    """Yields estimates of `known` plus the mean of ``vᵀ A v``, one for each block of vectors, until the error is small enough."""
+    """Yields one estimate for each block of vectors, from all vectors so far: `known` plus the mean of ``vᵀ A v``.
+
+    Args:
+      operator: the matrix A, given by its products.
+      blocks: the probes v, as the columns of matrices.
+      tolerance: it ends when the error relative to the estimate is at most this; 0 uses all blocks.
+      as_completed: True takes blocks in the order in which a cluster finishes them.
+      known: a part of the trace that is already known exactly.
+    """
     samples: list[float] = []
     for vectors, products in _with_products(operator, blocks, as_completed):
         samples += (known + np.einsum("ij,ij->j", vectors, products, dtype=float)).tolist()
@@ -201,6 +214,7 @@ class Spectrum:
     size: int
 
     def __repr__(self) -> str:
+        """The number and range of the eigenvalues, and the numbers of probes and steps, as text."""
         probes, steps = self.nodes.shape
         low, high = self.nodes.min(), self.nodes.max()
         return f"Spectrum({self.size} eigenvalues from {low:.4g} to {high:.4g}, {probes} probes of {steps} steps)"
@@ -297,9 +311,11 @@ def stochastic_lanczos(
 
 
 def _lanczos(start: np.ndarray, steps: int, dtype: np.dtype) -> Run[tuple[np.ndarray, np.ndarray]]:
-    """The diagonals and off-diagonals of Lanczos' tridiagonal matrices, one for each column of `start`.
+    """The diagonals and off-diagonals of Lanczos' tridiagonal matrices, one row for each column of `start`: (columns, steps) and
+    (columns, steps - 1).
 
-    It is a generator: it yields a matrix, and is sent the product of the operator with this matrix.
+    It is a generator: it yields a matrix, is sent the product of the operator with this matrix, and returns the two arrays after
+    `steps` products. The columns of `start` must have length one; `dtype` is that of the operator.
     """
     basis = [start]
     diagonal: list[np.ndarray] = []
@@ -320,13 +336,14 @@ def _lanczos(start: np.ndarray, steps: int, dtype: np.dtype) -> Run[tuple[np.nda
 
 
 def _width(operator: Any, block: int | None) -> int:
-    """The number of columns of a block, which are multiplied at once."""
+    """The number of probes that are multiplied at once: `block`, or the number that the operator prefers if that is None."""
     return block or int(getattr(operator, "block", thresholds.BLOCK))
 
 
 def _blocks(operator: Any, end: int, seed: int, block: int | None, start: int = 0) -> Iterator[np.ndarray]:
-    """Yields the vectors of random signs number `start` to `end` - 1, as the columns of blocks; raises ShapeError if the operator
-    is not square.
+    """Yields the vectors of random signs number `start` to `end` - 1, as the columns of matrices of `block` columns.
+
+    Vector i depends only on `seed` and i. Raises ShapeError if the operator is not square.
     """
     rows, columns = operator.shape
     if rows != columns:
@@ -340,9 +357,13 @@ def _blocks(operator: Any, end: int, seed: int, block: int | None, start: int = 
 def _with_products(
     operator: Operator, blocks: Iterator[np.ndarray], as_completed: bool = False
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields pairs: a block of vectors, and the products of the operator with them."""
+    """Yields pairs: a block of vectors, as the columns of a matrix, and the product of the operator with this matrix.
+
+    With `as_completed`, pairs come in the order in which a cluster finishes them.
+    """
 
     def product(vectors: np.ndarray) -> Run[tuple[np.ndarray, np.ndarray]]:
+        """A run of one product, which returns the vectors with their product."""
         products = yield vectors
         return vectors, products
 
@@ -350,9 +371,9 @@ def _with_products(
 
 
 def _run_together(operator: Any, runs: Iterator[Run[T]], as_completed: bool) -> Iterator[T]:
-    """Yields the results of runs. A run is a generator that yields matrices and is sent their products.
+    """Yields the results of runs. A run is a generator that yields matrices, is sent their products with the operator, and returns.
 
-    On a cluster several runs are active at the same time, otherwise one. Results are in the order of the runs; with
+    A cluster works on `operator.window` runs at the same time, other operators on one. Results are in the order of the runs; with
     `as_completed`, the run whose product ends first continues.
     """
     running: list[tuple[Run[T], Any]] = []
@@ -361,7 +382,7 @@ def _run_together(operator: Any, runs: Iterator[Run[T]], as_completed: bool) -> 
         window, start, finish = operator.window, operator.start, operator.finish
 
     def advance(run: Run[T], image: np.ndarray | None) -> Iterator[T]:
-        """Sends a product to a run, and starts its next product; yields the result of a run that has ended."""
+        """Sends a product (None at first) to a run, and starts the next one that it asks for; yields its result if it returned."""
         try:
             running.append((run, start(run.send(image))))
         except StopIteration as end:

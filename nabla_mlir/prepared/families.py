@@ -34,9 +34,10 @@ class Family:
 
 
 def of_x(f: Callable[..., Any], argnums: Argnums, data: int) -> tuple[Callable[..., Any], list[str]]:
-    """The function f as a function of (x, *data), and the names of these arguments.
+    """The function f as a function g of (x, *data), and the names of the arguments of g for error messages.
 
-    x is the argument at `argnums`, or a tuple of several; `data` is the number of the others.
+    x is the argument of f at `argnums`, or a tuple of the arguments there; `data` is the number of the other arguments. Example:
+    for ``f(a, w, b)``, argnums=1 and data=2, g is ``g(w, a, b)``, with the names w, a, b.
     """
     count = data + len(positions("a prepared product", argnums, None))
     numbers = positions("a prepared product", argnums, count)
@@ -48,7 +49,7 @@ def of_x(f: Callable[..., Any], argnums: Argnums, data: int) -> tuple[Callable[.
     rest = [i for i in range(count) if i not in numbers]
 
     def g(x: Any, *data: Any) -> Any:
-        """The value of f, whose arguments are x and the data in their original order."""
+        """The value of f; its arguments are put back in their original order."""
         values = with_arguments((None,) * count, rest, data)
         return f(*with_arguments(tuple(values), numbers, (x,) if is_one(argnums) else x))
 
@@ -63,11 +64,11 @@ def hessian_family(g: Callable[..., Any]) -> Family:
 
 
 def jacobian_family(g: Callable[..., Any], x_spec: Any, data_specs: Sequence[Any]) -> Family:
-    """The family of Jacobians of a function of (x, *data)."""
+    """The family of Jacobians of a function of (x, *data), of which `x_spec` and `data_specs` are pytrees of specs."""
     out = trace(g, x_spec, *data_specs).entries[0]
 
     def product(x: Any, vs: Any, *data: Any) -> Any:
-        """The value, and the products J v and Jᵀ u."""
+        """The by-products, which are the value, and the pair of products J v and Jᵀ u for the pair `vs` = (v, u)."""
         v, u = vs
         value, jv = pushed(lambda y: g(y, *data), (x,), (v,), False)
         _, pull = pullback(lambda y: g(y, *data), (x,), False)

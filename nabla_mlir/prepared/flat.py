@@ -53,7 +53,11 @@ class Flat:
         return self.names == ("",)
 
     def leaves(self, vector: np.ndarray, batch: tuple[int, ...] = ()) -> list[np.ndarray]:
-        """The leaves of a vector, or of several vectors along a leading axis."""
+        """The arrays of a pytree from its vector, in the order of the leaves.
+
+        `batch` is the shape of the axes before the last: () for one vector, (k,) for the k rows of a matrix; the arrays get it,
+        too.
+        """
         array = np.ascontiguousarray(vector)
         if len(self.shapes) == 1:
             return [array.reshape(batch + self.shapes[0])]
@@ -61,13 +65,13 @@ class Flat:
         return [np.ascontiguousarray(p).reshape(batch + s) for p, s in zip(parts, self.shapes, strict=True)]
 
     def vector(self, leaves: Sequence[Any], batch: tuple[int, ...] = ()) -> np.ndarray:
-        """The numbers of the leaves as one vector in new memory, or as several vectors along leading axes."""
+        """The elements of the leaves as one vector in new memory, or as vectors along the axes `batch`; inverse of `leaves`."""
         if len(leaves) == 1:
             return np.array(leaves[0], self.dtype).reshape(*batch, -1)
         return np.concatenate([np.asarray(leaf, self.dtype).reshape(*batch, -1) for leaf in leaves], axis=-1)
 
     def ravel(self, tree: Any, name: str) -> np.ndarray:
-        """The vector of a pytree, whose leaves must have the shapes of this structure.
+        """The flat vector of a pytree of this structure; raises TreeError or ShapeError for another structure or shape.
 
         Args:
           tree: the pytree.
@@ -82,11 +86,11 @@ class Flat:
         return np.concatenate([rounded(leaf, self.dtype, name).reshape(-1) for leaf in leaves])
 
     def unravel(self, vector: np.ndarray) -> Any:
-        """The pytree of a vector."""
+        """The pytree whose flat vector is given, with arrays of their own memory."""
         return self.spec.unflatten([leaf.copy() for leaf in self.leaves(vector)])
 
     def is_tree(self, value: Any) -> bool:
-        """True if a value is a pytree of this structure rather than a vector or a matrix."""
+        """True if the factor of a product is meant as a pytree of this structure, and False if as a vector or a matrix."""
         shape = getattr(value, "shape", None)
         if shape is not None:
             return self.is_leaf and len(shape) > 1 and tuple(shape) == self.shapes[0] and shape[0] != self.size
@@ -118,7 +122,7 @@ def is_same(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """An array without axes as a Python number; other arrays as they are."""
+    """An array without axes as a Python number; other values as they are."""
     return value.item() if hasattr(value, "item") and not value.shape else value
 
 

@@ -65,12 +65,15 @@ class IncompleteCholeskyPreconditioner(LinearOperator):
         super().__init__(np.dtype(float), lower.shape)
 
     def _matvec(self, v: np.ndarray) -> np.ndarray:
+        """The solution of ``L Lᵀ x = v``."""
         return self._matmat(np.asarray(v).reshape(-1, 1))[:, 0]
 
     def _matmat(self, vs: np.ndarray) -> np.ndarray:
+        """The solutions of ``L Lᵀ x = v`` for the columns v of a matrix: first by L, then by Lᵀ."""
         return self._solver.solve(self._solver.solve(np.asarray(vs, float)), trans="T")
 
     def _adjoint(self) -> IncompleteCholeskyPreconditioner:
+        """The operator itself, which is symmetric."""
         return self
 
 
@@ -105,7 +108,11 @@ class _Steps:
         self._below_ends = np.searchsorted(level[columns[self._below]], bounds).tolist()
 
     def factor(self, entries: np.ndarray, shift: float) -> np.ndarray | None:
-        """The entries of the factor of the matrix with these entries and a shifted diagonal; None if a pivot is not positive."""
+        """The entries of L, where ``L Lᵀ`` is the matrix with its diagonal shifted; None if a pivot is not positive.
+
+        `entries` and the result have the entries of the lower triangle, in the order of the pattern; `shift` is added to the
+        diagonal. The columns of a level are computed at once.
+        """
         values = entries.copy()
         values[self._diagonal] += shift
         for level in range(len(self._ends) - 1):
@@ -121,11 +128,14 @@ class _Steps:
 
 
 def _products(rows: np.ndarray, columns: np.ndarray, below: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The positions of the entries (i, j), (i, k) and (j, k) of each term of ``l_ij = (a_ij - Σ_k l_ik l_jk) / l_jj``.
+    """The positions of the entries (i, j), (i, k) and (j, k), for each term k of ``l_ij = (a_ij - Σ_k l_ik l_jk) / l_jj``.
+
+    Terms whose entry (i, k) is not in the pattern are left out: they are the fill that an incomplete factor drops.
 
     Args:
-      rows, columns: the pattern, column by column.
-      below: the positions below the diagonal, row by row.
+      rows, columns: the row and column of each entry of the lower triangle, column by column.
+      below: the positions of the entries below the diagonal in these arrays, row by row.
+      n: the number of rows of the matrix.
     """
     starts = np.searchsorted(rows[below], np.arange(n + 1))  # where each row begins in `below`
     counts = (starts[1:] - starts[:-1])[columns]  # entry (i, j): the entries (j, k) of row j

@@ -59,16 +59,20 @@ class InstantExecutable:
         return self._executable.device
 
     def function(self, name: str) -> Callable[..., list[Array]]:
-        """Returns the function of the executable with a name.
+        """A function of the executable, which chooses in each call whether it is interpreted or runs as compiled code.
 
         Raises:
-          DeployError: it does not exist.
-          RuleMissingError: it must be interpreted, and has an operation that NumPy does not have.
+          DeployError: it does not exist (when it is called).
+          RuleMissingError: it must be interpreted, and has an operation that NumPy does not have (when it is called).
         """
         return functools.partial(self._call, name)
 
     def _call(self, name: str, *call: Any) -> list[Array]:
-        """The results of a function, by the interpreter until its budget is used up, and then by compiled code."""
+        """The results of the function `name`, by the interpreter until its budget of steps is used up, and then by compiled code.
+
+        `call` has what a function of an executable accepts: the arguments, the number of them that are storage for results, and
+        their types. Results have the version of the state, which counts on through the change to compiled code.
+        """
         with self._moving:  # otherwise the state could belong to another thread's point
             if isinstance(self._executable, InterpretedExecutable):
                 try:
@@ -86,14 +90,22 @@ class InstantExecutable:
     def _interpreted(
         self, interpreter: InterpretedExecutable, name: str, arguments: Sequence[Any], storage: int = 0, types: Any = None
     ) -> list[Array]:
-        """The results of a function by the interpreter; stores the point of an update, to which compiled code is moved later."""
+        """The results of a function by the interpreter; stores the point of an update, to which compiled code is moved later.
+
+        Args:
+          interpreter: the module in the interpreter, with its state.
+          name: the function.
+          arguments: its arguments; the last `storage` ones are arrays to which results are written.
+          storage: their number.
+          types: the element types of the arguments, if they are known.
+        """
         results = interpreter.function(name)(arguments, storage, types)
         if name in (_MOVE, f"{_MOVE}_into"):
             self._point = [np.array(x) for x in arguments[: len(arguments) - storage]]
         return results
 
     def _compile(self, interpreter: InterpretedExecutable) -> None:
-        """Replaces the interpreter by compiled code with the same state."""
+        """Replaces the interpreter by compiled code with the same state: the code is updated to the interpreter's point."""
         executable = self._stage.compile().loaded.executable
         if interpreter.state.get("version"):
             executable.function(_MOVE)(self._point)
@@ -122,13 +134,15 @@ class InstantExecutable:
         return InstantExecutable, (self._stage,)
 
     def __reduce__(self) -> Recipe:
+        """The recipe, for pickle."""
         return self.recipe()
 
 
 def load_prepared(source: Any, maker: str, point: tuple[Any, ...], target: str | Target | None, **options: Any) -> Module:
-    """A module in this process, from a compiled stage, a stage, or a function that `maker` turns into a stage.
+    """A module in this process, from a compiled stage, a stage, or a function that the function named `maker` turns into a stage.
 
-    Without a target it runs like functions outside `jit`: it is interpreted until compiling pays off.
+    `point` has the arguments of the function or specs of them, and `options` are keyword arguments of the maker. Without a target
+    it runs like functions outside `jit`: it is interpreted until compiling pays off.
     """
     source = _stage_of(source, maker, point, options)
     if isinstance(source, Module):
@@ -140,7 +154,10 @@ def load_prepared(source: Any, maker: str, point: tuple[Any, ...], target: str |
 
 
 def load_compiled(source: Any, maker: str, point: tuple[Any, ...], target: str | Target | None, **options: Any) -> Module:
-    """As `load_prepared`, for long work: it is compiled at once, unless everything is interpreted."""
+    """A module of compiled code in this process; the arguments are those of `load_prepared`, which would interpret it first.
+
+    For long work, where the first interpreted calls do not pay. Only `Execution.mode` "interpret" without a target interprets it.
+    """
     source = _stage_of(source, maker, point, options)
     if isinstance(source, Module):
         return source
@@ -148,8 +165,13 @@ def load_compiled(source: Any, maker: str, point: tuple[Any, ...], target: str |
 
 
 def _stage_of(source: Any, maker: str, point: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """A lowered stage of a source, or for a compiled stage its module with a separate state; raises
-    TraceError for other sources.
+    """The stage of a prepared product, from a function, a stage or a bundle; of a compiled stage, its module with fresh state.
+
+    Args:
+      source: one of these; raises TraceError for anything else.
+      maker: the name of the function of `prepared.modules` that makes a stage from a function, such as "hvp_module".
+      point: the arguments of the function, or specs of them.
+      options: the keyword arguments of the maker.
     """
     if isinstance(source, Bundle):
         source = source.here

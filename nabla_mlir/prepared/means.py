@@ -41,7 +41,7 @@ def is_mean(f: Callable[..., Any], x: PyTree, data: Sequence[Any]) -> bool:
         return False
 
     def value(start: int, stop: int) -> float:
-        """The value of the function for the rows from `start` to `stop`."""
+        """The value of the function for the rows of the batch from `start` up to `stop`."""
         rows = [a[start:stop] if a.ndim and a.shape[0] == length else a for a in arrays]
         return _value(f, (x, *pytree.unflatten(spec, rows)))
 
@@ -54,4 +54,5 @@ def is_mean(f: Callable[..., Any], x: PyTree, data: Sequence[Any]) -> bool:
 
 
 def _value(f: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
+    """The value of a scalar function, by the interpreter."""
     return float(np.asarray(trace(f, *arguments).compile(Interpreter())(*arguments)))

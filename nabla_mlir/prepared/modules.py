@@ -175,7 +175,16 @@ def _module(
     limit: int | None,
     entry_points: Sequence[str] | str,
 ) -> Prepared:
-    """The stage with the requested entry points of a family of matrices."""
+    """The stage with the requested entry points of a family of matrices A(x).
+
+    Args:
+      family: the products that define the matrix.
+      names: the names of the arguments (x, *data).
+      x, data: pytrees of specs of these arguments.
+      block: the number of vectors of an entry point such as `apply_block`.
+      limit: the largest size in bytes of the residuals; None means any. Others are recomputed in each product.
+      entry_points: the requested names, "all", or nothing for the default.
+    """
     methods = Methods(family, names, x, data, block, limit)
     available = methods.all()
     names_of_points = chosen_entry_points(available, entry_points, _DEFAULT)
@@ -194,7 +203,10 @@ class Methods:
     products_spec: pytree.TreeSpec
 
     def __init__(self, family: Family, names: list[str], x: Any, data: tuple[Any, ...], block: int, limit: int | None):
-        """Traces the product of a family, and splits it into the half that computes residuals and the half that reads them."""
+        """Traces the product of a family, and splits it into the half that computes residuals and the half that reads them.
+
+        The arguments are those of `_module`.
+        """
         self.family, self.block = family, block
         self.x, self.data = _specs(x), tuple(_specs(d) for d in data)
         self.args: dict[str, Any] = dict(zip(names, [self.x, *self.data], strict=True))
@@ -203,7 +215,7 @@ class Methods:
         v = tuple(self.likes) if two else self.x
 
         def whole(x: Any, v: Any, *data: Any) -> tuple[Any, tuple[Any, ...]]:
-            """The by-products and the products, always as a tuple."""
+            """The by-products, such as value and gradient, and the products as a tuple, also if there is only one."""
             byproducts, products = family.product(x, v, *data)
             return byproducts, products if two else (products,)
 
@@ -219,7 +231,10 @@ class Methods:
         self.state: dict[str, Spec] = self._state(entry.outputs)
 
     def _state(self, outputs: Sequence[Spec]) -> dict[str, Spec]:
-        """The specs of the state that `update` stores: residuals, products that do not depend on v, and the point."""
+        """The specs of the arrays that `update` stores, by name: residuals, products that do not depend on v, and the point.
+
+        `outputs` has the specs of by-products and products. Raises TraceError if a by-product is not computed by the first half.
+        """
         split, count = self.split, self.byproducts_spec.num_leaves
         if not set(range(count)) <= set(split.early):
             raise TraceError(
@@ -236,11 +251,11 @@ class Methods:
 
     @property
     def read_names(self) -> tuple[str, ...]:
-        """The names of the state that a product reads."""
+        """The names of the arrays of the state that a product reads: all except those of the point."""
         return tuple(n for n in self.state if not n.startswith("point"))
 
     def products(self, state: dict[str, Tensor], vs: Sequence[Any]) -> tuple[Any, ...]:
-        """The products with the vectors `vs`, computed from the residuals in the state."""
+        """The products with `vs`, a pytree of tensors for each map, from the tensors of the state, which are given by name."""
         split = self.split
         residuals = [x for n, x in state.items() if n.startswith("residual")]
         late = emit_call(split.rest, [*residuals, *pytree.flatten(tuple(vs))[0]])
@@ -251,12 +266,15 @@ class Methods:
         return pytree.unflatten(self.products_spec, leaves)
 
     def apply(self, state: dict[str, Tensor], v: Any, which: int = 0) -> Any:
-        """The product of the first or the transposed map. The other vectors are zero, and their products dead code."""
+        """The product of the matrix (`which` is 0) or of its transpose (1) with v, from the residuals in the state.
+
+        The other vector is zero, and its product is dead code that is removed later.
+        """
         vs = [v if k == which else _zeros(like) for k, like in enumerate(self.likes)]
         return self.products(state, vs)[which]
 
     def update(self, _: Any, x: Any, *data: Any) -> tuple[Any, dict[str, Tensor]]:
-        """The by-products at a point (x, *data), and the new state."""
+        """The by-products at a point (x, *data), and the new state, array by name; the old state (`_`) is not read."""
         split, count = self.split, self.byproducts_spec.num_leaves
         point = [as_tensor(leaf) for leaf in pytree.flatten((x, *data))[0]]
         results = emit_call(split.known, point)
@@ -266,7 +284,7 @@ class Methods:
         return byproducts, dict(zip(self.state, new, strict=True))
 
     def all(self) -> dict[str, Method]:
-        """Returns all entry points of the module, by their names."""
+        """All entry points that the module may have, by their names."""
         family, reads, form = self.family, self.read_names, self._form_of_blocks()
         x_name, *data_names = self.args
         v_name = "v" if "v" not in self.args else "vector"
@@ -302,20 +320,23 @@ class Methods:
         return {m.name: m for m in [*methods, *into]}
 
     def _form_of_blocks(self) -> Form:
-        """The fastest form of the products with several vectors."""
+        """The form in which products with several vectors are fastest; it turns a function of one vector into one of several."""
         operations = [op.operation for op in self.split.rest.regions[0].blocks[0].operations]
         return form_of_block(operations, self.split.nbytes, self.block)
 
     def _symmetric(self, x_name: str, v_name: str, data_names: list[str]) -> list[Method]:
-        """The entry points that only a symmetric matrix has: quadratic, apply_at, value_grad_hvp."""
+        """The entry points that only a symmetric matrix has (quadratic, apply_at, value_grad_hvp); the names are of arguments."""
 
         def quadratic(state: dict[str, Tensor], v: Any) -> Tensor:
+            """vᵀ A v, from the residuals in the state."""
             return _dot(v, self.apply(state, v))
 
         def apply_at(_: Any, x: Any, v: Any, *data: Any) -> Any:
+            """The product at a given point, without the state."""
             return self.family.product(x, v, *data)[1]
 
         def all_at(_: Any, x: Any, v: Any, *data: Any) -> Any:
+            """The dict of by-products, with the product in addition, at a given point and without the state."""
             byproducts, product = self.family.product(x, v, *data)
             return {**byproducts, "product": product}
 
@@ -327,7 +348,7 @@ class Methods:
         ]
 
     def _self_check(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The deviations of the products from linear maps and derivatives, at the point of the state (`check_linear_map`)."""
+        """The deviations, by name, of the products from linearity, symmetry and a finite difference, at the point in the state."""
         points = [state[n] for n in state if n.startswith("point")]
         _, spec = pytree.flatten((self.x, *self.data))
         x, *data = pytree.unflatten(spec, points)
@@ -349,6 +370,7 @@ class Methods:
 
 
 def _specs(tree: Any) -> Any:
+    """The pytree with a plain spec (shape and dtype) in place of each array or spec."""
     return pytree_map(lambda leaf: Spec(as_spec(leaf).shape, as_spec(leaf).dtype), tree)
 
 
@@ -359,13 +381,16 @@ def pytree_map(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def _zeros(like: Any) -> Any:
+    """A pytree of zeros, with the shapes and dtypes of a pytree of specs."""
     return pytree_map(lambda s: full(s.shape, 0, s.dtype), like)
 
 
 def _dot(a: Any, b: Any) -> Tensor:
+    """The inner product of two pytrees of one structure, as a tensor without axes."""
     return sum(nnp.sum(p * q) for p, q in zip(pytree.flatten(a)[0], pytree.flatten(b)[0], strict=True))
 
 
 def _all_finite(values: list[Tensor]) -> Tensor:
+    """True, as a tensor, if all elements of the floating-point and complex tensors are finite."""
     checks = [nnp.all(nnp.isfinite(x)) for x in values if is_differentiable(x.dtype)]
     return functools.reduce(nnp.logical_and, checks, nnp.asarray(True))

@@ -76,7 +76,7 @@ class PreparedOperator(PointOperator):
     block: int
 
     def __init__(self, module: Module, x: Any, data: tuple[Any, ...], damping: float):
-        """Reads the vectors' structures from the module, and moves it to the first point."""
+        """Reads the structures of the vectors from the entry points of the module, and moves it to the first point."""
         if np.iscomplexobj(damping):
             raise DtypeError(f"damping requires a real number, got {damping!r}.")
         self._module, self._specs, self.data, self.damping = module, module.entry_points, data, float(damping)
@@ -167,7 +167,7 @@ class PreparedOperator(PointOperator):
         return out
 
     def _form(self) -> tuple[str, tuple[np.ndarray, ...]]:
-        """The format of the entries of `matrix`, and the index arrays of the entries in this format."""
+        """The format of the entries of the entry point `matrix`, and its index arrays: starts and indices, or rows and columns."""
         sparsity = self._specs["matrix"].sparsity
         if sparsity is None or sparsity.format not in _FORMATS:
             raise PatternError(
@@ -179,6 +179,7 @@ class PreparedOperator(PointOperator):
         return sparsity.format, self._positions
 
     def _matrix_entries(self) -> np.ndarray:
+        """The nonzero entries of the matrix at the current point, without damping, in the order of the format."""
         return np.array(self._product("matrix", (), 0)[0])
 
     # ------------------------------------------------------------ products
@@ -194,9 +195,9 @@ class PreparedOperator(PointOperator):
         return self._columns("apply", self._inner, self._outer, vs)
 
     def _vector(self, name: str, inner: Flat, outer: Flat, v: np.ndarray) -> np.ndarray:
-        """The product with a vector, real or complex, by the entry point `name`.
+        """The product, plus damping, with a real or complex vector by the entry point `name`.
 
-        `inner` and `outer` convert the vectors of the argument and of the result.
+        `inner` and `outer` convert the vectors of the argument and of the result to pytrees and back.
         """
         v = np.asarray(v).reshape(-1)
         if v.dtype.kind == "c" and inner.dtype.kind != "c":
@@ -206,9 +207,10 @@ class PreparedOperator(PointOperator):
         return result + self.damping * v if self.damping else result
 
     def _columns(self, name: str, inner: Flat, outer: Flat, vs: np.ndarray) -> np.ndarray:
-        """The products with the columns of a matrix, in blocks, by the entry point `name`.
+        """The products with the columns of a matrix, in blocks, by the entry point `name`, plus damping times the matrix.
 
-        The last block is padded with zeros; if it is nearly empty, its columns are multiplied one by one.
+        The last block is padded with zeros; if it is nearly empty, its columns are multiplied one by one. `inner` and `outer`
+        convert the vectors of the argument and of the result to pytrees and back.
         """
         if vs.dtype.kind == "c" and inner.dtype.kind != "c":
             both = self._columns(name, inner, outer, np.concatenate([vs.real, vs.imag], axis=1))
@@ -232,7 +234,10 @@ class PreparedOperator(PointOperator):
         return out.T + self.damping * vs if self.damping else out.T
 
     def _product(self, name: str, leaves: Sequence[Any], count: int) -> list[Array]:
-        """The results of an entry point; raises StalePointError if the module is at another point than the operator."""
+        """The results of an entry point for the arrays `leaves`; raises StalePointError if the module has moved to another point.
+
+        `count` is the number of vectors that are multiplied, for the statistics.
+        """
         self._spec(name)
         results = self._timed(self._module[name].run, leaves)
         version = results[0].version
@@ -261,26 +266,29 @@ class PreparedOperator(PointOperator):
     __copy__ = clone
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """How pickle makes the operator: the receiver computes the state again at this point."""
         return _at, (type(self), self._module, self.x, self.data, self.damping)
 
     def __dask_tokenize__(self) -> tuple[str, ...]:
+        """A name that equal operators share, by which Dask computes equal tasks once: it has digests of code, point and data."""
         numbers = [self.x, *(np.asarray(leaf) for leaf in self._leaves_of_data())]
         digests = [hashlib.sha256(f"{a.dtype} {a.shape}".encode() + np.ascontiguousarray(a).tobytes()).hexdigest() for a in numbers]
         return f"nabla_mlir.{type(self).__name__}", self._module.digest, str(self.damping), *digests
 
     def _leaves_of_data(self) -> list[Any]:
-        """The leaves of the arguments other than the point."""
+        """The arrays of the arguments other than the point, in the order of the leaves."""
         arguments = self._spec("update").arguments[1:]
         return [leaf for a, tree in zip(arguments, self.data, strict=True) for leaf in a.tree.flatten(tree, a.name)]
 
     def _spec(self, name: str) -> EntryPoint:
+        """The description of an entry point; raises TraceError if the module does not have it."""
         if name not in self._specs:
             raise TraceError(f"this operator requires the entry point {name}, got {', '.join(self._specs)}.")
         return self._specs[name]
 
 
 def _at(kind: type[PreparedOperator], module: Module, x: Any, data: tuple[Any, ...], damping: float) -> Any:
-    """A new operator of the class `kind`, moved to the point x."""
+    """A new operator of the class `kind`, moved to the point x with the data; it skips the `__init__` of the class."""
     new = kind.__new__(kind)
     PreparedOperator.__init__(new, module, x, data, damping)
     return new

@@ -37,6 +37,7 @@ class Part:
     digests: tuple[str, ...] = ()
 
     def __add__(self, other: Part) -> Part:
+        """The part of both groups of batches; the digests stay in the order of the batches."""
         return Part(self.vector + other.vector, self.rows + other.rows, self.digests + other.digests)
 
 
@@ -55,6 +56,7 @@ class Work:
     mask: str = ""
 
     def __post_init__(self) -> None:
+        """Checks that the mask is the name of an argument; raises TraceError otherwise."""
         names = [argument.name for argument in self.module.entry_points["update"].arguments[1:]]
         if self.mask and self.mask not in names:
             raise TraceError(f"mask requires the name of an argument with data, {', '.join(names)}, got {self.mask!r}.")
@@ -151,7 +153,10 @@ class Work:
         return rows, [(weight, longer), (-weight * padding / self.length, copies)]
 
     def _masked(self, leaves: Sequence[np.ndarray], rows: int) -> list[np.ndarray]:
-        """The arrays of a run as one list, with the mask inserted at its argument."""
+        """The arrays with which the module runs: those of a batch, and the mask, if there is one.
+
+        The mask has ones for the first `rows` rows and zeros for the padding, and is inserted at the position of its argument.
+        """
         if not self.mask:
             return list(leaves)
         names = [a.name for a in self.module.entry_points["update"].arguments[1:]]
@@ -161,7 +166,7 @@ class Work:
         return [*leaves[:position], mask, *leaves[position:]]
 
     def tree(self, leaves: Sequence[np.ndarray]) -> tuple[Any, ...]:
-        """The arguments of a run."""
+        """The data arguments of the module as pytrees, from their arrays in order (`leaves`, with the mask if there is one)."""
         rest = iter(leaves)
         return tuple(a.tree.unflatten([next(rest) for _ in a.leaves]) for a in self.module.entry_points["update"].arguments[1:])
 
@@ -182,6 +187,7 @@ class Piece:
     travels: bool
 
     def __init__(self, work: Work, travels: bool = False):
+        """An empty piece, which `move` gives a batch and a point; the class describes the arguments."""
         self.work, self.number, self.travels = work, -1, travels
         self._operators: list[HessianOperator] = []
         self._weights: list[float] = []
@@ -215,12 +221,14 @@ class Piece:
         return self.part
 
     def __reduce__(self) -> Any:
+        """How pickle moves the piece: work, index, point and data are sent, and the receiver computes the residuals again."""
         device = getattr(self.work.module.executable, "device", None)  # the interpreter has no device
         if device is not None:
             device.hal.allocator.trim()  # pieces move to disk if memory is short, so the memory of earlier pieces is freed
         return _restored_piece, (self.work, self.number, self._point, self._data)
 
     def __sizeof__(self) -> int:
+        """The size in bytes of the piece with its data and residuals, which Dask uses to decide what moves to disk."""
         data = 0 if self._data is None else sum(leaf.nbytes for leaf in self.work.leaves(self._data))
         return object.__sizeof__(self) + data + (self.work.state_bytes or 0) * len(self._operators)
 
@@ -239,7 +247,8 @@ class Piece:
     def _check_sum(self, x: np.ndarray, leaves: list[np.ndarray], rows: int) -> None:
         """Raises ShapeError unless the function is a sum over rows, or their mean, which a padded batch requires.
 
-        The test: with B rows a and b, f(a..a) + f(b..b) = f(ab..b) + f(ba..a).
+        The test: with B rows a and b, f(a..a) + f(b..b) = f(ab..b) + f(ba..a). It runs once for each module, on the first and the
+        last row of the batch (`leaves`, with `rows` rows) at the point `x`.
         """
         work, key = self.work, (self.work.module.digest, self.work.mean)
         if key in _SUMS:
@@ -251,7 +260,7 @@ class Piece:
         first, last = [[next(rest) if a.ndim else a for a in leaves] for rest in ends]
 
         def at(one: list[np.ndarray], many: list[np.ndarray]) -> np.ndarray:
-            """The value and the gradient for a batch with one row `one`, followed by rows `many`."""
+            """The value and gradient for one row `one` and B - 1 rows `many`; for a module without both, a product with ones."""
             arrays = [
                 np.concatenate([p, np.repeat(q, work.length - 1, axis=0)]) if is_by_rows else a
                 for a, p, q, is_by_rows in zip(leaves, one, many, moves, strict=True)
@@ -272,7 +281,7 @@ class Piece:
         _SUMS.add(key)
 
     def _refuse(self, leaves: list[np.ndarray]) -> None:
-        """Raises NotFiniteBatchError, with the arrays that are not finite."""
+        """Raises NotFiniteBatchError, which names the arrays of the batch (`leaves`) that are not finite, or says that all are."""
         specs = [leaf.name for argument in self.work.arguments for leaf in argument.leaves]
         names = [name for name, a in zip(specs, leaves, strict=True) if a.dtype.kind in "fc" and not np.isfinite(a).all()]
         where = f"its data ({', '.join(names)})" if names else "its value or gradient, of data that are finite"
@@ -295,7 +304,14 @@ class Piece:
 
 
 def _restored_piece(work: Work, number: int, x: np.ndarray, data: Sequence[Any]) -> Piece:
-    """The piece in the process that received it, with residuals that are computed again."""
+    """The piece of a batch in the process that received it, with residuals that are computed again.
+
+    Args:
+      work: the computation for a batch.
+      number: the index of the batch.
+      x: the point, as a vector.
+      data: the arguments of the batch.
+    """
     piece = Piece(work, travels=True)
     piece.move(number, x, data)
     return piece
@@ -303,7 +319,7 @@ def _restored_piece(work: Work, number: int, x: np.ndarray, data: Sequence[Any])
 
 @contextlib.contextmanager
 def naming(number: int) -> Iterator[None]:
-    """A context in which each error becomes a BatchError with the index of the batch."""
+    """A context in which each error becomes a BatchError with the index of the batch, `number`."""
     try:
         yield
     except BatchError:

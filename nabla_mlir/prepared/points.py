@@ -98,7 +98,7 @@ class TreeOperator(LinearOperator):
         return self.__rmul__(self._factor(x, self._outer, (1, 2), axis=-1))
 
     def __add__(self, x: Any) -> Any:
-        """The sum with another operator."""
+        """The sum with another operator; its vectors are those of this operator. Raises ShapeError for another shape."""
         if isinstance(x, LinearOperator):
             _check_shapes("a sum", self, x, self.shape == x.shape)
         return _composed(super().__add__(x), self._inner, self._outer)
@@ -110,12 +110,15 @@ class TreeOperator(LinearOperator):
         return super().__rmul__(self._factor(x, self._outer, (1, 2), axis=-1))
 
     def __neg__(self) -> Any:
+        """The operator with the opposite sign."""
         return _composed(super().__neg__(), self._inner, self._outer)
 
     def __truediv__(self, x: Any) -> Any:
+        """The operator divided by a number."""
         return _composed(super().__truediv__(x), self._inner, self._outer)
 
     def __pow__(self, x: Any) -> Any:
+        """The operator applied x times."""
         return _composed(super().__pow__(x), self._inner, self._outer)
 
     def matvec(self, x: Any) -> Any:
@@ -169,7 +172,7 @@ class TreeOperator(LinearOperator):
 
 
 def order_of(flat: Flat) -> str:
-    """The first leaves of a vector with their shapes, as text."""
+    """The names of the first four leaves of a flat vector with their shapes, as text: ``b (), w (2,) and 3 more``."""
     parts = [f"{name or 'v'} {shape}" for name, shape in zip(flat.names, flat.shapes, strict=True)]
     return ", ".join(parts[:_NAMES]) + (f" and {len(parts) - _NAMES} more" if len(parts) > _NAMES else "")
 
@@ -182,6 +185,7 @@ class TransposedOperator(TreeOperator):
     """
 
     def __init__(self, of: TreeOperator):
+        """The transpose of an operator, whose arguments and results are exchanged."""
         self._of, self._inner, self._outer = of, of._outer, of._inner
         super().__init__(of.dtype, of.shape[::-1])
 
@@ -212,6 +216,7 @@ class CompositeOperator(TreeOperator):
     """
 
     def __init__(self, of: LinearOperator, inner: Flat, outer: Flat):
+        """The operator of SciPy with pytrees as vectors; the class describes the arguments."""
         self._of, self._inner, self._outer = of, inner, outer
         super().__init__(of.dtype, of.shape)
 
@@ -235,12 +240,15 @@ class CompositeOperator(TreeOperator):
 
 
 def _composed(of: Any, inner: Flat | None, outer: Flat) -> Any:
-    """SciPy's operator `of` with our checks of its vectors; unchanged if an operator of another package takes its vectors."""
+    """The operator of SciPy `of` as an operator on pytrees, whose arguments and results have the structures `inner` and `outer`.
+
+    It is `of` itself if the structure of its arguments is not known, or if it is no operator.
+    """
     return of if inner is None or not isinstance(of, LinearOperator) else CompositeOperator(of, inner, outer)
 
 
 def _check_shapes(what: str, first: LinearOperator, second: LinearOperator, do_fit: bool) -> None:
-    """Raises ShapeError, with the shapes of both operators, unless they fit."""
+    """Raises ShapeError, with the shapes of both operators, unless they fit; `what` is the operation, such as "a sum"."""
     if not do_fit:
         raise ShapeError(
             f"{what} of operators requires shapes that fit, got {type(first).__name__} {first.shape} and {type(second).__name__} "
@@ -263,6 +271,7 @@ class PointOperator(TreeOperator):
     _x: Flat
 
     def __init__(self, dtype: np.dtype, shape: tuple[int, int]):
+        """Sets the counts of products and updates to zero; a subclass moves the operator to its first point."""
         self.products, self.updates, self.seconds = 0, 0, 0.0
         self._lock = new_lock()
         super().__init__(dtype, shape)
@@ -280,7 +289,7 @@ class PointOperator(TreeOperator):
         return self.value
 
     def at(self, x: np.ndarray) -> OperatorAt:
-        """The matrix at x, for solvers that use it after they have moved to other points."""
+        """The matrix at x, as an operator that moves this one to x before each product; the point may move on in between."""
         return OperatorAt(self._prepare, x)
 
     def objective(self, x: np.ndarray) -> tuple[Any, np.ndarray]:
@@ -324,7 +333,7 @@ class PointOperator(TreeOperator):
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def _prepare(self, x: np.ndarray) -> PointOperator:
-        """The operator itself, moved to the point x."""
+        """The operator itself, after a move to the point x."""
         self._move(x)
         return self
 
@@ -341,11 +350,11 @@ class PointOperator(TreeOperator):
             self.update(point)
 
     def to_dense(self) -> np.ndarray:
-        """The matrix."""
+        """The matrix as a NumPy array, from its products with unit vectors."""
         return self.matmat(np.eye(self.shape[1], dtype=self.dtype))
 
     def _timed(self, function: Any, *args: Any) -> Any:
-        """The result of a function; the time of the call is added to `seconds`."""
+        """The result of a function for the arguments; the time of the call is added to `seconds`."""
         start = time.perf_counter()
         result = function(*args)
         with self._lock:

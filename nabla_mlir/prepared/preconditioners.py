@@ -98,6 +98,7 @@ class DiagonalPreconditioner(LinearOperator):
         return self._inverse[:, None] * vs
 
     def _adjoint(self) -> DiagonalPreconditioner:
+        """The operator itself, which is symmetric."""
         return self
 
 
@@ -153,6 +154,7 @@ class BlockPreconditioner(LinearOperator):
         return self._matmat(np.asarray(v).reshape(-1, 1))[:, 0]
 
     def _matmat(self, vs: np.ndarray) -> np.ndarray:
+        """The products of each inverse block with its rows of the matrix."""
         rows = zip(self._ends, self._ends[1:], self._inverses, strict=False)
         return np.concatenate([inverse @ vs[first:last] for first, last, inverse in rows])
 
@@ -235,11 +237,15 @@ def _size(operator: Any) -> int:
 
 
 def _width(operator: Operator, block: int | None) -> int:
+    """The number of columns that are multiplied at once: `block`, or the number that the operator prefers if that is None."""
     return block or int(getattr(operator, "block", thresholds.BLOCK))
 
 
 def _columns(operator: Operator, first: int, last: int, width: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yields the columns `first` to `last` of an operator, in parts of `width` columns, each with the index of its first column."""
+    """Yields the columns `first` to `last` - 1 of an operator in parts, each with the index of its first column.
+
+    A part is a matrix of `width` columns, the last one maybe of fewer; it is the product with unit vectors.
+    """
     for start in range(first, last, width):
         unit = np.zeros((operator.shape[1], min(width, last - start)), operator.dtype)
         unit[start + np.arange(unit.shape[1]), np.arange(unit.shape[1])] = 1
@@ -247,14 +253,15 @@ def _columns(operator: Operator, first: int, last: int, width: int) -> Iterator[
 
 
 def _leaves_in_blocks(operator: Operator, n: int, largest: int) -> list[int]:
-    """The sizes of the diagonal blocks: one block for each leaf of the operator's vectors, divided if it
-    is larger than `largest`.
+    """The sizes of the diagonal blocks: one for each leaf of the operator's vectors, or several of at most `largest` elements.
+
+    An operator without pytrees has one leaf of n elements.
     """
     sizes = operator.leaf_sizes if isinstance(operator, TreeOperator) else (n,)
     return [min(largest, size - start) for size in sizes for start in range(0, size, largest)]
 
 
 def _floored(values: np.ndarray, floor: float) -> np.ndarray:
-    """Absolute values, at least `floor` times the largest; ones if all are zero."""
+    """The absolute values, or `floor` times the largest where they are smaller; ones if all are zero."""
     sizes = np.abs(values)
     return np.maximum(sizes, floor * sizes.max(initial=0.0)) if sizes.any() else np.ones_like(sizes)

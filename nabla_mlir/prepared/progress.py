@@ -12,12 +12,12 @@ from nabla_mlir.base.progress import running
 
 @contextlib.contextmanager
 def bar(title: str, total: int | None, is_wanted: bool) -> Iterator[Callable[[int], None]]:
-    """Yields a function that shows the number of finished parts on standard error, and does nothing without a terminal.
+    """A context that shows the progress of some work on standard error; it gives a function of the number of finished parts.
 
     Args:
       title: the name of the work.
       total: the number of parts, if it is known.
-      is_wanted: True shows a bar; False shows one line, if the work takes more than a second.
+      is_wanted: True shows a bar if standard error is a terminal; False shows one line, if the work takes more than a second.
 
     Raises:
       DeployError: rich is not installed.
@@ -47,7 +47,9 @@ class _Parts:
         self._done, self._total = 0, total
 
     def set(self, count: int) -> None:
+        """Sets the number of finished parts."""
         self._done = count
 
     def __str__(self) -> str:
+        """``, 3 of 8``; without a known total ``, 3``."""
         return f", {self._done} of {self._total}" if self._total else f", {self._done}"

@@ -40,26 +40,29 @@ def shapes_of(tree: Any) -> Any:
 
 
 def arrays_like(tree: Any) -> Any:
-    """The tree with arrays of its shapes, which need no memory."""
+    """A tree of arrays with the shapes in `tree`; each array has one element in memory, which all positions share."""
     if isinstance(tree, dict):
         return {key: arrays_like(child) for key, child in tree.items()}
     return tuple(map(arrays_like, tree)) if isinstance(tree, tuple) else tree.array()
 
 
 def longest(batches: Sequence[Any]) -> Any:
-    """A batch with the most rows, as arrays; the batches are given by their shapes. Raises TreeError if there are none."""
+    """The batch with the most rows, as a tree of arrays without memory. Raises TreeError if there are no batches.
+
+    Each batch is a tree of shapes, as `shapes_of` returns it.
+    """
     if not batches:
         raise TreeError("a sum over batches requires at least one, got none.")
     return arrays_like(max(batches, key=rows_of))
 
 
 def rows_of(tree: Any) -> int:
-    """The number of rows of a batch that is given by its shapes: the length of its first array that is not a scalar; else 0."""
+    """The number of rows of a batch, a tree of shapes: the length of its first array that is not a scalar; 0 without one."""
     return next((leaf.shape[0] for leaf in _leaves(tree) if leaf.shape), 0)
 
 
 def _leaves(tree: Any) -> Iterator[Shape]:
-    """The shapes of all arrays in a tree."""
+    """Yields the shape of each array of a tree of dicts and tuples, in order."""
     if isinstance(tree, Shape):
         yield tree
         return

@@ -22,11 +22,11 @@ Source: TypeAlias = Callable[..., Any] | StageLike | Module | str | os.PathLike[
 def prepared_module(
     source: Any, maker: str, point: tuple[Any, ...], target: Any, *, at_once: bool = False, **options: Any
 ) -> Module:
-    """The module that runs: a loaded artifact as it is, or a module made from a stage or a function.
+    """A module that can be called, from an artifact (a path or a module), a stage, or a function that is made into a stage.
 
     Args:
-      source: as in `HessianOperator`.
-      maker: the name of the function that makes a stage of a function.
+      source: one of these, as in `HessianOperator`; a module is returned as it is.
+      maker: the name of the function that makes a stage of a function, such as "hvp_module".
       point: the arguments of the function, or specs of them.
       target: where it runs.
       at_once: True compiles now (for this CPU by default), and does not interpret it first.

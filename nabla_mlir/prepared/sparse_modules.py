@@ -44,7 +44,9 @@ class Form:
 
 
 def form_of(pattern: Pattern, format: str) -> Form:
-    """The order and the index arrays of a format: csr, csc, coo, or lower (the coordinates of the lower triangle).
+    """The order of the entries, and the index arrays, that a format requires for the nonzero entries of a pattern.
+
+    The formats are csr, csc, coo, and lower: the coordinates of the lower triangle.
 
     Raises:
       PatternError: there is no such format, or the matrix is not square and must be.
@@ -142,7 +144,7 @@ def _constraint_methods(
     Args:
       f: the objective, a function of (x, *data).
       constraints: a function of (x, *data).
-      own: the entry points of the objective.
+      own: the entry points of the objective, from which the names, specs and format are taken.
       kind, order: the kind of coloring, and the order of its greedy algorithm.
     """
     args = dict(zip(own.names, own.specs, strict=True))
@@ -216,7 +218,13 @@ class _Methods:
     format: str
 
     def entries(self, name: str, derivative: Callable[..., SparseMatrix], structure: str) -> dict[str, Method]:
-        """The entry points with the entries of a derivative, and with their positions."""
+        """Two entry points by name: one returns the entries of a derivative in the order of the format, the other their positions.
+
+        Args:
+          name: the name of the first, such as "hessian".
+          derivative: a function of (x, *data) that returns the sparse matrix.
+          structure: the name of the second.
+        """
         values = Method(
             name,
             lambda _, *a: self._ordered(derivative(*a).data),
@@ -234,7 +242,15 @@ class _Methods:
         entry_points: Sequence[str],
         more: Mapping[str, Method] = MappingProxyType({}),
     ) -> Prepared:
-        """The stage with the requested entry points; it has a state if one of them needs it."""
+        """The stage with the requested entry points; it has a state only if one of them needs it, such as `update` or `matrix`.
+
+        Args:
+          family: the products that define the matrix.
+          name: the name of the entry point with the entries, "hessian" or "jacobian".
+          derivative: a function of (x, *data) that returns the sparse matrix.
+          entry_points: the requested names; raises TraceError if one does not exist.
+          more: further entry points by name, those of constraints.
+        """
         args = dict(zip(self.names, self.specs, strict=True))
         available = {n: Method(n, lambda _, *a, f=f: f(*a), args, doc=f"The {n}.") for n, f in family.direct.items()}
         available |= {**self.entries(name, derivative, "structure"), **more}
@@ -254,18 +270,23 @@ class _Methods:
         return Prepared(*assemble(state, [available[n] for n in entry_points]))
 
     def _ordered(self, data: Any) -> Any:
-        """Entries in the order of the pattern, reordered for the format."""
+        """The entries in the order of the format, from those in the order of the pattern, a vector `data`."""
         is_in_order = np.array_equal(self.form.order, np.arange(self.coloring.pattern.nnz))
         return data if is_in_order else read(data, self.form.order)
 
     def _structure(self) -> Any:
+        """The index arrays of the format, as constants of type i32."""
         return tuple(constant(positions.astype(np.int32)) for positions in self.form.positions)
 
     def _entries(self, point: Methods, state: dict[str, Tensor]) -> Any:
-        """The entries of the matrix at the point of the state, decompressed from its products."""
+        """The entries of the matrix in the order of the format, from products with the residuals in the state.
+
+        The vectors of the coloring are multiplied, and each product is divided into the entries that add up in it. `point` has the
+        entry points with a state, and `state` its tensors by name.
+        """
 
         def product(v: Tensor, which: int) -> Tensor:
-            """The product of the matrix (0) or of its transpose (1, `which`) with a flat vector."""
+            """The product with a flat vector, as a flat vector: of the matrix (`which` is 0) or of its transpose (1)."""
             leaves, spec = pytree.flatten(point.likes[which])
             return flat("matrix", point.apply(state, pytree.unflatten(spec, parts(v, leaves)), which))
 

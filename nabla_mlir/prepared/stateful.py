@@ -52,9 +52,9 @@ class Method:
 
 
 def assemble(state: State, methods: Sequence[Method]) -> tuple[ir.Module, tuple[Entry, ...]]:
-    """One module with the state as global variables and the methods as functions, in plain StableHLO.
+    """One module in plain StableHLO, with the state as global variables and a function for each method; and their descriptions.
 
-    State that no method reads is left out.
+    `state` has the spec of each variable by name; variables that no method reads are left out.
     """
     names = {name for method in methods for name in method.reads}
     state = {name: spec for name, spec in state.items() if name in names}
@@ -86,7 +86,8 @@ def assemble(state: State, methods: Sequence[Method]) -> tuple[ir.Module, tuple[
 def traced_method(method: Method, state: State) -> tuple[ir.Module, Entry]:
     """The module with the lowered function of a method, and the description of its arguments and results.
 
-    Its first arguments are the state that it reads, and its last results the state that it writes.
+    The first arguments of the function are the variables that it reads, and its last results those that it writes; `state` has the
+    spec of each variable by name.
     """
     leaves, in_spec = pytree.flatten(tuple(method.args.values()))
     inputs = [as_spec(leaf) for leaf in leaves]
@@ -94,14 +95,14 @@ def traced_method(method: Method, state: State) -> tuple[ir.Module, Entry]:
     box: dict[str, Any] = {}
 
     def flat(*tensors: Tensor) -> list[Tensor]:
-        """The results and the new state as one list."""
+        """The results of the method and the new state as one list, from the variables that it reads and its arguments."""
         known = dict(zip(method.reads, tensors[:count], strict=True))
         result = method.function(known, *pytree.unflatten(in_spec, tensors[count:]))
-        result, new = result if method.writes else (result, {})
-        outs, box["spec"] = pytree.flatten(result)
-        outs = [checked_output(out) for out in outs]
-        box["outputs"] = tuple(Spec(out.shape, out.dtype) for out in outs)
-        return [*outs, *(new[name] for name in method.writes if name in state)]
+        result, new_state = result if method.writes else (result, {})
+        outputs, box["spec"] = pytree.flatten(result)
+        outputs = [checked_output(out) for out in outputs]
+        box["outputs"] = tuple(Spec(out.shape, out.dtype) for out in outputs)
+        return [*outputs, *(new_state[name] for name in method.writes if name in state)]
 
     specs = [*(state[name] for name in method.reads), *inputs]
     module, captures = trace_function(flat, specs, method.name)
@@ -112,7 +113,11 @@ def traced_method(method: Method, state: State) -> tuple[ir.Module, Entry]:
 
 
 def _connect(func: ir.Operation, method: Method, state: State) -> None:
-    """Replaces the arguments that are state by loads of globals, and the results that are state by stores to globals."""
+    """Replaces the arguments that are state by loads of globals, and the results that are state by stores to globals.
+
+    The function then also returns the version of the state. Example, for a method that reads `@x`: ``func @f(%x, %v) -> r`` becomes
+    ``func @f(%v) -> (r, i64)`` with ``%x = util.global.load @x``. `state` has the spec of each variable by name.
+    """
     block = func.regions[0].blocks[0]
     with ir.InsertionPoint.at_block_begin(block):
         versions = _checked_version(method) if method.reads else []
@@ -136,19 +141,19 @@ def _connect(func: ir.Operation, method: Method, state: State) -> None:
 
 
 def _with_storage(entry: Entry) -> Entry:
-    """The description of an entry point with an additional last argument `out`, whose structure is that of the result."""
-    leaves = pytree.unflatten(entry.in_spec, entry.inputs), pytree.unflatten(entry.out_spec, entry.outputs)
-    inputs, in_spec = pytree.flatten((*leaves[0], leaves[1]))
+    """The description of an entry point with a last argument `out` in addition: a pytree to which the results are written."""
+    trees = pytree.unflatten(entry.in_spec, entry.inputs), pytree.unflatten(entry.out_spec, entry.outputs)
+    inputs, in_spec = pytree.flatten((*trees[0], trees[1]))
     arguments = (*entry.arguments, "out")
     return replace(entry, arguments=arguments, in_spec=in_spec, inputs=tuple(inputs), storage=len(entry.outputs))
 
 
 def _add_storage(func: ir.Operation, entry: Entry) -> None:
-    """Adds an argument to the function for each result, to whose memory IREE writes this result."""
+    """Adds one argument to the function for each result of the entry; IREE writes the result to the memory of this argument."""
     type = ir.FunctionType(ir.TypeAttr(func.attributes["function_type"]).value)
     types = type.results[: len(entry.outputs)]
-    for t in types:
-        func.regions[0].blocks[0].add_argument(t, ir.Location.unknown())
+    for result_type in types:
+        func.regions[0].blocks[0].add_argument(result_type, ir.Location.unknown())
     plain = [ir.DictAttr.get({})] * len(type.inputs)
     index = ir.IndexType.get()
     outputs = [ir.DictAttr.get({OUTPUT: ir.IntegerAttr.get(index, i)}) for i in range(len(types))]
@@ -157,22 +162,25 @@ def _add_storage(func: ir.Operation, entry: Entry) -> None:
 
 
 def _load(name: str, type: ir.Type) -> ir.Value:
+    """The value of the global variable `name`; emits its load at the insertion point."""
     attributes = {"global": ir.FlatSymbolRefAttr.get(name)}
     return ir.Operation.create("util.global.load", results=[type], attributes=attributes).results[0]
 
 
 def _store(name: str, value: ir.Value) -> None:
+    """Emits a store of `value` to the global variable `name`."""
     ir.Operation.create("util.global.store", operands=[value], attributes={"global": ir.FlatSymbolRefAttr.get(name)})
 
 
 def _integer(value: int) -> ir.Value:
+    """A constant of type i64; emits it."""
     i64 = ir.IntegerType.get_signless(64)
     attributes = {"value": ir.IntegerAttr.get(i64, value)}
     return ir.Operation.create("arith.constant", results=[i64], attributes=attributes).results[0]
 
 
 def _checked_version(method: Method) -> list[ir.Value]:
-    """The version of the state, in a list; emits an assertion that it is not zero, which it is before the first update."""
+    """The version of the state, in a list of one element; emits an assertion that it is not zero, as before the first update."""
     version = _load(VERSION, ir.IntegerType.get_signless(64))
     attributes: dict[str, ir.Attribute] = {"predicate": ir.IntegerAttr.get(version.type, 1)}  # ne
     is_set = ir.Operation.create(
@@ -184,7 +192,7 @@ def _checked_version(method: Method) -> list[ir.Value]:
 
 
 def _next_version() -> ir.Value:
-    """The version of the state after a write; emits its increment."""
+    """The version of the state after one more write, which is stored; emits the increment."""
     version = _load(VERSION, ir.IntegerType.get_signless(64))
     new = ir.Operation.create("arith.addi", operands=[version, _integer(1)], results=[version.type]).results[0]
     _store(VERSION, new)

@@ -116,10 +116,12 @@ class _Works:
     """A function that returns the computation for a batch, which is compiled at the first batch of its shapes."""
 
     def __init__(self, make: Callable[[tuple[Any, ...]], Work]):
+        """An empty cache; `make` returns the computation for the arrays of a batch, and compiles it."""
         self._make = make
         self._works: dict[Any, Work] = {}
 
     def __call__(self, data: tuple[Any, ...]) -> Work:
+        """The computation for the arrays of a batch; it is made once for each combination of their shapes."""
         shapes = tuple(getattr(readable(array), "shape", ()) for array in data)
         if shapes not in self._works:
             self._works[shapes] = self._make(data)
@@ -136,7 +138,7 @@ def work_of(
     block: int = thresholds.BLOCK,
     target: str | Target | None = None,
 ) -> Work:
-    """The computation for each batch, from the arguments of a user.
+    """The computation for each batch, a compiled module with the treatment of rows, from the arguments of a user.
 
     Args:
       source, x, reduction, mask, block, target: as in `SumOperator`.
@@ -163,7 +165,9 @@ def is_function(source: Any) -> bool:
 
 
 def _with_mask(f: Callable[..., Any], x: Any, data: tuple[Any, ...], mask: str) -> tuple[Any, ...]:
-    """The arguments of a batch with weights of one for all rows, inserted at the argument `mask`. Raises TraceError if there is no
+    """The data arguments of f for a batch, with weights of one for its rows inserted at the argument named `mask`.
+
+    `x` is the point, which gives the dtype of the weights, and `data` has the arrays of the batch. Raises TraceError if f has no
     such argument.
     """
     names = list(inspect.signature(f).parameters)[1:]

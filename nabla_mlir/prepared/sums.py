@@ -43,7 +43,7 @@ class PairwiseSum:
         self._sums.append((count, part))
 
     def result(self) -> Any:
-        """The current sum; None if it has no parts."""
+        """The sum of the parts so far; None if there are none."""
         sums = [part for _, part in self._sums]
         if not sums:
             return None
@@ -69,10 +69,10 @@ class Engine(Protocol):
         """The number of batches with residuals in memory; on MPI, those of this rank."""
 
     def update(self, x: np.ndarray, check: bool) -> Part:
-        """Moves all batches to a point, and returns the sum of their parts."""
+        """Moves all batches to the point x, a vector; returns the sum of their parts. `check` refuses NaN and infinity."""
 
     def product(self, matrix: np.ndarray) -> np.ndarray:
-        """The sum of the batches' products with a matrix."""
+        """The sum, over all batches, of each batch's matrix times the columns of `matrix`."""
 
     @property
     def window(self) -> int:
@@ -82,10 +82,10 @@ class Engine(Protocol):
         """Starts a product with a matrix, and returns its handle."""
 
     def first(self, products: Sequence[Any]) -> int:
-        """The handle of the running product that ends first."""
+        """The index, among the handles of running products, of the one that ends first."""
 
     def finish(self, product: Any) -> np.ndarray:
-        """The result of a running product."""
+        """The result of the product with this handle; waits for it."""
 
 
 class AtOnce(ABC):
@@ -95,18 +95,18 @@ class AtOnce(ABC):
 
     @abstractmethod
     def product(self, matrix: np.ndarray) -> np.ndarray:
-        """The sum of the batches' products with a matrix."""
+        """The sum, over all batches, of each batch's matrix times the columns of `matrix`."""
 
     def start(self, matrix: np.ndarray) -> np.ndarray:
-        """A handle; `finish` computes the product."""
+        """The handle of a product, which is the matrix itself; `finish` computes the product."""
         return matrix
 
     def first(self, products: Sequence[np.ndarray]) -> int:
-        """The oldest handle, which is the same on all ranks."""
+        """The index of the oldest handle, 0. So all ranks choose the same one."""
         return 0
 
     def finish(self, product: np.ndarray) -> np.ndarray:
-        """The product of a handle."""
+        """The sum over all batches of products with the matrix that `start` returned as the handle."""
         return self.product(product)
 
 
@@ -134,7 +134,7 @@ class SummedOperator(PointOperator):
     block: int
 
     def __init__(self, work: Work, engine: Engine, x: Any, damping: float):
-        """Stores the engine, and moves it to the first point."""
+        """Stores the engine, and moves it to the first point x; `work` is the computation for one batch."""
         self.engine, self.damping, self._work = engine, float(damping), work
         self._x = self._inner = self._outer = work.x
         self.block, self.rows = work.block, 0
@@ -184,21 +184,25 @@ class SummedOperator(PointOperator):
         return matrix, self.engine.start(matrix)
 
     def first(self, products: Sequence[tuple[np.ndarray, Any]]) -> int:
-        """The handle of the running product that ends first."""
+        """The index, among handles of `start`, of the running product that ends first."""
         return self.engine.first([product for _, product in products])
 
     def finish(self, product: tuple[np.ndarray, Any]) -> np.ndarray:
-        """The result of a running product."""
+        """The product with the handle of `start`; waits for it."""
         return self._scaled(product[0], self._timed(self.engine.finish, product[1]))
 
     def _scaled(self, matrix: np.ndarray, total: np.ndarray) -> np.ndarray:
-        """The product with a matrix from the sum over all batches: divided by the number of rows for a mean, with damping."""
+        """The product of the operator with a matrix, from `total`, the sum of the products of all batches.
+
+        For a mean it is divided by the number of rows; damping times the matrix is added.
+        """
         self.products += matrix.shape[1]
         result = total / self.rows if self._work.mean else total
         result = result + self.damping * matrix if self.damping else result
         return result.astype(self.dtype, copy=False)
 
     def __reduce__(self) -> Any:
+        """Raises DeployError: threads and workers of a cluster cannot be sent."""
         raise DeployError(
             f"pickle and copy require an operator without threads or cluster, got a {type(self).__name__}.",
             help="send the artifact, and make an operator from it where the data are.",
@@ -208,7 +212,7 @@ class SummedOperator(PointOperator):
         return self._matmat(np.asarray(v).reshape(-1, 1))[:, 0]
 
     def _matmat(self, vs: np.ndarray) -> np.ndarray:
-        """Returns the products of the operator with the columns of a matrix; complex columns are two real ones each."""
+        """The products of the operator with the columns of a matrix; complex columns are two real ones each."""
         if vs.dtype.kind == "c":
             return joined(self._matmat(vs.real), self._matmat(vs.imag))
         matrix = rounded(vs, self._x.dtype, "the matrix")

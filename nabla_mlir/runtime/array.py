@@ -67,6 +67,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         type: tuple[Shape, np.dtype] | None = None,
         pending: Timepoint | None = None,
     ):
+        """An array of this buffer; `lent` is True for memory that belongs to NumPy, and `type` is the shape and dtype if known."""
         self._view, self.device, self.owners = view, device, device.owners
         self.pending = pending  # the end of the call that writes it, until it has been waited for
         self._target = None if lent else view  # the memory to which a call may write
@@ -116,8 +117,9 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: Any, device: str | Device = "local-sync") -> Array:
-        """An array without values: memory for the results of a call, which is passed as ``out``; raises OutOfMemoryError if the
-        device has too little memory.
+        """An array without values: memory for the results of a call, which is passed as ``out``.
+
+        Raises OutOfMemoryError if the device has too little memory.
         """
         where, dtype = _device(device), np.dtype(dtype)
         size = max(math.prod(shape) * dtype.itemsize, 1)
@@ -304,6 +306,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         return self.numpy().tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The values for NumPy, read-only if they share the memory; a few numbers are copied, because that is faster."""
         if dtype is None or np.dtype(dtype) == self.dtype:
             if copy:
                 return self.own()
@@ -323,6 +326,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         return Array.from_numpy(self.numpy(), self.device)
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        """Writes the value to the elements at the index, in new memory: what shares the old memory does not change."""
         host = np.array(self.numpy())
         assign(host, _host_index(index), value)
         new = Array.from_numpy(host, self.device)
@@ -374,6 +378,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         return f"Array({values}, dtype={self.dtype}, device={self.device.driver!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """The values and the driver, from which pickle makes the array."""
         return Array.from_numpy, (np.array(self.numpy()), self.device.driver)
 
     def _read(self) -> np.ndarray:

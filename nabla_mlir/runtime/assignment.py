@@ -11,7 +11,7 @@ from nabla_mlir.base.errors import DtypeError, IndexingError, ShapeError, TraceE
 
 
 def assign(host: np.ndarray, index: Any, value: Any) -> None:
-    """Writes `host[index] = value`.
+    """Writes `host[index] = value`, in the memory of the NumPy array `host`.
 
     Raises:
       TraceError: the value is traced.

@@ -48,7 +48,7 @@ class Device:
         self.buffer_of = self.on(functools.partial(hal.allocator.allocate_buffer_copy, MemoryType.DEVICE_LOCAL, self.usage, hal))
 
     def on(self, work: Callable[P, T]) -> Callable[P, T]:
-        """A function that runs `work` after the calling thread has entered the device."""
+        """The function `work` with a preparation: the calling thread first enters the device, if its driver requires that."""
         enter = self.enter
         if enter is None:
             return work
@@ -104,15 +104,16 @@ def pooled(driver: str | Device, threads: int | None = None) -> Device:
 
 
 def usable(device: Device) -> Device:
-    """The device, or a similar one if its pool was abandoned."""
+    """The device itself, or a new one of its driver if its pool was abandoned."""
     return pooled(device.driver, device.threads) if is_abandoned(device.pool) else device
 
 
 @functools.cache
 def _open(driver: str, threads: int, generation: tuple[int, int]) -> Device:
-    """Opens a device. A forked process has its own devices. Raises DeployError if there is no such driver or device.
+    """A device of a driver, with a pool of this many threads. Raises DeployError if there is no such driver or device.
 
-    Devices of the parent process stay referenced, because IREE would wait for their threads to end.
+    It is opened once for each `generation` of the driver, so a forked process has its own devices. Devices of the parent process
+    stay referenced, because IREE would wait for their threads to end.
     """
     kinds = {name: cls for cls in TARGETS.values() for name in cls.drivers}
     if driver.partition(":")[0] not in kinds:

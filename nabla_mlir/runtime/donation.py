@@ -15,7 +15,7 @@ from nabla_mlir.runtime.memory import Mapped
 
 
 def check_given_once(arguments: Sequence[Any], donation: Sequence[int]) -> None:
-    """Raises CopyError if a donated array is also another argument.
+    """Raises CopyError if a donated array is also another argument; `donation` has the indices of donated arguments.
 
     Raises:
       CopyError: an array is passed twice; the message has both indices.
@@ -43,9 +43,10 @@ class Writing(Protocol):
 
 
 def call(function: Writing, arguments: Sequence[Any], donation: Sequence[int], types: Types | None) -> list[Array]:
-    """The results of a function that was compiled with these donated arguments, which are deleted.
+    """The results of a compiled function; its arguments with the indices `donation` are donated: their memory may become results.
 
-    A result in donated memory is the only array in it, so it can be donated without a copy.
+    Donated arrays are deleted. A result that is alone in donated memory is marked so: it can be donated later without a copy.
+    `types` has the shape and dtype of each result, if they are known.
     """
     inputs, device = list(arguments), function.device
     for i in donation:

@@ -28,9 +28,11 @@ _SPECIAL = {"zeros": (0.0, -0.0), "infinities": (np.inf, -np.inf), "NaN": (np.na
 def drawn(
     types: Sequence[tuple[tuple[int, ...], np.dtype]], name: str, draw: str = DRAWS[0], is_definite: bool = False
 ) -> list[np.ndarray]:
-    """One array for each type; equal names and draws give equal arrays.
+    """One random array for each type, a shape and a dtype; equal names and draws give equal arrays.
 
     Args:
+      types: the types.
+      name: the seed, such as the name of a function.
       draw: one of `DRAWS` or `RARE_DRAWS`.
       is_definite: True makes square matrices of the first draw symmetric and positive definite, as factorisations need.
 
@@ -44,7 +46,7 @@ def drawn(
 
 
 def _array(rng: np.random.RandomState, shape: tuple[int, ...], dtype: np.dtype, draw: str, is_definite: bool) -> np.ndarray:
-    """A random array of this shape and dtype; `draw` names the kind of its numbers."""
+    """A random array of this shape and dtype; `draw` names the range of its numbers, and `is_definite` is as in `drawn`."""
     if dtype.kind in "biu" or "int" in dtype.name:  # NumPy reports the narrow integers of ml_dtypes as void
         return np.asarray(rng.randint(*_range_of(dtype, draw), shape)).astype(dtype)
     low, high = _RANGES[draw]
@@ -66,7 +68,10 @@ def _array(rng: np.random.RandomState, shape: tuple[int, ...], dtype: np.dtype, 
 def _uniform(
     rng: np.random.RandomState, shape: tuple[int, ...], dtype: np.dtype, low: float, high: float, scale: float
 ) -> np.ndarray:
-    """``scale * rng.uniform(low, high, shape)`` in a dtype, in parts that fit a cache: the whole takes 1.6 times as long."""
+    """An array of random numbers, ``scale * rng.uniform(low, high, shape)``, in this dtype.
+
+    It is filled in parts that fit a cache: the whole at once takes 1.6 times as long.
+    """
     x = np.empty(shape, dtype)
     flat = x.reshape(-1)
     for i in range(0, flat.size, _PART):
@@ -76,7 +81,7 @@ def _uniform(
 
 
 def _range_of(dtype: np.dtype, draw: str) -> tuple[int, int]:
-    """The smallest integer that is drawn, and the one after the largest; narrow dtypes hold only -2 to 1, or 0 to 3."""
+    """The smallest integer that is drawn for a dtype, and the one after the largest; narrow dtypes hold only -2 to 1, or 0 to 3."""
     if draw in DRAWS[:2] or dtype.kind == "b":
         return 0, 2
     largest = 9 if draw == DRAWS[2] else 100

@@ -61,7 +61,7 @@ def stop_at_exit(caller: Caller) -> None:
 
 
 def _packages(frame: FrameType | None) -> set[str]:
-    """The names of the top-level packages on the stack of a frame."""
+    """The names of the top-level packages whose functions are on the stack above `frame`, such as numpy and nabla_mlir."""
     names = set()
     while frame is not None:
         names.add(str(frame.f_globals.get("__name__")).partition(".")[0])
@@ -70,10 +70,10 @@ def _packages(frame: FrameType | None) -> set[str]:
 
 
 def _end(threads: set[int]) -> None:
-    """Raises SystemExit in the threads that run nabla_mlir, repeatedly, until no thread does.
+    """Raises SystemExit in those of the threads (identifiers) that run nabla_mlir, until none does or a second is over.
 
-    It is raised repeatedly, because Python ignores exceptions during garbage collection. A thread in an import is
-    spared, because the import would keep its lock.
+    It is raised repeatedly, because Python ignores exceptions during garbage collection. A thread in an import is spared, because
+    the import would keep its lock.
     """
     end, times_seen_none = time.monotonic() + _PATIENCE, 0
     while times_seen_none < 3 and time.monotonic() < end:

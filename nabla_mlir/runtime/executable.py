@@ -53,6 +53,7 @@ class Function:
     def __init__(
         self, name: str, vm: VmFunction, context: VmContext, lock: threading.Lock | Gate, device: Device, timeline: Timeline | None
     ):
+        """A function that is called under `lock`, which all functions of its context share; asynchronous calls have a timeline."""
         self.name, self._vm, self._invoke, self._lock, self.device = name, vm, device.on(context.invoke), lock, device
         self._timeline, self.anew = timeline, None
         if size := vm.reflection.get(REFLECTED):
@@ -94,7 +95,7 @@ class Function:
         return [Array(outputs.get_as_ref(i), where, None, False, type_) for i, type_ in enumerate(types)]
 
     def outputs(self, inputs: VmVariantList) -> VmVariantList:
-        """The results of a call without a timeline, on arguments in device memory."""
+        """The list of results of a call without a timeline, for arguments in device memory; raises nabla_mlir's errors."""
         outputs = VmVariantList(1)
         try:
             with self._lock:
@@ -109,7 +110,7 @@ class Function:
         return self._timeline is not None
 
     def _call_in_order(self, arguments: Sequence[Array | np.ndarray], storage: int, types: Types | None) -> list[Array]:
-        """The results of a call that writes to memory of the caller, or that waits for the calls before it on a timeline."""
+        """The results of a call that writes to its last `storage` arguments, or that waits for earlier calls on a timeline."""
         where, timeline = self.device, self._timeline
         pending: Timepoint | None = None
         inputs, outputs = VmVariantList(len(arguments)), VmVariantList(4)
@@ -141,7 +142,7 @@ class Function:
         return self._arrays(outputs, types, pending)
 
     def _arrays(self, outputs: VmVariantList, types: Types | None, pending: Timepoint | None) -> list[Array]:
-        """The results as arrays, with the version of the state if there is one."""
+        """The results as arrays of these types, if they are known; `pending` is the end of the call if it is asynchronous."""
         count, version = self._count(outputs, types)
         kinds: Sequence[tuple[Shape, np.dtype] | None] = [None] * count if types is None else types
         get, where = outputs.get_as_object, self.device
@@ -166,12 +167,12 @@ class Function:
                 function.lose_threads(_HELD, _RELOAD)
 
     def lose_threads(self, what: str, help: str) -> None:
-        """Makes later calls fail, or load the code again if it has no state: the threads are lost, so a call would never end."""
+        """Makes later calls load the code again, or raise that it requires `what` if it has state: its threads are lost."""
         error = DeployError(f"{self.name} requires {what}.", help=help)
         _remains.append((self.device, self._invoke))
 
         def refuse(*call: Any) -> None:
-            """Loads the executable anew for the call, or raises the error if that is impossible."""
+            """Makes the call on newly loaded code, which later calls use, too; raises the error if that is impossible."""
             if self.anew is None:
                 raise error
             new = self.anew()
@@ -186,7 +187,7 @@ class Function:
         return self._lock.locked()
 
     def _refusal(self, error: Exception) -> NablaError:
-        """The error of nabla_mlir for an error of IREE during a call."""
+        """The error of nabla_mlir to raise for an error of IREE during a call."""
         if isinstance(error, NablaError):
             return error
         if "RESOURCE_EXHAUSTED" in str(error):
@@ -195,7 +196,7 @@ class Function:
 
     @staticmethod
     def _count(outputs: VmVariantList, types: Types | None) -> tuple[int, int | None]:
-        """The number of results, and the version of the state, which a function with state returns after its results."""
+        """The number of results, and the version of the state, an integer after them; None for a function without state."""
         count = len(outputs)
         last = outputs.get_variant(count - 1) if count and (types is None or count > len(types)) else None
         if type(last) is int:
@@ -276,6 +277,7 @@ class Executable:
     """
 
     def __init__(self, module: VmModule, driver: str | Device):
+        """A context for the module on a device, with fresh state; raises DeployError if IREE cannot load it there."""
         self.device: Device = device(driver)
         self._module = module
         self._lock: threading.Lock | Gate = threading.Lock()
@@ -379,13 +381,13 @@ def _reopened(content: bytes, driver: str, threads: int) -> Executable:
 
 @functools.lru_cache(maxsize=_OPEN)
 def _loaded(content: bytes, driver: str, threads: int, generation: tuple[int, int]) -> tuple[VmModule, Device]:
-    """The module and the device for some content; a process loads equal content once, and all users share them."""
+    """The module and the device for the bytes of a .vmfb; equal content is loaded once in a process, and its users share them."""
     executable = Executable.load(content, pooled(driver, threads))
     return executable._module, executable.device
 
 
 def _not_loaded(driver: str, what: str) -> DeployError:
-    """The error for a module that IREE cannot load on a driver; `what` is IREE's message."""
+    """The error to raise for a module that IREE cannot load on a driver; `what` is IREE's message."""
     if "binding count" in what:  # IREE fuses without regard to the limits of its runtime
         return DeployError(
             f"loading requires kernels that read and write few buffers, got: {what}.",

@@ -43,10 +43,9 @@ def choose(manifest: Manifest, asked: str | None = None, driver: str | None = No
 
 
 def check_fit(target: dict[str, Any]) -> None:
-    """Checks that this machine runs code for a target, which is given in the form of a manifest.
+    """Raises DeployError, which says what is missing, if this machine cannot run code for a target.
 
-    Raises:
-      DeployError: it does not; the message says what is missing.
+    `target` is the JSON of a target in a manifest, such as ``{"name": "cuda", "arch": "sm_80"}``.
     """
     if target.get("name") not in TARGETS:
         raise DeployError(f"the manifest requires a target among {', '.join(TARGETS)}, got {target.get('name')!r}.")

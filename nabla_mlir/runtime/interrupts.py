@@ -59,11 +59,13 @@ class _Worker:
     """A thread that makes calls one after another; it does not keep the process alive."""
 
     def __init__(self) -> None:
+        """Starts the thread, which waits for calls."""
         self._calls: SimpleQueue[tuple[Callable[..., Any], Sequence[Any]] | None] = SimpleQueue()
         self._outcomes: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
         threading.Thread(target=self._work, daemon=True, name=WORKER).start()
 
     def _work(self) -> None:
+        """Makes the calls of the queue until the worker must end; the thread runs it."""
         while self._answer():
             pass
 
@@ -110,6 +112,7 @@ class Interrupts:
     is_given_up: bool
 
     def __init__(self, help: str):
+        """No call has been interrupted yet; the class describes the argument."""
         self._help, self.is_given_up = help, False
 
     def check(self, name: str) -> None:
@@ -119,7 +122,7 @@ class Interrupts:
             raise DeployError(message, help=self._help)
 
     def call(self, name: str, function: Callable[..., T], *arguments: Any) -> T:
-        """Calls a function of the executable.
+        """The result of a function of the executable for these arguments; `name` is that of the entry point, for errors.
 
         Raises:
           KeyboardInterrupt: the user has interrupted it.
@@ -138,7 +141,11 @@ class Interrupts:
             worker.end()
 
     def _call(self, worker: _Worker, name: str, function: Callable[..., T], *arguments: Any) -> T:
-        """The result of a function that runs in a worker thread; raises if it is interrupted or exceeds the time limit."""
+        """The result of a function that runs in the thread of a worker; raises if it is interrupted, or exceeds the time limit.
+
+        The executable is then given up, and the worker with it, since its call goes on. `name` is that of the entry point, for
+        errors.
+        """
         try:
             return worker.call(function, *arguments)
         except (KeyboardInterrupt, Empty) as error:
@@ -155,6 +162,7 @@ class Interrupts:
 
 
 def _forget_worker() -> None:
+    """Runs in a forked child, which does not have the worker's thread; the next call starts another one."""
     Interrupts._worker = None
 
 

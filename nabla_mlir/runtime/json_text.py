@@ -7,7 +7,10 @@ from typing import Any
 
 
 def dumps(value: Any, indent: str = "", key: str = "") -> str:
-    """The value as JSON; parts that fit on one line are written on one line."""
+    """The value as JSON; a part that fits on a line of about 100 characters, and a list of integers, is written on one line.
+
+    `indent` is the indentation of the value, and `key` is the text before it on its first line.
+    """
     line = json.dumps(value)
     is_short = len(indent) + len(key) + len(line) <= 99 or not isinstance(value, (dict, list, tuple))
     if is_short or (not isinstance(value, dict) and all(isinstance(item, int) for item in value)):

@@ -16,12 +16,14 @@ class _LastMoment:
     """An object that redirects C's `stderr` to /dev/null when it is freed. Python's own `sys.stderr` does not use C's."""
 
     def __init__(self) -> None:
+        """Looks up what `__del__` needs, because modules are gone when it runs."""
         process = ctypes.CDLL(None)
         self._open = process.fopen
         self._open.restype = ctypes.c_void_p
         self._stream = ctypes.c_void_p.in_dll(process, "stderr")
 
     def __del__(self) -> None:
+        """Redirects C's `stderr`, which nanobind writes its report to."""
         self._stream.value = self._open(b"/dev/null", b"w") or self._stream.value
 
 

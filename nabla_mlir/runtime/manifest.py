@@ -168,6 +168,7 @@ class EntryPoint:
     reference: Reference | None = None
 
     def __str__(self) -> str:
+        """The signature as text, such as ``f(x: float32[2]) -> float32[]``."""
         parts = []
         for argument in self.arguments:
             paths = argument.tree.paths(argument.name)
@@ -178,7 +179,7 @@ class EntryPoint:
 
 
 def _in_words(tree: TreeSpec, leaves: Sequence[Leaf]) -> str:
-    """The structure as text, or for a large one only its kind and its number of arrays."""
+    """The structure of arrays as text, or for a large one only its kind and number: ``dict of 30 arrays``."""
     text = str(tree)
     return text if len(text) <= 100 else f"{tree.kind} of {len(leaves)} arrays"
 
@@ -258,8 +259,7 @@ class Manifest:
     schema: int = field(default=SCHEMA)
 
     def best_driver(self, code: Code) -> str:
-        """The driver with which the runtime runs some code: the stated one; for a CPU, the thread pool if the longest entry point
-        gains.
+        """The driver for some code: the one it states; else for a CPU the thread pool, if the longest entry point gains by it.
 
         Asynchronous calls need the pool.
         """
@@ -299,11 +299,7 @@ class Manifest:
 
     @staticmethod
     def from_json(text: str, where: str = "the manifest") -> Manifest:
-        """The manifest in the text of a JSON file.
-
-        Raises:
-          DeployError: it is not a manifest, or a newer release wrote it.
-        """
+        """The manifest in the text of a JSON file, which errors call `where`."""
         try:
             data = json.loads(text)
             schema = data["schema"]
@@ -332,6 +328,7 @@ class Manifest:
 
 
 def _driver_for(estimate: Estimate, threads: int) -> str:
+    """The driver of a CPU that runs a call faster: "local-task", a pool of threads, or "local-sync", the calling thread."""
     return "local-task" if estimate.gain(threads) > 0 else "local-sync"
 
 
@@ -346,6 +343,7 @@ def _argument(data: dict[str, Any]) -> Argument:
 
 
 def _estimate_json(estimate: Estimate) -> dict[str, Any]:
+    """The estimate as an object of the JSON."""
     data = asdict(estimate)
     if estimate.is_bounded:  # older releases did not state it; all their loops were bounded
         del data["is_bounded"]
@@ -369,7 +367,7 @@ def _range(versions: Sequence[str]) -> tuple[str, str]:
 
 
 def _code(data: dict[str, Any]) -> Code:
-    """The code of one target from its description in JSON."""
+    """The code of one target, from its object in the JSON of a manifest; raises TypeError for a wrong form."""
     if not isinstance(data["file"], str) or not isinstance(data["target"], dict):
         raise TypeError("'code' as the name of a file and a target")
     memory = {name: Memory(**sizes) for name, sizes in data.get("memory", {}).items()}
@@ -378,7 +376,7 @@ def _code(data: dict[str, Any]) -> Code:
 
 
 def _entry_point(data: dict[str, Any]) -> EntryPoint:
-    """The entry point from its description in JSON."""
+    """The entry point from its object in the JSON of a manifest."""
     arguments = tuple(map(_argument, data["arguments"]))
     result = data["result"]
     leaves = tuple(map(_leaf, result["leaves"]))

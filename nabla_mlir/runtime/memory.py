@@ -25,6 +25,7 @@ class Mapped:
     __array_interface__: dict[str, Any]
 
     def __init__(self, source: HalBufferView | HalBuffer, size: int, device: Device):
+        """Maps the first `size` bytes of a buffer of the device into the memory of the host."""
         self._device, self._memory = device, None
         self._memory = source.map()
         interface = np.frombuffer(self._memory, _BYTE, size).__array_interface__
@@ -35,7 +36,7 @@ class Mapped:
 
 
 def copied(array: np.ndarray, where: Device, element: HalElementType) -> HalBufferView:
-    """A buffer of the device with the values of an array."""
+    """A new buffer of the device `where` with the values of an array; `element` is its dtype in IREE."""
     if array.nbytes and array.dtype.kind != "V":
         return where.buffer_of(array, element)
     # As bytes, because the dtypes of ml_dtypes have no buffer protocol; never empty, because a device may refuse an
@@ -45,7 +46,7 @@ def copied(array: np.ndarray, where: Device, element: HalElementType) -> HalBuff
 
 
 def aligned_copy(array: np.ndarray) -> np.ndarray:
-    """A copy of the values in memory with the alignment of buffers."""
+    """A copy of the array in memory that begins at a multiple of 64 bytes, so that a buffer can share it."""
     raw = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT
     copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -54,7 +55,10 @@ def aligned_copy(array: np.ndarray) -> np.ndarray:
 
 
 def lend(array: np.ndarray, where: Device, element: HalElementType) -> HalBufferView | None:
-    """A buffer that shares the memory of the array and keeps the array alive; None if the runtime cannot use this memory."""
+    """A buffer that shares the memory of the array and keeps the array alive; None if the memory is read-only or not aligned.
+
+    `where` is the device, on the host, and `element` the dtype in IREE.
+    """
     if not array.flags.writeable or array.ctypes.data % _ALIGNMENT:
         return None
     # DLPack, because `import_host_allocation` forgets its owner once the buffer is wrapped in a view.
@@ -63,13 +67,13 @@ def lend(array: np.ndarray, where: Device, element: HalElementType) -> HalBuffer
 
 
 def is_mappable(buffer: HalBuffer) -> bool:
-    """True if the host can map a buffer."""
+    """True if the host can map the buffer into its memory, to read it without a copy."""
     memory, usage = int(MemoryType.HOST_VISIBLE), int(BufferUsage.MAPPING_SCOPED)
     return buffer.memory_type() & memory == memory and buffer.allowed_usage() & usage == usage
 
 
 def staged(source: HalBuffer, where: Device) -> HalBuffer:
-    """A copy of a buffer in memory that the host can map."""
+    """A copy of a buffer of the device `where`, in memory that the host can map; returns when the copy is done."""
     target = where.hal.allocator.allocate_buffer(
         memory_type=MemoryType.HOST_LOCAL | MemoryType.DEVICE_VISIBLE,
         allowed_usage=BufferUsage.TRANSFER_TARGET | BufferUsage.MAPPING_SCOPED,
@@ -87,5 +91,6 @@ class Shared:
     """The memory of a NumPy array without its read-only flag; the user of this object must not write to it."""
 
     def __init__(self, host: np.ndarray):
+        """Copies the array interface of `host`, without its mark for read-only memory."""
         self._host = host
         self.__array_interface__ = {**host.__array_interface__, "data": (host.ctypes.data, False)}

@@ -70,7 +70,7 @@ class Module:
         return {e.name: e for e in self.manifest.entry_points}
 
     def _entry(self, entry: EntryPoint) -> _Entry:
-        """A callable for an entry point; Ctrl-C and time limits can end its calls if they have no bound on their time."""
+        """A callable for an entry point; Ctrl-C and time limits can end its calls if their time has no bound."""
         function = self._others.get(entry.name, self.executable).function(entry.function or entry.name)
         if self._interrupts is None:
             return _Entry(entry, function)
@@ -79,7 +79,7 @@ class Module:
         return _Entry(entry, functools.partial(self._interrupts.call, entry.name, function))
 
     def _free(self, name: str, function: Callable[..., list[Array]], *call: Any) -> list[Array]:
-        """The results of a function that ends by itself; raises if an abandoned call may still use the code."""
+        """The results of a call with the arguments `call`, which ends by itself; raises if an abandoned call may use the code."""
         assert self._interrupts is not None
         self._interrupts.check(name)
         return function(*call)
@@ -118,6 +118,7 @@ class Module:
         return "nabla_mlir.Module", self.digest
 
     def __reduce__(self) -> Recipe:
+        """How pickle makes the module: from the manifest, the StableHLO, and a recipe for each executable."""
         recipes = {other.driver: other.recipe() for other in self._others.values()}
         names = {name: other.driver for name, other in self._others.items()}
         return _restored, (self.manifest, self.code, _Source.of(self._stablehlo), self.executable.recipe(), recipes, names)
@@ -163,6 +164,7 @@ class Module:
         return [*super().__dir__(), *self._entries]
 
     def __repr__(self) -> str:
+        """The target and the driver, then each entry point with its documentation and its large arguments, as lines of text."""
         lines = [f"Module for {self.code.label}, on {self.driver}"]
         for entry in self.manifest.entry_points:
             lines.append(f"  {entry}")
@@ -185,13 +187,14 @@ class _Source:
 
     @staticmethod
     def of(reading: Callable[[], bytes]) -> _Source:
-        """Returns the source that a function reads, or the message of the error if it cannot be read."""
+        """The StableHLO that the function `reading` returns, or the message of its error if it raises DeployError."""
         try:
             return _Source(reading())
         except DeployError as error:
             return _Source(b"", error.message)
 
     def __call__(self) -> bytes:
+        """The StableHLO; raises DeployError with the reason if there is none."""
         if self.absence:
             raise DeployError(self.absence)
         return self.data
@@ -200,7 +203,10 @@ class _Source:
 def _restored(
     manifest: Manifest, code: Code, source: _Source, recipe: Recipe, recipes: dict[str, Recipe], names: dict[str, str]
 ) -> Module:
-    """The module in the process that received it; raises DeployError if its code does not fit the runtime or the machine."""
+    """The module in the process that received it; raises DeployError if its code does not fit the runtime or the machine.
+
+    `recipe` makes the executable, and `recipes` those of other drivers; `names` has the driver of each entry point that uses one.
+    """
     _check_version(manifest)
     if code.kind in TARGETS:  # the interpreter fits every machine
         check_fit(code.target)
@@ -219,6 +225,7 @@ class _Entry:
     __name__: str
 
     def __init__(self, spec: EntryPoint, function: Callable[..., list[Array]]):
+        """The entry point that `spec` describes; `function` computes the arrays of its result from the arrays of its arguments."""
         self.spec, self._function = spec, function
         self.__name__, self.__doc__ = spec.name, f"{spec}\n\n{spec.doc}"
         self._names = [argument.name for argument in spec.arguments]
@@ -247,7 +254,7 @@ class _Entry:
         return self._function(leaves, self._storage, self._types)
 
     def leaves(self, *args: Any, **kwargs: Any) -> Sequence[Any]:
-        """The arrays of a call, after checks; raises the errors of a call."""
+        """The arrays of the arguments of a call, in the order of the leaves, after checks; raises the errors of a call."""
         leaves = None if kwargs else self._leaves_of_right_types(args)
         return self._checked_leaves(args, kwargs) if leaves is None else leaves
 
@@ -269,7 +276,7 @@ class _Entry:
         return leaves
 
     def _checked_leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The leaves of the arguments as arrays, converted if nothing is lost; raises one error that lists all problems."""
+        """The arrays of the arguments, in order, after Python scalars are converted; raises one error that lists all problems."""
         leaves: list[Array | np.ndarray] = []
         problems: list[tuple[type[Exception], str]] = []
         for value, argument, checks in zip(self._bind(args, kwargs), self.spec.arguments, self._checks, strict=True):
@@ -286,7 +293,7 @@ class _Entry:
         return leaves
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
-        """The arguments in the order of the manifest; raises DeployTreeError for missing, unknown or repeated ones."""
+        """The arguments of a call in the order of the manifest; raises DeployTreeError for missing, unknown or repeated ones."""
         names = self._names
         if not kwargs and len(args) == len(names):
             return args
@@ -304,7 +311,7 @@ class _Entry:
         return [by_name[name] for name in names]
 
     def _refuse(self, problems: list[tuple[type[Exception], str]]) -> None:
-        """Raises the error for arrays of other shapes or dtypes, with at most eight problems."""
+        """Raises the error of the first problem (the class of an error and a text), with the text of at most eight problems."""
         kind = problems[0][0]
         lines = [text for _, text in problems]
         if len(lines) > 8:
@@ -368,14 +375,14 @@ def load(
 
 
 def split_by_driver(manifest: Manifest, code: Code, executable: Executable) -> dict[str, Executable]:
-    """The executable for each entry point that runs faster on another driver, by the name of the entry point."""
+    """The executable for each entry point that runs faster on another driver than `executable` does, by its name."""
     drivers = {e.name: manifest.driver_of(code, e) for e in manifest.entry_points}
     executables = {driver: executable.on(pooled(driver, code.threads)) for driver in {*drivers.values()} - {executable.driver}}
     return {name: executables[driver] for name, driver in drivers.items() if driver in executables}
 
 
 def _check_version(manifest: Manifest) -> None:
-    """Raises DeployError if this version of IREE's runtime cannot run the artifact."""
+    """Raises DeployError if the artifact excludes this version of IREE's runtime."""
     first, last = (_numbers(version) for version in manifest.iree_range)
     if not first <= _numbers(VERSION) < last:
         low, high = manifest.iree_range
@@ -386,5 +393,6 @@ def _check_version(manifest: Manifest) -> None:
 
 
 def _numbers(version: str) -> tuple[int, int]:
+    """The first two numbers of a version: "3.13.0rc1" -> (3, 13)."""
     major, minor = version.split(".")[:2]
     return int(major), int("".join(c for c in minor if c.isdigit()) or 0)

@@ -34,6 +34,7 @@ class VectorizedArray(ArrayMethods):
     data: Any
 
     def __init__(self, data: Any, axes: Iterable[tuple[str, int]]):
+        """An array whose leading axes have these names and sizes."""
         self.data = data
         self.axes = tuple((name, size) for name, size in axes)
 
@@ -67,6 +68,7 @@ class VectorizedArray(ArrayMethods):
         return f"{self.data!r} vectorized over {names}"
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        """Raises TraceError: a NumPy function would take named axes for others."""
         raise TraceError(
             f"a NumPy function requires an array without vectorised axes, got axes {[name for name, _ in self.axes]}.",
             where=user_frame(),

@@ -41,7 +41,11 @@ def outline(names: Sequence[str], types: Sequence[Any], indent: str = "") -> lis
 
 
 def _lines_of(node: dict[str, Any], path: str) -> list[str]:
-    """The lines for a tree of types below `path`; three or more equal neighbours become one line."""
+    """The lines for a tree below `path`; three or more neighbours with equal subtrees become one line.
+
+    A node maps each step of a path, such as "['w']", to a node or to the text of a type. Example with the path "p": ``{"[0]":
+    "f32[3]", "[1]": "f32[3]", "[2]": "f32[3]"}`` -> ``["p[0] ... p[2]: 3 of f32[3]"]``.
+    """
     lines = []
     for _, group in groupby(node.items(), key=lambda item: repr(item[1])):
         (first, child), *others = group

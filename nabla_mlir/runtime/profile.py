@@ -62,9 +62,10 @@ class Dispatch:
 
 
 def dispatches_of(vmfb: bytes, entry: EntryPoint, calls: int = 1) -> tuple[Dispatch, ...]:
-    """The dispatches in IREE's profile of `calls` calls on one core; empty for an entry point that needs state.
+    """The dispatches of a call of an entry point, the slowest first; empty if it needs state or the profile fails.
 
-    The arguments are arrays of ones. Each run of a dispatch is timed, also those in loops.
+    They are those in IREE's profile of `calls` calls on one core, on arrays of ones. Each run of a dispatch is timed, also those in
+    loops.
 
     Args:
       vmfb: the code.
@@ -108,7 +109,7 @@ _WORDS = {"bool": "i8", "float": "f", "int": "i", "uint": "ui", "bfloat": "bf", 
 
 
 def _input(leaf: Leaf) -> str:
-    """An argument of ones, in the syntax of IREE's tools."""
+    """The option that gives IREE's tools an argument of ones: ``--input=2x3xf32=1`` for a leaf of type float32[2,3]."""
     letters = leaf.dtype.rstrip("0123456789")
     if letters == "complex":
         element = f"complex<f{int(leaf.dtype[len(letters) :]) // 2}>"
@@ -118,7 +119,7 @@ def _input(leaf: Leaf) -> str:
 
 
 def _tool(name: str) -> str:
-    """The path of a command-line tool of IREE; raises DeployError if the runtime does not have it."""
+    """The path of a command-line tool of IREE's runtime; raises DeployError if the runtime does not have it."""
     spec = importlib.util.find_spec("iree._runtime_libs")
     for folder in spec.submodule_search_locations or () if spec else ():
         if (path := Path(folder, name)).exists():

@@ -85,7 +85,7 @@ class Reference:
 
 
 def text_of(x: Any) -> str:
-    """A number as text."""
+    """A number as text, with an imaginary part only if it has one: "2.0", "1+2j", "nan"."""
     number = complex(x)
     return repr(number).strip("()") if number.imag else repr(number.real)
 
@@ -102,12 +102,12 @@ def weighted_sum(x: np.ndarray) -> complex:
 
 
 def weights_of(count: int) -> np.ndarray:
-    """The weights of `count` elements."""
+    """The weights of `count` elements, numbers from 1 up to 2 that are all different."""
     return 1.0 + np.arange(count, dtype=np.float64) * _GOLDEN % 1.0
 
 
 def arguments_of(entry: EntryPoint, reference: Reference | None) -> list[np.ndarray]:
-    """The arrays of the arguments on which an entry point was computed."""
+    """The arrays on which an entry point was computed for its reference, drawn again; None means the default draw."""
     types = [(leaf.shape, dtype_named(leaf.dtype)) for argument in entry.arguments for leaf in argument.leaves]
     name, reference = entry.function or entry.name, reference or Reference()
     return drawn(types, name, reference.draw, reference.is_definite)
@@ -152,15 +152,20 @@ def check_numbers(module: Module) -> dict[str, float]:
 
 
 def call(module: Module, entry: EntryPoint, reference: Reference | None) -> list[np.ndarray]:
-    """The results of an entry point on the arguments of its reference."""
+    """The results of an entry point on the arguments of its reference, as NumPy arrays."""
     return [np.asarray(y) for y in module[entry.name].run(arguments_of(entry, reference))]
 
 
 def compare(entry: EntryPoint, reference: Reference, results: Sequence[np.ndarray]) -> float:
-    """The largest distance of results from their references, divided by its bound.
+    """The largest distance of a result from its reference, divided by its bound; at most 1.
+
+    Args:
+      entry: the entry point.
+      reference: the reference values of its results.
+      results: its results on the arguments of the reference.
 
     Raises:
-      WrongNumbersError: a distance is larger than its bound.
+      WrongNumbersError: a distance is larger than its bound, or a shape or dtype differs.
     """
     worst = 0.0
     for k, (result, leaf) in enumerate(zip(results, entry.result_leaves, strict=True)):
@@ -175,7 +180,10 @@ def compare(entry: EntryPoint, reference: Reference, results: Sequence[np.ndarra
 
 
 def _numbers(result: np.ndarray, reference: ResultReference) -> Iterator[tuple[str, complex, str, float]]:
-    """Yields, for each stored number of a result, its index as text, the computed value, the reference value and the bound."""
+    """Yields the numbers of a result that a reference has: the index as text, the computed and the reference value, the bound.
+
+    The last one is the weighted sum of all elements, if the reference has it.
+    """
     flat = result.reshape(-1)
     for i, wanted, bound in zip(reference.indices, reference.values, reference.bounds, strict=True):
         index = tuple(int(k) for k in np.unravel_index(i, result.shape))
@@ -185,8 +193,9 @@ def _numbers(result: np.ndarray, reference: ResultReference) -> Iterator[tuple[s
 
 
 def _ratio(got: complex, wanted: complex, bound: float) -> float:
-    """The distance of two numbers divided by its bound; 0 if they are equal, infinite if they must be
-    equal or one is not finite.
+    """The distance of two numbers divided by the allowed `bound`; 0 if they are equal or both NaN.
+
+    It is infinite if the distance is not finite, or if they differ and the bound is 0.
     """
     if got == wanted or (np.isnan(got) and np.isnan(wanted)):
         return 0.0
@@ -195,7 +204,15 @@ def _ratio(got: complex, wanted: complex, bound: float) -> float:
 
 
 def _wrong(entry: EntryPoint, k: int, where: str, got: str, wanted: str, bound: float) -> WrongNumbersError:
-    """The error for a wrong number; `where` is the index of the element as text."""
+    """The error for a wrong number in result `k` of an entry point.
+
+    Args:
+      entry: the entry point.
+      k: the index of the result.
+      where: the index of the element as text, such as " at (0, 1)", or "".
+      got, wanted: the number and its reference value, as text.
+      bound: the largest right distance.
+    """
     return WrongNumbersError(
         f"{entry.name} requires {wanted} as result {k}{where}, to within {bound:.1e}, on drawn arguments, got {got}.",
         help="the code is damaged, or wrong on this machine: copy it again, or compile it for this machine, and report it.",

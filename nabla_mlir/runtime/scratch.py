@@ -26,6 +26,7 @@ class _Scratch:
     __slots__ = ("__weakref__", "bytes", "calls", "device", "is_allocated", "running")
 
     def __init__(self, device: Device, bytes: int):
+        """The record of a function on this device that has scratch memory of this size."""
         self.device, self.bytes = device, bytes
         self.calls = self.running = 0  # the number of calls that have begun, and of those that have not ended
         self.is_allocated = False  # True if the allocator has a buffer from an earlier call
@@ -34,8 +35,14 @@ class _Scratch:
 def keeping(invoke: Callable[..., object], device: Device, bytes: int, *, overlaps: bool = False) -> Callable[..., object]:
     """The function `invoke` with a record of its scratch memory, so that memory of functions that ran long ago is freed.
 
-    After a call, a pool thread may release the buffer late. The next call then allocates another buffer, and the first
-    one is freed when it is released. Overlapping calls, also from several threads, have separate buffers.
+    After a call, a pool thread may release the buffer late. The next call then allocates another buffer, and the first one is freed
+    when it is released. Overlapping calls, also from several threads, have separate buffers.
+
+    Args:
+      invoke: the call of a function of IREE, whose last argument is the list of results.
+      device: its device.
+      bytes: the size of its scratch memory.
+      overlaps: True if a call may begin before the one before it has ended.
     """
     scratch = _Scratch(device, bytes)
 
@@ -74,7 +81,7 @@ def _bytes_of_results(outputs: VmVariantList) -> int:
 
 
 def _note(scratch: _Scratch) -> None:
-    """Records that a function runs now; frees scratch memory of the functions that ran longest ago, if there is too much of it."""
+    """Records that a function runs now; frees memory of the functions that ran longest ago, if all have too much together."""
     with _lock:
         if _recent and _recent[-1]() is scratch:
             return
@@ -88,7 +95,7 @@ def _note(scratch: _Scratch) -> None:
 
 
 def _trim(device: Device, those: Sequence[_Scratch]) -> None:
-    """Frees all unused memory of a device, and records that these functions have no scratch buffer on the device."""
+    """Frees all unused memory of a device, and records this for those of the functions that run on it."""
     device.hal.allocator.trim()
     for other in those:
         other.is_allocated &= other.device is not device

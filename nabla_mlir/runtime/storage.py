@@ -120,6 +120,7 @@ class Artifact:
     """
 
     def __init__(self, path: str | os.PathLike[str] | bytes, sha256: str | None = None, max_bytes: int | None = None):
+        """Finds the manifest of an artifact and reads it; the class describes the arguments and errors."""
         if not isinstance(path, (str, os.PathLike, bytes)):
             raise DeployError(
                 f"load requires a path, or the bytes of an artifact, got {reprlib.repr(path)}.",
@@ -149,9 +150,7 @@ class Artifact:
         return self._checked_bytes(f"{self._stem}.mlirbc", self.manifest.stablehlo, "lower")
 
     def _check_file(self) -> None:
-        """Raises DeployError if the user named a .vmfb that the manifest next to it does not have, because another file would be
-        loaded.
-        """
+        """Raises DeployError if the user named a .vmfb that the manifest next to it does not have: another file would be loaded."""
         name = Path(self._named).name
         files = [code.file for code in self.manifest.code]
         if name.endswith(".vmfb") and name not in files:
@@ -162,7 +161,7 @@ class Artifact:
             )
 
     def _check_content(self, sha256: str) -> None:
-        """Raises DeployError if the archive or the manifest has another SHA-256."""
+        """Raises DeployError if the archive, or the manifest of files in a folder, has another SHA-256 than this one."""
         is_archive = self._path.suffix == ".zip"
         if not is_archive:
             data = self._read(f"{self._stem}.json")
@@ -198,7 +197,7 @@ class Artifact:
             raise DeployError(f"{where} requires the JSON of a manifest, got binary data.", help=SAVE_ANEW) from None
 
     def _only_stem(self) -> str:
-        """Returns the stem of the only manifest in a folder or an archive; raises DeployError if there is not exactly one."""
+        """The name, without ".json", of the only manifest in a folder or an archive; raises DeployError if there is not one."""
         try:
             stems = [name[:-5] for name in self._list_names() if name.endswith(".json")]
         except FileNotFoundError:
@@ -213,10 +212,11 @@ class Artifact:
         return stems[0]
 
     def _archive(self) -> Path | IO[bytes]:
+        """The path of the archive, or its content as a file."""
         return self._path if self._content is None else io.BytesIO(self._content)
 
     def _list_names(self) -> list[str]:
-        """Returns the names of the files in the folder or the archive."""
+        """The names of the files in the folder or the archive."""
         if self._path.suffix != ".zip":
             return os.listdir(self._path)
         with zipfile.ZipFile(self._archive()) as archive:
@@ -246,12 +246,12 @@ class Artifact:
         return path.read_bytes()
 
     def _check_bytes(self, name: object, size: int) -> None:
-        """Raises DeployError for a file with more bytes than `max_bytes`."""
+        """Raises DeployError if `size`, the bytes of the file `name`, is larger than the caller's `max_bytes`."""
         if self._max_bytes is not None and size > self._max_bytes:
             raise DeployError(f"load requires files of at most {self._max_bytes} bytes, as max_bytes says, got {size} in {name}.")
 
     def _check_size(self, entry: zipfile.ZipInfo) -> None:
-        """Raises DeployError for an entry of an archive that is too large when it is unpacked."""
+        """Raises DeployError for an entry of an archive that would be too large after unpacking, or implausibly large."""
         self._check_bytes(entry.filename, entry.file_size)
         if entry.file_size > max(_LARGE, _MOST_COMPRESSED * entry.compress_size):
             raise DeployError(
@@ -261,7 +261,7 @@ class Artifact:
             )
 
     def _checked_bytes(self, name: str, sha256: str, who: str) -> bytes:
-        """The bytes of a file that the manifest names; raises DeployError if it is missing or has another SHA-256."""
+        """The bytes of the file `name`; raises DeployError, as function `who`, if it is missing or its SHA-256 is not `sha256`."""
         if Path(name).name != name:
             raise DeployError(f"{who} requires files next to the manifest, got {name!r}.", help=SAVE_ANEW)
         data = self._read(name)
@@ -276,7 +276,10 @@ class Artifact:
 
 
 def _path(path: str | os.PathLike[str], folder: bool = False) -> tuple[Path, str]:
-    """The folder or the archive that holds the files of an artifact, and their common stem."""
+    """The folder or the archive that holds the files of an artifact, and their common stem: "a/hvp.vmfb" -> ("a", "hvp").
+
+    `folder` is True if the path is that of a folder, which may not exist.
+    """
     path = Path(path)
     if path.suffix == ".zip":
         return path, path.stem
@@ -286,7 +289,14 @@ def _path(path: str | os.PathLike[str], folder: bool = False) -> tuple[Path, str
 
 
 def _files(stem: str, vmfbs: Sequence[bytes], manifest: Manifest, stablehlo: bytes) -> dict[str, bytes]:
-    """The content of each file of an artifact by its name; the manifest states the names and checksums of the other files."""
+    """The content of each file of an artifact by its name, "STEM.json" and so on.
+
+    Args:
+      stem: the part of the names that they share.
+      vmfbs: the code for each target of the manifest.
+      manifest: the manifest, without the names and checksums of the files, which are added.
+      stablehlo: the bytecode of the module; empty if it is not saved.
+    """
     codes = tuple(
         replace(code, file=name, sha256=_sha256(vmfb))
         for code, name, vmfb in zip(manifest.code, _names(stem, manifest.code), vmfbs, strict=True)
@@ -297,7 +307,10 @@ def _files(stem: str, vmfbs: Sequence[bytes], manifest: Manifest, stablehlo: byt
 
 
 def _names(stem: str, codes: Sequence[Code]) -> list[str]:
-    """The name of each code file: with its target's label if there are several, and with a number if labels are equal."""
+    """The name of the file of each code, without folder.
+
+    It is "STEM.vmfb" for one target, and "STEM.LABEL.vmfb" for several, with a number if labels are equal.
+    """
     if len(codes) == 1:
         return [f"{stem}.vmfb"]
     labels = [code.label for code in codes]
@@ -306,10 +319,12 @@ def _names(stem: str, codes: Sequence[Code]) -> list[str]:
 
 
 def _write_archive(file: Path | IO[bytes], files: dict[str, bytes]) -> None:
+    """Writes a .zip with these files, the content by name."""
     with zipfile.ZipFile(file, "w") as archive:  # uncompressed and dated 1980, so that equal content gives equal bytes
         for name, data in files.items():
             archive.writestr(zipfile.ZipInfo(name), data)
 
 
 def _sha256(data: bytes) -> str:
+    """The SHA-256 of the data, as hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()

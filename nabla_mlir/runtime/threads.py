@@ -28,6 +28,7 @@ def cores() -> int:
 
 
 def _affinity() -> int:
+    """The number of cores on which the system may run this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -43,17 +44,25 @@ def limit(threads: int | None) -> None:
 
 @functools.cache
 def granted(root: Path = Path("/sys/fs/cgroup"), group: Path = Path("/proc/self/cgroup")) -> float:
-    """The number of cores that the control groups of this process allow; infinite without a limit.
+    """The number of cores that the control groups of this process allow, such as 1.5; infinite without a limit.
 
     Args:
-      root: the mount point of the control groups, version 1 or 2.
+      root: the folder at which the file system of the control groups is mounted, version 1 or 2.
       group: the file that names the control groups of the process.
     """
     return min(_quotas(root, group), default=math.inf)
 
 
 def _quotas(root: Path, group: Path) -> Iterator[float]:
-    """Yields the limits, in cores, of the control groups of the process and of all groups around them."""
+    """Yields the number of cores that each control group of the process, and each group around it, allows; nothing without a limit.
+
+    A limit is a time that the group may use in each period. Example: the file `group` has the line ``0::/user/job``, and
+    ``root/user/job/cpu.max`` is "200000 100000", microseconds; that yields 2.0. Version 1 has two files in ``root/cpu/user/job``.
+
+    Args:
+      root: the folder at which the file system of the control groups is mounted.
+      group: the file that names the control groups of the process, one line ``id:controllers:path`` for each hierarchy.
+    """
     for line in _text(group).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
@@ -71,7 +80,7 @@ def _quotas(root: Path, group: Path) -> Iterator[float]:
 
 
 def _text(file: Path) -> str:
-    """Returns the text of a file, or an empty text if it cannot be read."""
+    """The text of a file; "" if it cannot be read."""
     try:
         return file.read_text()
     except OSError:
@@ -92,19 +101,23 @@ def checked(threads: int | None) -> int:
 
 
 def driver_with(name: str, threads: int) -> HalDriver:
-    """A driver; all devices of a pool driver share this many threads. A forked process needs a new one."""
+    """The driver of this name whose pool has this many threads; all devices of the driver share the pool.
+
+    A forked process gets a new one, because it has none of the threads.
+    """
     return _driver(name, threads, generation(name))
 
 
 def generation(name: str) -> tuple[int, int]:
-    """A key of the pools of a driver; it changes in each process, and after a call that did not end."""
+    """The process, and for a driver with a pool the number of abandoned pools: a key that changes when a pool is lost.
+
+    So a pool that is cached by this key is not used in a forked process, or after a call that did not end.
+    """
     return os.getpid(), len(_abandoned) if name == POOL else 0
 
 
 def abandon(pool: HalDriver) -> None:
-    """Marks a pool as abandoned, because one of its threads is in a call that does not end; code that is loaded later has
-    new pools.
-    """
+    """Marks a pool as abandoned, as one of its threads is in a call that does not end; code loaded later has a new pool."""
     _abandoned.append(pool)
 
 
@@ -115,7 +128,7 @@ def is_abandoned(pool: HalDriver) -> bool:
 
 @functools.cache
 def _driver(name: str, threads: int, generation: tuple[int, int]) -> HalDriver:
-    """Returns a driver whose pool has a number of threads."""
+    """The driver of IREE with this name and this number of threads in its pool; it is made once for each `generation`."""
     # A pool of IREE's default size has one thread on each core; the system places the threads of other pools.
     if name != POOL or (threads == _affinity() <= granted() and generation == (_FIRST_PROCESS, 0)):
         return get_driver(name)

@@ -24,6 +24,7 @@ class Timepoint:
     timeline: Timeline
 
     def __init__(self, timeline: Timeline, semaphore: HalSemaphore):
+        """The end of a call on a timeline, at which the call raises the semaphore to 1."""
         self.timeline, self.semaphore = timeline, semaphore
 
     def is_reached(self) -> bool:
@@ -51,6 +52,7 @@ class Timeline:
     """The calls into one executable that may still run."""
 
     def __init__(self, device: HalDevice):
+        """A timeline without calls, for an executable on this device."""
         self._device = device
         self._open: list[Timepoint] = []
         _TIMELINES.add(self)
@@ -61,8 +63,9 @@ class Timeline:
             self.wait()
 
     def push_fences(self, inputs: VmVariantList) -> Timepoint:
-        """Appends two fences to the arguments of a call, for the end of the call before it and for its own end; returns its own
-        end.
+        """The end of a call that is about to begin; two fences are appended to its arguments (`inputs`).
+
+        The call waits for the first fence, the end of the call before it, and signals the second, its own end.
         """
         before = HalFence(1)
         if self._open and not self._open[-1].is_reached():
@@ -73,7 +76,7 @@ class Timeline:
         return end
 
     def began(self, call: Timepoint) -> None:
-        """Adds a call that the device has accepted to the open calls."""
+        """Records that the device has accepted a call, of which `call` is the end: later calls wait for it."""
         if len(self._open) >= thresholds.OPEN_CALLS:
             self._open = self.unfinished()
         self._open.append(call)
@@ -92,7 +95,7 @@ _TIMELINES: weakref.WeakSet[Timeline] = weakref.WeakSet()
 
 
 def wait_for_others(timeline: Timeline | None) -> None:
-    """Returns when the calls of all other timelines have ended, because they may read memory that is written next."""
+    """Returns when the calls of all timelines except `timeline` have ended, because they may read memory that is written next."""
     for other in list(_TIMELINES):
         if other is not timeline:
             other.wait()

@@ -66,7 +66,7 @@ class Kind(NamedTuple):
         is_small, element = 0 < size < thresholds.DIRECT_COPY and dtype.kind != "V" and dtype.isnative, element_type(dtype)
 
         def enter(array: Any, device: Device) -> HalBufferView | None:
-            """Returns the array on the device, or None if it does not have the expected type, shape and dtype."""
+            """A buffer of the device with the values of the array; None if it is no NumPy array of this shape and dtype."""
             if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
                 return None
             if is_small and array.flags.c_contiguous:
@@ -77,12 +77,12 @@ class Kind(NamedTuple):
 
     @staticmethod
     def of_scalar(scalar: type, dtype: np.dtype) -> Kind:
-        """Returns the kind of arguments that are Python scalars of a type."""
+        """The kind of arguments that are Python scalars of the type `scalar`, and that become arrays of this dtype without axes."""
         element = element_type(dtype)
         known = range_of(scalar, dtype)
 
         def enter(number: Any, device: Device) -> HalBufferView | None:
-            """Returns the number on the device, or None if it does not have the expected type or range."""
+            """A buffer of the device with the number; None if it has another type, or the dtype cannot hold its value."""
             if type(number) is not scalar:
                 return None
             if (known is None or not known[0] <= number <= known[1]) and scalar_misfit(number, dtype) is not None:
@@ -93,17 +93,23 @@ class Kind(NamedTuple):
 
 
 def handed(array: np.ndarray, device: Device) -> HalBufferView:
-    """A buffer of a device with the values of a NumPy array, copied or shared."""
+    """A buffer of a device with the values of a NumPy array: a small one is copied, a large one shared if that is possible."""
     if array.nbytes < thresholds.DIRECT_COPY and array.flags.c_contiguous and array.dtype.isnative:
         return copied(array, device, element_type(array.dtype))  # as below, without an array object
     return Array.from_numpy(array, device).memory()
 
 
 def as_array(value: Any, spec: Leaf, dtype: np.dtype, problems: list[tuple[type[Exception], str]]) -> Any:
-    """An argument as a NumPy array; a Python scalar gets the declared dtype if its kind and its range fit. Raises
-    ConcretizationError if the argument is traced.
+    """A NumPy array of an argument; a Python scalar gets the declared dtype if its kind and its range fit.
 
-    If the value does not fit, a problem is added to `problems`, and the result is zeros.
+    If the value does not fit, a problem (the class of an error and its text) is added to `problems`, and the result is zeros.
+    Raises ConcretizationError if the argument is traced.
+
+    Args:
+      value: the argument, or one of its leaves.
+      spec: the name, shape and dtype that the function requires.
+      dtype: the dtype of `spec`, as an object.
+      problems: the list to which a problem is added.
     """
     if type(value) not in (bool, int, float, complex):
         try:
@@ -137,7 +143,7 @@ def mismatch(leaf: Any, spec: Leaf) -> tuple[type[Exception], str]:
 
 
 def memory_of(target: Any, where: Device) -> Array:
-    """The array to which a call writes the result for `target`.
+    """The array to which a call on device `where` writes the result for `target`, an array of the caller.
 
     It is `target` itself if that is a device array; an array that shares its memory if it is large and aligned; otherwise a new
     array.
@@ -149,7 +155,10 @@ def memory_of(target: Any, where: Device) -> Array:
 
 
 def fill(target: Any, memory: Array, version: int | None, pending: Timepoint | None = None) -> Array:
-    """The result of a call that has written to `memory`; its values are copied to `target` if that is another NumPy array."""
+    """The result of a call that has written to `memory`; its values are copied to `target`, if NumPy's array is not there.
+
+    `version` is that of the state from which it was computed, and `pending` the end of the call if it has not ended.
+    """
     memory.written(version, pending)
     if isinstance(target, np.ndarray) and not np.may_share_memory(target, memory.numpy()):
         np.copyto(target, memory.numpy())
@@ -157,7 +166,13 @@ def fill(target: Any, memory: Array, version: int | None, pending: Timepoint | N
 
 
 def check_storage(name: str, targets: Sequence[Any], inputs: Sequence[Any], where: Device) -> None:
-    """Raises DeployError for targets that cannot be written, and for memory that is also an argument or another result.
+    """Raises DeployError for arrays to which results cannot be written, and for memory that is also an argument or another result.
+
+    Args:
+      name: the name of the function, for the error.
+      targets: the array of the caller for each result.
+      inputs: the arguments of the call.
+      where: the device on which it runs.
 
     Raises:
       DeployError: a target is refused; the message has the reason.
@@ -176,7 +191,7 @@ def check_storage(name: str, targets: Sequence[Any], inputs: Sequence[Any], wher
 
 
 def _problem(target: Any, where: Device) -> str | None:
-    """The reason why a result cannot be written to `target`, as text; None if it can."""
+    """The reason, as text, why a call on device `where` cannot write a result to `target`; None if it can."""
     if type(target) is Array:
         on_host = target.device.is_host and where.is_host
         return None if target.device is where or on_host else f"an array on {target.device.driver}"

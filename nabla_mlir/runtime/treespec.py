@@ -69,7 +69,10 @@ class TreeSpec:
         return [path for key, child in self._items() for path in child.paths(name + self._step(key))]
 
     def collect(self, tree: Any, leaves: list[Any]) -> bool:
-        """Appends the leaves of a tree of this structure to a list; returns False if `flatten` must decide."""
+        """True if the tree certainly has this structure; its leaves are then appended to `leaves`. False if `flatten` must decide.
+
+        This is the fast path of a call, for trees of the usual types; after False, `leaves` may have some of the leaves.
+        """
         kind = self.kind
         if kind == "leaf":
             leaves.append(tree)
@@ -160,6 +163,7 @@ class TreeSpec:
         raise TreeError(f"a tree specification requires a known form, got {data!r}.")
 
     def __str__(self) -> str:
+        """The structure in Python syntax, with a star for each leaf: ``{'w': (*, None)}``."""
         items = [str(child) for child in self.children]
         match self.kind:
             case "leaf":
@@ -178,13 +182,15 @@ class TreeSpec:
         return f"{self.type_name.rpartition('.')[2]}({fields})"
 
     def _items(self) -> Iterator[tuple[Any, TreeSpec]]:
+        """The key (or index) of each child, with the child."""
         return zip(self.keys or range(len(self.children)), self.children, strict=True)
 
     def _step(self, key: Any) -> str:
+        """The text of one step of a path: ``.name`` or ``['key']``."""
         return f".{key}" if self.kind in ("namedtuple", "custom", "vectorized") and isinstance(key, str) else f"[{key!r}]"
 
     def _flatten(self, tree: Any, path: str, leaves: list[Any], problems: list[str]) -> None:
-        """Appends the leaves of a tree to `leaves`, and the differences from this structure to `problems`."""
+        """Appends the leaves of a tree to `leaves`, and its differences from this structure to `problems`, texts with a path."""
         if self.kind == "leaf":
             if tree is None or isinstance(tree, (tuple, list, dict, VectorizedArray)):
                 problems.append(f"{path} requires an array, got {describe(tree)}")
@@ -198,8 +204,10 @@ class TreeSpec:
                 child._flatten(value, path + self._step(key), leaves, problems)
 
     def _children_of(self, tree: Any, path: str, problems: list[str]) -> list[Any] | None:
-        """The values below the node in the order of the children; None if the tree has another structure, which is added to
-        `problems`.
+        """The values below the root of a tree, in the order of the children; a key that it does not have gives `_MISSING`.
+
+        The result is None if the root has another type or length. Such differences, and missing or unexpected keys, are added to
+        `problems` as text that begins with `path`.
         """
         if self.kind == "none":
             if tree is not None:
@@ -230,7 +238,7 @@ class TreeSpec:
         return [values.get(key, _MISSING) for key in self.keys]
 
     def _unflatten(self, leaves: Iterator[Any]) -> Any:
-        """The tree of this structure; its leaves come from an iterator."""
+        """The tree of this structure with the next leaves of the iterator."""
         if self.kind == "leaf":
             return next(leaves)
         if self.kind == "none":
@@ -283,4 +291,5 @@ def describe(tree: Any) -> str:
 
 @functools.cache
 def _named_tuple(name: str, fields: tuple[str, ...]) -> type:
+    """A class of namedtuples with the last part of this dotted name; it is made once for each name and fields."""
     return namedtuple(name.rpartition(".")[2], fields)

@@ -79,7 +79,7 @@ class Box(NamedTuple):
         )
 
     def shifted(self, axis: int, low: int, interior: int = 0) -> Box:
-        """The box in an array with `low` new rows in front, and `interior` new rows between neighbours."""
+        """The box in an array that has `low` new rows in front along an axis, and `interior` new rows between neighbours."""
         if not interior:
             starts = _replace_number(self.starts, axis, low + self.starts[axis])
             return Box(starts, self.counts, self.steps, self.strides, self.base, self.free)
@@ -89,7 +89,7 @@ class Box(NamedTuple):
         )
 
     def reversed(self, axis: int, size: int) -> Box:
-        """The box with the rows of an axis in reverse order."""
+        """The box with the rows along an axis, of `size` rows in the array, in reverse order."""
         start, count, step, stride = self.starts[axis], self.counts[axis], self.steps[axis], self.strides[axis]
         last = start + step * (count - 1)
         return self.on_axis(axis, size - 1 - last, count, step, -stride, self.base + stride * (count - 1))
@@ -104,7 +104,7 @@ class Box(NamedTuple):
         return Box(starts, counts, steps, strides, self.base, self.free)
 
     def repeated(self, axis: int, size: int) -> Box:
-        """The box with an axis of one row repeated to `size` rows."""
+        """The box, whose array has one row along the axis, in an array in which this row is repeated `size` times."""
         return self.on_axis(axis, 0, size, 1, 0, self.base)
 
     def gathered(self, axes: Iterable[int]) -> Box:
@@ -121,14 +121,14 @@ class Box(NamedTuple):
 
 
 def _replace_number(numbers: Numbers, position: int, value: int) -> Numbers:
-    """The numbers with another value at one position."""
+    """The tuple of numbers with `value` at index `position`."""
     return (*numbers[:position], value, *numbers[position + 1 :])
 
 
 def normal_free(base: int, free: Iterable[tuple[int, int]]) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """The same columns in a normal form: positive strides in order, and free counts that continue each other joined.
+    """The base and the free counts with their strides of the same columns in a normal form.
 
-    Returns the base, and the free counts with their strides.
+    Strides are positive and in order, and free counts that continue each other are joined.
     """
     found: list[tuple[int, int]] = []
     for count, stride in free:
@@ -167,7 +167,7 @@ def coalesced(boxes: Iterable[Box]) -> tuple[Box, ...]:
 
 
 def _join_along(boxes: list[Box], axis: int, alone: bool) -> list[Box]:
-    """The boxes, after neighbours along an axis are joined."""
+    """The boxes after neighbours along an axis are joined; with `alone`, also two boxes of a single row."""
     groups: dict[object, list[Box]] = {}
     for box in boxes:
         rest = tuple(own[:axis] + own[axis + 1 :] for own in (box.starts, box.counts, box.steps, box.strides))
@@ -182,7 +182,10 @@ def _join_along(boxes: list[Box], axis: int, alone: bool) -> list[Box]:
 
 
 def _join_group(group: list[Box], axis: int, alone: bool) -> list[Box]:
-    """The boxes of a group that differ on one axis only, after neighbours are joined where their union is a box."""
+    """The boxes of a group, which differ on one axis only, after neighbours are joined where their union is a box.
+
+    With `alone`, two boxes of a single row are joined, too.
+    """
     if alone:
         group.sort(key=lambda b: b.starts[axis])
     found = [group[0]]

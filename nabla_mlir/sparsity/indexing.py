@@ -17,7 +17,7 @@ Dims = dict[str, Any]
 
 
 def elements_read(shape: Shape, indices: np.ndarray, dims: Dims, sizes: Sequence[int], clip: bool) -> np.ndarray:
-    """For each element of a gather, the index in row-major order of the element of the operand that it reads.
+    """The element of the operand that each element of a gather reads, as an index in row-major order.
 
     Args:
       shape: the shape of the operand.
@@ -56,7 +56,7 @@ def elements_read(shape: Shape, indices: np.ndarray, dims: Dims, sizes: Sequence
 
 
 def progressions(indices: np.ndarray) -> list[tuple[int, int, int]] | None:
-    """A list of numbers as a few runs (start, count, step); None if there are too many runs."""
+    """A list of numbers as a few runs (start, count, step); None if there are too many. [0, 2, 4, 7] is [(0, 3, 2), (7, 1, 1)]."""
     steps = np.diff(indices)
     changes = np.nonzero(np.diff(steps))[0] + 1
     if len(changes) > 2 * thresholds.PATTERN_PIECES:
@@ -70,7 +70,10 @@ def progressions(indices: np.ndarray) -> list[tuple[int, int, int]] | None:
 
 
 def _only_axis(dims: Dims, shape: Shape, sizes: Sequence[int]) -> int | None:
-    """The single axis that is indexed, one element at a time, if all other axes are read whole; else None."""
+    """The single axis that is indexed, one element at a time, if a gather reads all other axes whole; else None.
+
+    `dims` are the dimension numbers, `shape` is the shape of the operand, and `sizes` that of a window.
+    """
     axes = dims["start_index_map"]
     if len(axes) != 1 or dims["operand_batching_dims"] or tuple(dims["collapsed_slice_dims"]) != tuple(axes):
         return None
@@ -82,7 +85,10 @@ def _only_axis(dims: Dims, shape: Shape, sizes: Sequence[int]) -> int | None:
 def gather(
     xs: Sequence[Operand], outs: Sequence[Shape], dimension_numbers: Dims, slice_sizes: Sequence[int], **_: Any
 ) -> list[Relation]:
-    """The rule of stablehlo.gather; an element depends on a whole axis if its index along that axis is not known."""
+    """The patterns of the result of a gather, from the operands `xs` and the shapes `outs` of the results.
+
+    An element depends on a whole axis if its index along that axis is not known.
+    """
     x, dims, shape = xs[0].relation, dimension_numbers, outs[0]
     indices = xs[1].read()
     if indices is None:
@@ -131,7 +137,7 @@ def _gather_runs(
 
 
 def _gather_unknown(x: Relation, dims: Dims, sizes: Sequence[int], shape: Shape) -> Relation:
-    """The relation of a gather with unknown indices: an element depends on the whole of each indexed axis."""
+    """The pattern of a gather with unknown indices: an element depends on the whole of each indexed axis of the operand x."""
     x = x.spread([d for d in dims["start_index_map"] if sizes[d] < x.shape[d]])
     whole = [n if d in dims["operand_batching_dims"] else size for d, (n, size) in enumerate(zip(x.shape, sizes, strict=True))]
     x = x.sliced([0] * len(whole), whole, [1] * len(whole))
@@ -162,9 +168,10 @@ def gather_of(dims: Dims) -> Dims:
 
 
 def scatter(xs: Sequence[Operand], outs: Sequence[Shape], scatter_dimension_numbers: Dims, body: Any, **_: Any) -> list[Relation]:
-    """The rule of stablehlo.scatter. Elements that are certainly overwritten lose their dependences.
+    """The pattern of the result of a scatter; elements that are certainly overwritten lose their dependences.
 
-    If an index is not known, the update may be anywhere along its axis.
+    If an index is not known, the update may be anywhere along its axis. `xs` are the operands, and `outs` the shapes of the
+    results.
     """
     if len(xs) != 3:
         return dense(xs, outs)
@@ -220,7 +227,10 @@ def _scatter_runs(
 
 
 def _scatter_unknown(updates: Relation, dims: Dims, sizes: Sequence[int], shape: Shape) -> Relation:
-    """The relation of a scatter with unknown indices: each update may be anywhere along the indexed axes."""
+    """The pattern of the updates of a scatter with unknown indices: each update may be anywhere along the indexed axes.
+
+    `sizes` is the shape of a window, and `shape` that of the array.
+    """
     vector = dims["index_vector_dim"]
     batch = [d for d in range(len(updates.shape)) if d not in dims["offset_dims"]]
     batching = {

@@ -13,7 +13,10 @@ _Line = tuple[int, int, int, int]  # start, count, step and stride of one axis
 
 @functools.lru_cache(maxsize=1024)
 def factors(old: Shape, new: Shape) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The smallest groups of neighbouring axes of two shapes that have equal numbers of elements in both."""
+    """The smallest groups of neighbouring axes of two shapes that have equal numbers of elements in both.
+
+    For example, (6, 5) and (2, 3, 5) give [((0,), (0, 1)), ((1,), (2,))].
+    """
     groups, i, j = [], 0, 0
     while i < len(old) or j < len(new):
         first, second, left, right = i, j, 1, 1
@@ -28,7 +31,7 @@ def factors(old: Shape, new: Shape) -> list[tuple[tuple[int, ...], tuple[int, ..
 
 @functools.lru_cache(maxsize=1024)
 def matching_axes(old: Shape, new: Shape) -> list[int | None] | None:
-    """For each axis of `new` the equal axis of `old`, None for an axis of size 1; None if other axes differ."""
+    """The axis of `old` for each axis of `new` (None for a size of 1), if the shapes differ only in axes of size 1; else None."""
     long = [a for a, n in enumerate(old) if n != 1]
     if [old[a] for a in long] != [n for n in new if n != 1]:
         return None
@@ -54,7 +57,7 @@ def reshaped(box: Box, old: Shape, new: Shape) -> list[Box] | None:
 
 
 def _box(base: int, axes: Sequence[_Line], free: tuple[tuple[int, int], ...]) -> Box:
-    """The box with these lines, one for each axis."""
+    """The box with these lines, one for each axis, the given base, and the free counts with their strides."""
     plain = [(start, 1, 1, 0) if count == 1 else (start, count, step, stride) for start, count, step, stride in axes]
     starts, counts, steps, strides = zip(*plain, strict=True) if plain else ((), (), (), ())
     return Box(starts, counts, steps, strides, base, free)

@@ -45,7 +45,7 @@ class Operand(NamedTuple):
 
 
 def columns_of(xs: Sequence[Operand]) -> int:
-    """The number of columns (inputs)."""
+    """The number of columns (inputs) of the patterns of some operands."""
     return xs[0].relation.columns
 
 
@@ -62,13 +62,16 @@ def fitted(relation: Relation, shape: Shape, dimensions: Sequence[int] | None = 
 def elementwise(
     xs: Sequence[Operand], outs: Sequence[Shape], broadcast_dimensions: Sequence[int] | None = None, **_: Any
 ) -> list[Relation]:
-    """The rule of elementwise operations: each element depends on the operand elements at its own index."""
+    """The patterns of the results of an elementwise operation: an element depends on the operand elements at its own index.
+
+    `xs` are the operands, and `outs` the shapes of the results.
+    """
     columns = columns_of(xs)
     return [union((fitted(x.relation, shape, broadcast_dimensions) for x in xs), shape, columns) for shape in outs]
 
 
 def product(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Relation]:
-    """The rule of products: as `elementwise`, but without dependences where the other factor is a constant zero."""
+    """The pattern of a product: as `elementwise`, but without dependences where the other factor is a constant zero."""
     found = []
     for x, other in zip(xs, reversed(xs), strict=True):
         relation = fitted(x.relation, outs[0])
@@ -78,7 +81,7 @@ def product(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Rela
 
 
 def choice(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Relation]:
-    """The rule of select: the dependences of both values; with a constant predicate, only of the selected value."""
+    """The pattern of a select: the dependences of both values; with a constant predicate, only of the selected value."""
     condition, *sides = xs
     where = condition.read()
     found = [fitted(x.relation, outs[0]) for x in sides]
@@ -88,19 +91,25 @@ def choice(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Relat
 
 
 def dense(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Relation]:
-    """The rule that is right for every operation: each element depends on all inputs on which any operand depends."""
+    """Patterns that are right for every operation: each element depends on all inputs on which any operand depends.
+
+    `outs` are the shapes of the results.
+    """
     columns = columns_of(xs)
     scalars = [x.relation.gathered(range(len(x.shape))) for x in xs]
     return [union(scalars, (), columns).broadcast(shape, ()) for shape in outs]
 
 
 def identity(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Relation]:
-    """The rule of operations whose results are their operands."""
+    """The patterns of results that are the operands."""
     return [x.relation for x in xs[: len(outs)]]
 
 
 def trailing(rank: int) -> Rule:
-    """The rule of operations that mix elements along the last `rank` axes, and treat the axes before them as a batch."""
+    """The rule of operations that mix elements along the last `rank` axes, and treat the axes before them as a batch.
+
+    A rule computes the patterns of the results from the operands and the shapes of the results.
+    """
 
     def rule(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Relation]:
         found = []

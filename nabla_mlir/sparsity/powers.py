@@ -13,7 +13,7 @@ from nabla_mlir.sparsity.rows import Rows, product
 
 
 def after(iteration: Sequence[Relation], state: Sequence[Relation], count: int) -> list[Relation]:
-    """The dependence of the carries on the columns after `count` iterations.
+    """The pattern of each carry after `count` iterations: its dependence on the columns.
 
     Args:
       iteration: the pattern of one iteration: the dependence of each carry on the columns, followed by the previous elements

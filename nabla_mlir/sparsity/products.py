@@ -16,7 +16,10 @@ from nabla_mlir.sparsity.rows import product as boolean_product
 
 
 def dot_general(xs: Sequence[Operand], outs: Sequence[Shape], dot_dimension_numbers: Any, **_: Any) -> list[Relation]:
-    """The rule of stablehlo.dot_general."""
+    """The pattern of a product: an element depends on a row of the left factor and a column of the right one.
+
+    `xs` are the factors, and `outs` has the shape of the product.
+    """
     batch_l, batch_r, contract_l, contract_r = dot_dimension_numbers.values()
     lhs, rhs = xs
     left = [a for a in range(len(lhs.shape)) if a not in (*batch_l, *contract_l)]
@@ -34,7 +37,7 @@ def dot_general(xs: Sequence[Operand], outs: Sequence[Shape], dot_dimension_numb
 def _factor(
     x: Operand, other: Operand, own_axes: Any, other_axes: Any, positions: Sequence[int], shape: Shape, is_right: bool
 ) -> Relation:
-    """The dependences of a product through one of its factors.
+    """The pattern of a product that it has through one of its factors.
 
     Args:
       x: the factor.
@@ -61,7 +64,10 @@ def _factor(
 
 
 def _by_zeros(x: Relation, where: np.ndarray, own_axes: Any, other_axes: Any, shape: Shape, is_right: bool) -> Relation:
-    """The dependences through a factor, if `where` is a mask of the nonzeros of the other, constant factor; see `_factor`."""
+    """The pattern that a product has through a factor, if `where` is a mask of the nonzeros of the other, constant factor.
+
+    The other arguments are those of `_factor`.
+    """
     batch, free, contract = own_axes
     sizes = [math.prod(x.shape[a] for a in axes) for axes in own_axes]
     others = math.prod(where.shape[a] for a in other_axes[1])
@@ -78,7 +84,7 @@ def _by_zeros(x: Relation, where: np.ndarray, own_axes: Any, other_axes: Any, sh
 def triangular_solve(
     xs: Sequence[Operand], outs: Sequence[Shape], left_side: bool, lower: bool, transpose_a: str, **_: Any
 ) -> list[Relation]:
-    """The rule of stablehlo.triangular_solve: the product with the inverse of a constant matrix.
+    """The pattern of the solution of a triangular system: of the product with the inverse of a constant matrix.
 
     If the matrix varies, a column of the result depends on the whole right-hand side column and on the whole matrix.
     """

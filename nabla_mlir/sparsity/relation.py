@@ -143,7 +143,7 @@ class Relation:
         return self._rows
 
     def same_as(self, other: Relation) -> bool:
-        """True if both relations are known to be equal; the cost does not depend on the size."""
+        """True if both relations are known to be equal; False if they differ, or if that is not known. The cost is small."""
         if self is other:
             return True
         if self._boxes is None or other._boxes is None:
@@ -168,7 +168,7 @@ class Relation:
     # ---------------------------------------------------------------- two relations
 
     def union(self, other: Relation) -> Relation:
-        """The pairs of both relations, for arrays of the same shape."""
+        """The relation with the pairs of both relations, for arrays of the same shape."""
         if other.is_empty or self is other:
             return self
         if self.is_empty:
@@ -192,7 +192,7 @@ class Relation:
         return Relation.of_rows(self.shape, self.rows.union(other.rows))
 
     def among(self, columns: int) -> Relation:
-        """The same pairs in a relation with more columns."""
+        """The same pairs in a relation with `columns` columns, which are more."""
         if self._boxes is None:
             return Relation.of_rows(self.shape, Rows(self.rows.offsets, self.rows.indices, columns))
         return Relation(self.shape, columns, self._boxes, self.layout, self._is_loose)
@@ -236,7 +236,7 @@ class Relation:
         return Relation.of_rows(shape, self.rows.grouped(target, math.prod(shape)))
 
     def reshaped(self, shape: Sequence[int]) -> Relation:
-        """The relation after a reshape."""
+        """The relation of the array after a reshape to `shape`."""
         if self._boxes is None:
             return Relation.of_rows(shape, self.rows)
         if not all(shape):
@@ -264,7 +264,7 @@ class Relation:
         return self.moved(shape, clip, lambda x: x[tuple(map(slice, starts, limits, strides))])
 
     def padded(self, low: Sequence[int], high: Sequence[int], interior: Sequence[int] | None = None) -> Relation:
-        """The relation after padding with elements without dependences; negative widths cut elements off."""
+        """The relation of the array after padding with elements without dependences; negative widths cut elements off."""
         interior = (0,) * len(self.shape) if interior is None else interior
         spread = [max(0, n + (n - 1) * i) for n, i in zip(self.shape, interior, strict=True)]
         starts = [max(0, -n) for n in low]
@@ -306,7 +306,7 @@ class Relation:
         return self.moved(shape, lambda b: b.arranged(permutation, shape), lambda x: x.transpose(permutation))
 
     def reversed(self, axes: Sequence[int]) -> Relation:
-        """The relation with the elements along these axes in reverse order."""
+        """The relation of the array with the elements along these axes in reverse order."""
 
         def flip(box: Box) -> Box:
             for axis in axes:
@@ -356,7 +356,7 @@ class Relation:
         return self.gathered(axes).broadcast(self.shape, rest) if axes else self
 
     def restricted(self, where: np.ndarray) -> Relation:
-        """The relation in which only elements of the mask `where` have dependences."""
+        """The relation in which only elements where the mask `where` is true have dependences."""
         if self.is_empty or (where if where.ndim == 0 else where.all()):
             return self
         where = np.broadcast_to(where, self.shape)
@@ -368,7 +368,7 @@ def _same(box: Box) -> Box:
 
 
 def union(relations: Iterable[Relation], shape: Sequence[int], columns: int) -> Relation:
-    """The pairs of several relations, for arrays of one shape."""
+    """The relation with the pairs of several relations, for arrays of one shape; none without relations."""
     found: Relation | None = None
     for relation in relations:
         if not relation.is_empty:

@@ -55,7 +55,7 @@ class Rows:
         return self.row_of_entry() * max(self.columns, 1) + self.indices
 
     def runs(self) -> list[tuple[int, int]] | None:
-        """The columns of all rows, in sequence, as a few runs of consecutive numbers (start, size); None if there are too many."""
+        """The columns of all rows in sequence as runs of consecutive numbers (start, size); None if there are too many runs."""
         ends = np.nonzero(np.diff(self.indices) != 1)[0] + 1
         if len(ends) >= thresholds.PATTERN_PIECES:
             return None
@@ -63,13 +63,13 @@ class Rows:
         return [(int(self.indices[a]), b - a) for a, b in itertools.pairwise([*firsts, len(self.indices)])]
 
     def union(self, other: Rows) -> Rows:
-        """The entries of both."""
+        """The pattern with the entries of both patterns."""
         if other is self:
             return self
         return Rows.of(np.concatenate([self.keys(), other.keys()]), self.count, self.columns)
 
     def take(self, source: np.ndarray) -> Rows:
-        """Rows whose row r is row source[r] of these; a row is empty if source[r] is negative."""
+        """The pattern whose row r is row source[r] of this one; a row is empty if source[r] is negative."""
         source = source.reshape(-1)
         lengths = np.where(source < 0, 0, self.lengths()[source]) if self.count else np.zeros(source.size, np.int64)
         offsets = np.zeros(source.size + 1, np.int64)
@@ -80,7 +80,7 @@ class Rows:
         return Rows(offsets, self.indices[positions], self.columns)
 
     def grouped(self, target: np.ndarray, rows: int) -> Rows:
-        """`rows` rows, where row r of these is added to row target[r]; rows with negative targets are dropped."""
+        """A pattern of `rows` rows: row r of this pattern is added to row target[r], or dropped if target[r] is negative."""
         row = target.reshape(-1)[self.row_of_entry()]
         inside = row >= 0
         return Rows.of((row * max(self.columns, 1) + self.indices)[inside], rows, self.columns)
@@ -105,7 +105,7 @@ def check_size(entries: int, rows: int, columns: int) -> None:
 
 
 def rows_of(boxes: Sequence[Box], layout: Sequence[int], columns: int) -> Rows:
-    """The rows that boxes describe; they need no sorting if the boxes are in the order of their columns."""
+    """The rows that boxes describe, for an array of the shape `layout`; they need no sorting if the boxes are in column order."""
     lengths = np.zeros(layout, np.int64)
     windows = [tuple(slice(s, s + t * c, t) for s, t, c in zip(b.starts, b.steps, b.counts, strict=True)) for b in boxes]
     for box, window in zip(boxes, windows, strict=True):
@@ -123,7 +123,7 @@ def rows_of(boxes: Sequence[Box], layout: Sequence[int], columns: int) -> Rows:
 
 
 def _distance_to_columns(box: Box, layout: Sequence[int]) -> int:
-    """The distance from the first row of a box to its first column."""
+    """The column of the first row of a box, minus the row-major index of this row."""
     row = 0
     for start, size in zip(box.starts, layout, strict=True):
         row = row * size + start
@@ -144,7 +144,7 @@ def _columns(box: Box) -> np.ndarray:
 
 
 def _sort_rows(rows: Rows) -> Rows:
-    """The same pattern with the entries of each row sorted and without duplicates."""
+    """The same pattern with the entries of each row in order and without duplicates."""
     is_wrong = np.zeros(rows.indices.size + 1, bool)  # True for an entry that is not larger than the one before it in its row
     np.less_equal(rows.indices[1:], rows.indices[:-1], out=is_wrong[1:-1])
     is_wrong[rows.offsets] = False
@@ -206,7 +206,7 @@ def _to_bits(rows: Rows, words: int) -> np.ndarray:
 
 
 def _unite_bits(outer: Rows, bits: np.ndarray) -> np.ndarray:
-    """For each row of `outer`, the union of the bit sets that its entries name; a few rows at a time."""
+    """The union, for each row of `outer`, of the bit sets that its entries name; a few rows at a time."""
     found = np.zeros((outer.count, bits.shape[1]), np.uint64)
     offsets, lengths, step = outer.offsets, outer.lengths(), max(1, thresholds.PATTERN_TERMS // bits.shape[1])
     first = 0
@@ -221,7 +221,7 @@ def _unite_bits(outer: Rows, bits: np.ndarray) -> np.ndarray:
 
 
 def _from_bits(bits: np.ndarray, columns: int) -> Rows:
-    """The rows that bit sets describe."""
+    """The rows that bit sets describe: bit k of a row is set for column k."""
     row, column = np.nonzero(np.unpackbits(bits.view(np.uint8), axis=1, count=columns))
     offsets = np.zeros(len(bits) + 1, np.int64)
     np.cumsum(np.bincount(row, minlength=len(bits)), out=offsets[1:])

@@ -46,7 +46,7 @@ class Union:
 
 
 def runs_of(rows: Rows, ranks: np.ndarray) -> list[Runs]:
-    """The columns of each row as runs of their ranks."""
+    """The columns of each row as runs of consecutive ranks; `ranks` has the rank of each column."""
     width = max(rows.columns, 1)
     keys = np.sort(rows.row_of_entry() * width + ranks[rows.indices])
     row = keys // width

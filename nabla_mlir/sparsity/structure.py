@@ -14,29 +14,29 @@ from nabla_mlir.sparsity.relation import Relation, union
 
 
 def transpose(xs: Sequence[Operand], outs: Any, permutation: Sequence[int]) -> list[Relation]:
-    """The rule of stablehlo.transpose."""
+    """The pattern of a transpose, from the operand and the permutation."""
     return [xs[0].relation.transposed(permutation)]
 
 
 def reshape(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Relation]:
-    """The rule of stablehlo.reshape."""
+    """The pattern of a reshape, from the operand and the shape of the result."""
     return [xs[0].relation.reshaped(outs[0])]
 
 
 def broadcast_in_dim(xs: Sequence[Operand], outs: Any, broadcast_dimensions: Sequence[int], **_: Any) -> list[Relation]:
-    """The rule of stablehlo.broadcast_in_dim."""
+    """The pattern of a broadcast, from the operand, the shape of the result, and the axes to which it maps."""
     return [xs[0].relation.broadcast(outs[0], broadcast_dimensions)]
 
 
 def slice_(xs: Sequence[Operand], outs: Any, start_indices: Any, limit_indices: Any, strides: Any) -> list[Relation]:
-    """The rule of stablehlo.slice."""
+    """The pattern of a slice, from the operand, starts, limits and strides."""
     return [xs[0].relation.sliced(start_indices, limit_indices, strides)]
 
 
 def pad(
     xs: Sequence[Operand], outs: Sequence[Shape], edge_padding_low: Any, edge_padding_high: Any, interior_padding: Any
 ) -> list[Relation]:
-    """The rule of stablehlo.pad; padded elements have the dependences of the padding value."""
+    """The pattern of a padded array; padded elements have the dependences of the padding value."""
     x, filling = (operand.relation for operand in xs)
     padded = x.padded(edge_padding_low, edge_padding_high, interior_padding)
     if filling.is_empty:
@@ -53,17 +53,17 @@ def joined(pieces: Sequence[Relation], axis: int, shape: Shape, columns: int) ->
 
 
 def concatenate(xs: Sequence[Operand], outs: Sequence[Shape], dimension: int) -> list[Relation]:
-    """The rule of stablehlo.concatenate."""
+    """The pattern of a concatenation, from the operands and the axis."""
     return [joined([x.relation for x in xs], dimension, outs[0], columns_of(xs))]
 
 
 def reverse(xs: Sequence[Operand], outs: Any, dimensions: Sequence[int]) -> list[Relation]:
-    """The rule of stablehlo.reverse."""
+    """The pattern of a reversed array, from the operand and the reversed axes."""
     return [xs[0].relation.reversed(dimensions)]
 
 
 def _starts(xs: Sequence[Operand], shape: Shape, sizes: Sequence[int]) -> list[int | None]:
-    """The start of a window along each axis; None if it is not known."""
+    """The start of a window of these sizes along each axis of an array of `shape`; None along an axis if it is not known."""
     found: list[int | None] = []
     for x, n, size in zip(xs, shape, sizes, strict=True):
         number = np.zeros((), np.int64) if n == size else x.read()
@@ -72,7 +72,7 @@ def _starts(xs: Sequence[Operand], shape: Shape, sizes: Sequence[int]) -> list[i
 
 
 def dynamic_slice(xs: Sequence[Operand], outs: Any, slice_sizes: Sequence[int]) -> list[Relation]:
-    """The rule of stablehlo.dynamic_slice; along an axis whose start is not known, an element depends on the whole axis."""
+    """The pattern of a dynamic slice; along an axis whose start is not known, an element depends on the whole axis."""
     x = xs[0].relation
     starts = _starts(xs[1:], x.shape, slice_sizes)
     x = x.spread([a for a, start in enumerate(starts) if start is None])
@@ -81,7 +81,7 @@ def dynamic_slice(xs: Sequence[Operand], outs: Any, slice_sizes: Sequence[int]) 
 
 
 def dynamic_update_slice(xs: Sequence[Operand], outs: Any, **_: Any) -> list[Relation]:
-    """The rule of stablehlo.dynamic_update_slice; overwritten elements lose their dependences if the start is known."""
+    """The pattern of an array after an update of a window; overwritten elements lose their dependences if the start is known."""
     x, update = xs[0].relation, xs[1].relation
     starts = _starts(xs[2:], x.shape, update.shape)
     unknown = [a for a, start in enumerate(starts) if start is None]
@@ -97,7 +97,7 @@ def dynamic_update_slice(xs: Sequence[Operand], outs: Any, **_: Any) -> list[Rel
 
 
 def _outside_window(x: Relation, low: Sequence[int], sizes: Sequence[int]) -> Relation:
-    """The relation in which the elements of a window, at `low` and of these sizes, have no dependences."""
+    """The pattern x in which the elements of a window, at `low` and of these sizes, have no dependences."""
     if x.is_empty:
         return x
     around = Relation.none(x.shape, x.columns)
@@ -112,7 +112,7 @@ def _outside_window(x: Relation, low: Sequence[int], sizes: Sequence[int]) -> Re
 
 
 def _inside_bounds(x: Relation, axis: int, first: int, limit: int) -> Relation:
-    """The relation in which only the elements from `first` to `limit` - 1 of an axis have dependences."""
+    """The pattern x in which only the elements from `first` to `limit` - 1 of an axis have dependences."""
     if first >= limit:
         return Relation.none(x.shape, x.columns)
     starts, limits = [0] * len(x.shape), list(x.shape)
@@ -122,7 +122,10 @@ def _inside_bounds(x: Relation, axis: int, first: int, limit: int) -> Relation:
 
 
 def reduce(xs: Sequence[Operand], outs: Sequence[Shape], dimensions: Sequence[int], **_: Any) -> list[Relation]:
-    """The rule of stablehlo.reduce: a result depends on all operands along the axes, and on their initial values."""
+    """The patterns of a reduction: a result depends on all operands along the axes, and on their initial values.
+
+    The first half of `xs` are the operands, the second half their initial values; `outs` are the shapes of the results.
+    """
     count = len(xs) // 2
     parts = [x.relation.gathered(dimensions) for x in xs[:count]]
     parts += [fitted(x.relation, outs[0]) for x in xs[count:]]
@@ -130,7 +133,10 @@ def reduce(xs: Sequence[Operand], outs: Sequence[Shape], dimensions: Sequence[in
 
 
 def along(name: str) -> Any:
-    """The rule of operations that mix each operand along the axis in the parameter `name`."""
+    """The rule of operations that mix each operand along the axis in the parameter `name`.
+
+    A rule computes the patterns of the results from the operands and the shapes of the results.
+    """
 
     def rule(xs: Sequence[Operand], outs: Sequence[Shape], **params: Any) -> list[Relation]:
         return [x.relation.spread([params[name] % len(shape)]) for x, shape in zip(xs, outs, strict=True)]
@@ -139,6 +145,6 @@ def along(name: str) -> Any:
 
 
 def last_axes(xs: Sequence[Operand], outs: Sequence[Shape], fft_length: Sequence[int], **_: Any) -> list[Relation]:
-    """The rule of stablehlo.fft: elements mix along the transformed axes, whose lengths may change."""
+    """The pattern of a Fourier transform: elements mix along the transformed axes, whose lengths may change."""
     x, lead = xs[0].relation, len(outs[0]) - len(fft_length)
     return [x.gathered(range(lead, len(x.shape))).broadcast(outs[0], range(lead))]

@@ -22,10 +22,10 @@ def windows(
     base: Sequence[int],
     dilations: Sequence[int],
 ) -> Relation:
-    """The relation in which each element of an array of shape `out` depends on all elements of its window of `x`.
+    """The pattern of an array of shape `out` in which each element depends on all elements of its window of `x`.
 
     Args:
-      x: the relation of the operand.
+      x: the pattern of the operand.
       out: the shape of the result.
       sizes, strides, padding: of the windows, for each axis.
       base: the dilation of the operand.
@@ -42,7 +42,7 @@ def windows(
 
 
 def _cover_window(x: Relation, axis: int, size: int, dilation: int) -> Relation:
-    """The relation in which element i of an axis depends on what the elements i, i + dilation, ... depend on; `size` of them.
+    """The pattern in which element i of an axis depends on what elements i, i + dilation, ... depend on; `size` of them.
 
     Windows are built by doubling their length.
     """
@@ -55,7 +55,7 @@ def _cover_window(x: Relation, axis: int, size: int, dilation: int) -> Relation:
 
 
 def _shift_down(x: Relation, axis: int, distance: int) -> Relation:
-    """The relation in which element i of an axis has the dependences of element i + distance."""
+    """The pattern in which element i of an axis has the dependences of element i + distance."""
     if distance >= x.shape[axis]:
         return Relation.none(x.shape, x.columns)
     low, high = [0] * len(x.shape), [0] * len(x.shape)
@@ -73,7 +73,10 @@ def reduce_window(
     padding: Padding,
     **_: Any,
 ) -> list[Relation]:
-    """The rule of stablehlo.reduce_window: a result depends on the windows of all operands, and on their initial values."""
+    """The patterns of window reductions: a result depends on the windows of all operands, and on their initial values.
+
+    The first half of `xs` are the operands, the second half their initial values; `outs` are the shapes of the results.
+    """
     ones = (1,) * len(outs[0])
     geometry = (
         window_dimensions,
@@ -91,7 +94,7 @@ def reduce_window(
 def select_and_scatter(
     xs: Sequence[Operand], outs: Sequence[Shape], window_dimensions: Any, window_strides: Any, **_: Any
 ) -> list[Relation]:
-    """The rule of stablehlo.select_and_scatter: elements mix along the axes with windows."""
+    """The pattern of a select_and_scatter: elements mix along the axes with windows."""
     operand, source, init = (x.relation for x in xs)
     strides = window_strides or (1,) * len(outs[0])
     wide = [a for a, (n, s) in enumerate(zip(window_dimensions, strides, strict=True)) if n > 1 or s > 1]
@@ -114,7 +117,7 @@ def convolution(
     batch_group_count: int,
     **_: Any,
 ) -> list[Relation]:
-    """The rule of stablehlo.convolution: an output depends on its window in all features of its group, and on its kernel."""
+    """The pattern of a convolution: an element depends on its window in all features of its group, and on its kernel."""
     image, kernel = (x.relation for x in xs)
     lhs, rhs, out = dimension_numbers
     space = list(range(len(lhs) - 2))
@@ -154,6 +157,6 @@ def convolution(
 
 
 def _order_axes(x: Relation, out: Sequence[Any], space: Sequence[int]) -> Relation:
-    """The relation of (batch, feature, *space) with its axes in the order of the dimension numbers `out`."""
+    """The pattern of (batch, feature, *space) with its axes in the order of the dimension numbers `out`."""
     order: list[Any] = ["b", "f", *space]
     return x.transposed([order.index(d) for d in out])

@@ -199,6 +199,7 @@ class Target:
         return merge_flags(flags, self.options)
 
     def __dask_tokenize__(self) -> tuple[str, str]:
+        """The key by which dask tells targets apart."""
         return f"nabla_mlir.{type(self).__name__}", repr(self)
 
     def to_json(self) -> dict[str, Any]:
@@ -221,6 +222,7 @@ class Target:
         return cls(**{key: _untuple(value) for key, value in data.items()})
 
     def _device_flags(self) -> list[str]:
+        """The flags of iree-compile that describe the device."""
         return [f"--iree-hal-target-device={self.device_targets()}"]
 
 
@@ -264,6 +266,7 @@ class Availability:
     detail: str
 
     def __str__(self) -> str:
+        """A line of a table: the name, yes or no, and the devices or the reason."""
         return f"{self.name:8}{'yes' if self.runs else 'no':5}{self.detail}"
 
 
@@ -309,4 +312,5 @@ def nearest(name: Any, known: Iterable[str]) -> str:
 
 
 def _untuple(value: Any) -> Any:
+    """The value, with a list replaced by a tuple."""
     return tuple(value) if isinstance(value, list) else value

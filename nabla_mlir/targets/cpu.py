@@ -124,7 +124,7 @@ class CPU(Target):
 
     @classmethod
     def found(cls) -> Sequence[str]:
-        """Returns the name of this CPU in LLVM, or a sentence if it is not known, as a list of one text."""
+        """The name of this CPU in LLVM, or a sentence if it is not known, as the only text of a sequence."""
         try:
             return (_named_cpu("host", "")[0],)
         except CompileError:
@@ -150,6 +150,7 @@ class CPU(Target):
 
     @classmethod
     def label(cls, data: Mapping[str, Any]) -> list[str]:
+        """The name of the CPU and the architecture."""
         return [*super().label(data), str(data.get("triple", "")).partition("-")[0]]
 
     @classmethod
@@ -203,6 +204,7 @@ _SAME = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64", "armv7l": "armv
 
 
 def _architecture(name: str) -> str:
+    """LLVM's name of an architecture, from any of its names."""
     return _SAME.get(name.lower(), name.lower())
 
 
@@ -276,7 +278,7 @@ def _check_known(features: str, triple: str) -> None:
 
 
 def _merged(*features: str) -> str:
-    """The features sorted by name, with the last sign of each."""
+    """The features of all texts as one text, sorted by name, each with its last sign: +a,-b and +b give +a,+b."""
     signs = {feature[1:]: feature[0] for feature in ",".join(features).split(",") if feature}
     return ",".join(f"{signs[name]}{name}" for name in sorted(signs))
 

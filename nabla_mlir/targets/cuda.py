@@ -159,6 +159,7 @@ class CUDA(Target):
         return device_target("cuda", "cuda", "cuda-nvptx-fb", info)
 
     def _device_flags(self) -> list[str]:
+        """The flags of iree-compile that describe the GPU."""
         if self.device_targets():
             return [*super()._device_flags(), *_FLAGS]
         return ["--iree-hal-target-device=cuda", f"--iree-cuda-target={self.resolve().arch}", *_FLAGS]
@@ -192,8 +193,10 @@ def cuda_devices() -> tuple[str, ...]:
 
 
 def _library() -> ctypes.CDLL:
+    """The library of the CUDA driver."""
     return library("nvcuda" if sys.platform == "win32" else "cuda", "libcuda.so.1")
 
 
 def _number(arch: str) -> int:
+    """The number in the name of an architecture: 90 for sm_90a."""
     return int(re.sub(r"\D", "", arch) or 0)

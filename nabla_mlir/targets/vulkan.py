@@ -250,7 +250,7 @@ _SPIRV_OF_VULKAN = {(1, 0): "1.0", (1, 1): "1.3", (1, 2): "1.5", (1, 3): "1.6"}
 
 
 def _describe(vk: ctypes.CDLL, device: ctypes.c_void_p) -> VulkanDevice:
-    """The description of one device, from the functions of the Vulkan loader."""
+    """The properties of one device, from the functions of the Vulkan loader `vk`."""
     subgroup = _SubgroupProperties(sType=1000094000)
     properties = _Properties2(sType=1000059001, pNext=ctypes.addressof(subgroup))
     vk.vkGetPhysicalDeviceProperties2(device, ctypes.byref(properties))

@@ -50,14 +50,14 @@ class Dependence(Values):
     # ---------------------------------------------------------------- operations
 
     def run(self, block: ir.Block) -> list[ir.Value]:
-        """Visits the operations of a block in order; returns the operands of its terminator."""
+        """The operands of the terminator of a block, whose operations have then been visited in order."""
         *body, end = block.operations
         for op in body:
             self.visit(op.operation)
         return list(end.operands)
 
     def visit(self, op: ir.Operation) -> None:
-        """Records the patterns of the results of an operation."""
+        """Records the patterns of the results of an operation: the inputs on which each element depends."""
         self._steps += 1
         operands, results, record = list(op.operands), list(op.results), REGISTRY.get(op.name)
         reads = [*operands, *captures_of(op)] if len(op.regions) else operands
@@ -79,7 +79,7 @@ class Dependence(Values):
         self._note_cause(op, reads, results)
 
     def _apply(self, op: ir.Operation, record: OpDef | None, operands: list[ir.Value], results: list[ir.Value]) -> None:
-        """Applies the rule of an operation to the patterns of its operands and captures."""
+        """Records the patterns of `results`, by the rule of the operation, from those of `operands` and of captured values."""
         types = [shape_and_dtype(r.type) for r in results]
         shapes = [shape for shape, _ in types]
         xs = [Operand(self.of(v), functools.partial(self.number, v)) for v in operands]
@@ -95,7 +95,7 @@ class Dependence(Values):
             self._keep(result, relation, dtype)
 
     def _note_numbers(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value], is_constant: bool) -> None:
-        """Records which results are constants with known numbers.
+        """Records which results are constants with known numbers; `is_constant` is True if no operand depends on an input.
 
         Numbers that were folded from the numbers of a loop are forgotten, because they change in each iteration.
         """
@@ -133,7 +133,7 @@ class Dependence(Values):
     # ---------------------------------------------------------------- control flow
 
     def _call(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value]) -> None:
-        """Visits the body of a called function, with the patterns of the operands."""
+        """Records the patterns of the results of a call, from those of its operands, by a visit of the body of the function."""
         block = self.functions[op.attributes["callee"].value].regions[0].blocks[0]
         for argument, value in zip(block.arguments, operands, strict=True):
             self._set(argument, self.of(value))
@@ -141,7 +141,7 @@ class Dependence(Values):
             self._set(result, self.of(value))
 
     def _branches(self, op: ir.Operation, operands: list[ir.Value], results: list[ir.Value]) -> None:
-        """The union over the branches; only the selected branch if its number is known."""
+        """Records the patterns of the results of a branch: the union over its regions, or those of a region known to run."""
         regions = list(op.regions)
         number = self.number(operands[0]) if operands and len(regions) > 1 else None
         if number is not None:
@@ -214,8 +214,9 @@ class Dependence(Values):
     ) -> list[Relation] | None:
         """The patterns at the end of a counted loop, by powers of the pattern of one iteration.
 
-        None if the loop is not counted, if the pattern of an iteration depends on numbers such as the counter, or if the pattern
-        is too large.
+        `state` and `numbers` have the patterns and the known numbers of the carried values after `iterations` iterations. The
+        result is None if the loop is not counted, if the pattern of an iteration depends on numbers such as the counter, or if the
+        pattern is too large.
         """
         counter = find_counter(op)
         if counter is None or counter.trips <= iterations:
@@ -238,7 +239,7 @@ class Dependence(Values):
             return None
 
     def _condition(self, op: ir.Operation, numbers: Sequence[np.ndarray | None]) -> bool | None:
-        """The condition of a loop before an iteration; None if it depends on values that are not constant."""
+        """The condition of a loop before an iteration, from the known numbers of the carried values; None if it is not known."""
         block = op.regions[0].blocks[0]
         self.bind(block.arguments, numbers)
         (predicate,) = self.run(block)
@@ -251,15 +252,12 @@ class Dependence(Values):
     def _iteration(
         self, op: ir.Operation, state: Sequence[Relation], numbers: Sequence[np.ndarray | None]
     ) -> tuple[list[Relation], list[np.ndarray | None], bool]:
-        """Visits one iteration of a loop.
+        """The patterns and numbers of the carried values after an iteration, and True if a pattern depends on a changing number.
 
         Args:
           op: the loop.
           state: the patterns of the carried values before the iteration.
-          numbers: their numbers, where they are known.
-
-        Returns:
-          The patterns and the numbers after the iteration, and True if a pattern depends on a number that the loop changes.
+          numbers: their numbers; None for a value whose number is not known.
         """
         block = op.regions[1].blocks[0]
         self.bind(block.arguments, numbers)
@@ -272,7 +270,10 @@ class Dependence(Values):
         return [self.of(v) for v in ends], carried, asked
 
     def _fixed_point(self, op: ir.Operation, state: Sequence[Relation]) -> list[Relation]:
-        """The patterns after any number of iterations; a pattern that does not converge becomes dense."""
+        """The patterns after any number of iterations, from the patterns `state` before the loop.
+
+        A pattern that does not converge becomes dense.
+        """
         nothing: list[np.ndarray | None] = [None] * len(state)
         self._condition(op, nothing)
         rounds = itertools.count(1)
@@ -287,14 +288,14 @@ class Dependence(Values):
         return fixed_point([*state], iterate, lambda old, new: all(a.equals(b) for a, b in zip(old, new, strict=True)))
 
     def _joint(self, a: Relation, b: Relation) -> Relation:
-        """The union of two patterns of one value; a full pattern if the union has too many entries."""
+        """The union of two patterns of one value; a full pattern if the union would have too many entries."""
         try:
             return a.union(b)
         except PatternError:  # too many entries for an explicit pattern
             return self._widened(a, True)
 
     def _widened(self, relation: Relation, to_full: bool) -> Relation:
-        """A larger pattern: a full one, or one in which each element depends on the columns of all elements."""
+        """A larger pattern: a full one if `to_full`, else one in which each element depends on the columns of all elements."""
         if to_full:
             return Relation.full(relation.shape, self.columns)
         return relation.spread(range(len(relation.shape)))
@@ -303,7 +304,7 @@ class Dependence(Values):
 def _patterns_by_rule(
     record: OpDef | None, xs: Sequence[Operand], outs: Sequence[Shape], params: dict[str, Any]
 ) -> Sequence[Relation]:
-    """The patterns of the results, by the rule of the operation; dense if it has no rule, or if the rule would be too large."""
+    """The patterns of the results (of shapes `outs`), by the rule of the operation; dense without one, or if it is too large."""
     if record is None or record.pattern is None:
         return dense(xs, outs)
     try:
@@ -313,7 +314,9 @@ def _patterns_by_rule(
 
 
 def _as_in_tangent(op: ir.Operation, record: OpDef | None, xs: list[Operand], params: dict[str, Any]) -> list[Operand]:
-    """The operands on which the tangent of the operation depends: an operand with derivative zero counts as a constant.
+    """The operands on which the tangent of the operation depends: an operand with derivative zero becomes a constant.
+
+    `record` describes the operation `op`, whose operands have the patterns `xs`.
 
     Raises:
       DerivativeNeeded: the tangent may have another pattern than the operation, which is neither elementwise nor linear in the
@@ -372,5 +375,5 @@ def dependence_of(
 
 
 def results_of(function: ir.Operation, found: Dependence) -> list[Relation]:
-    """The patterns of the results of a function."""
+    """The patterns of the results of a function, from the analysis `found` of its values."""
     return [found.of(v) for v in last_of(function.regions[0].blocks[0]).operands]

@@ -118,7 +118,7 @@ class Iteration:
         return self.count * (sizes + sum(r.entries for r in relations))
 
     def made(self, value: ir.Value) -> Relation:
-        """The pattern of a value of the iteration, in registers and columns."""
+        """The pattern of a value that the iteration computes: its registers and columns."""
         return self._values.of(value)
 
     def update(self, window: Window) -> Relation:
@@ -127,13 +127,13 @@ class Iteration:
         return self.made(window.update)
 
     def is_steady(self) -> bool:
-        """True if only the indices differ in the next iteration."""
+        """True if the next iterations differ from this one only in the indices of their windows."""
         next_one = self._analysis(self._now)
         values = [*(w.update for w in self.writes if w.update is not None), *(self.ends[i] for i in self.bases)]
         return all(self.made(v).equals(next_one.of(v)) for v in values)
 
     def _analysis(self, numbers: Sequence[np.ndarray | None]) -> Values:
-        """The analysis of one iteration, with the known numbers of the carried values."""
+        """The patterns of the values of one iteration, for the known numbers of the carried values (None for unknown ones)."""
         inner = self.outer.inside(self.columns)
         inner.relations = {v: self.outer.of(v).among(self.columns) for v in self._captures}
         inner.bind(self.arguments, numbers)
@@ -188,9 +188,9 @@ class Iteration:
         return None if k is None or not _is_joint(op) else 1 - k
 
     def _writers_in_sum(self, value: ir.Value) -> list[ir.Operation]:
-        """The operations that write the windows of a sum; empty for another value.
+        """The operations that write the windows of a sum such as `update_slice(0, a, i) + update_slice(0, b, j)`; else none.
 
-        Such a sum is constant outside the windows, as `update_slice(0, a, i) + update_slice(0, b, j)`.
+        Such a sum is constant outside the windows.
         """
         op = made_by(value)
         if op is None or op not in self._order or len(list(value.uses)) > 1:
@@ -256,16 +256,15 @@ def _update_of(op: ir.Operation) -> ir.Value | None:
 
 
 def _numbers_over_iterations(op: ir.Operation, index: int, number: np.ndarray | None, count: int) -> np.ndarray | None:
-    """The numbers of the carried integer `index` in this and the following iterations.
+    """The numbers of the carried integer `index` in this and the following iterations, one for each iteration.
+
+    The result is None if the value changes otherwise than by a fixed step.
 
     Args:
       op: the loop.
       index: the index of the carried value.
-      number: its number in this iteration.
+      number: its number in this iteration; None if it is not known.
       count: the number of iterations.
-
-    Returns:
-      One number for each iteration; None if the value changes otherwise than by a fixed step.
     """
     step = 0 if index in invariant_carries(op) else step_of(op, index)
     if step is None or number is None or number.shape or number.dtype.kind not in "iu":
@@ -290,7 +289,7 @@ class _Numbers:
         return self._numbers[value]
 
     def _computed(self, value: ir.Value) -> np.ndarray | None:
-        """Folds the operation that computes a value, for all iterations at once; None if that is not possible."""
+        """The numbers of a value, by folding the operation that computes it for all iterations; None if that is not possible."""
         op = made_by(value)
         if op is None or op not in self._body or not len(op.operands):
             number = self._outer.number(value)

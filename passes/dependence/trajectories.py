@@ -70,7 +70,7 @@ class _Trajectory:
         self._arrays = {a: self._sets(iteration.state[a] if isinstance(a, int) else iteration.outer.of(a)) for a in arrays}
 
     def end(self) -> list[Relation]:
-        """The patterns of the carried values at the end."""
+        """The patterns of the carried values after the last iteration."""
         windows = [w for part in self._iteration.windows.values() for w in part]
         moves = [self._read(w) if w.update is None else self._write(w) for w in windows]
         moves.append(self._carry())
@@ -124,11 +124,14 @@ class _Trajectory:
         return move
 
     def _put(self, base: int, sets: list[Runs]) -> None:
-        """Stores sets in the registers from `base` on."""
+        """Stores sets of columns in the registers from number `base` on."""
         self._registers[base - self._base : base - self._base + len(sets)] = sets
 
     def _sets_of(self, relation: Relation) -> Callable[[], list[Runs]]:
-        """A function that computes the column sets of an array from registers and columns; equal rows are computed once."""
+        """A function that computes the column set of each element of an array, whose pattern `relation` has registers and columns.
+
+        Equal rows of the pattern are computed once.
+        """
         rows = relation.rows
         lines = [tuple(line) for line in np.split(rows.indices, rows.offsets[1:-1])] if rows.count else []
         distinct = {line: k for k, line in enumerate(dict.fromkeys(lines))}
@@ -146,13 +149,13 @@ class _Trajectory:
     # ---------------------------------------------------------------- columns
 
     def _runs(self, columns: list[int]) -> list[Runs]:
-        """The set of the given columns, as runs."""
+        """The set of the given columns as runs of ranks, in a list of one set; an empty list for no columns."""
         if not columns:
             return []
         return runs_of(Rows(np.array([0, len(columns)]), np.array(columns), self._base), self._ranks)
 
     def _sets(self, relation: Relation) -> list[Runs]:
-        """The sets of columns of the elements of a pattern."""
+        """The set of columns of each element of a pattern, as runs of ranks."""
         return runs_of(relation.rows, self._ranks)
 
     def _columns(self) -> tuple[np.ndarray, np.ndarray]:

@@ -62,13 +62,13 @@ class Values:
         raise NotImplementedError
 
     def inside(self, columns: int) -> Self:
-        """An analysis of a region, with other columns: it starts with the numbers that are known here."""
+        """A new analysis of a region, whose patterns have `columns` columns; it starts with the numbers that are known here."""
         inner = type(self)(columns, self.functions, self.is_derivative, self.has_lines)
         inner._fixed, inner._numbers, inner._folded = set(self._fixed), dict(self._numbers), dict(self._folded)
         return inner
 
     def bind(self, arguments: Sequence[ir.Value], numbers: Sequence[np.ndarray | None]) -> None:
-        """Sets the numbers of the arguments of an iteration."""
+        """Sets the numbers of the arguments of an iteration; None for an argument whose number is not known."""
         for argument, number in zip(arguments, numbers, strict=True):
             self._changing.add(argument)
             if number is None:
@@ -79,7 +79,7 @@ class Values:
                 self._numbers[argument] = number
 
     def of(self, value: ir.Value) -> Relation:
-        """The pattern of a value."""
+        """The pattern of a value: for each element the inputs on which it depends; none for a value without a recorded pattern."""
         found = self.relations.get(value)
         return Relation.none(shape_and_dtype(value.type)[0], self.columns) if found is None else found
 
@@ -88,21 +88,21 @@ class Values:
         self._keep(value, relation, shape_and_dtype(value.type)[1])
 
     def _keep(self, value: ir.Value, relation: Relation, dtype: np.dtype) -> None:
-        """Records the pattern of a value of this dtype; values without a derivative have none."""
+        """Records the pattern of a value of this dtype; values without a derivative, such as integers, have none."""
         if relation.is_empty or not is_differentiable(dtype):
             self.relations.pop(value, None)
         else:
             self.relations[value] = relation
 
     def number(self, value: ir.Value) -> np.ndarray | None:
-        """The number of a value if it is known, or None."""
+        """The array of numbers of a value if they are known, or None."""
         if not self._is_known(value):
             return None
         self._asked = self._asked or value in self._changing
         return self._fold(value)
 
     def _is_known(self, value: ir.Value) -> bool:
-        """True if the number of a value is known."""
+        """True if the numbers of a value are known."""
         if value in self._fixed:
             return True
         if value in self.relations:
@@ -111,7 +111,7 @@ class Values:
         return maker is not None and maker.name == CONSTANT
 
     def _fold(self, value: ir.Value) -> np.ndarray:
-        """The number of a value, by folding the operations that compute it."""
+        """The array of numbers of a value, by folding the operations that compute it."""
         if value in self._numbers:
             return self._numbers[value]
         if value not in self._folded:
@@ -129,7 +129,7 @@ class Values:
 
 
 def _iota(op: ir.Operation) -> np.ndarray:
-    """The array of an iota."""
+    """The array of numbers of an iota."""
     shape, dtype = shape_and_dtype(op.results[0].type)
     axis = op.attributes["iota_dimension"].value
     line = np.arange(shape[axis]).astype(dtype).reshape([-1 if a == axis else 1 for a in range(len(shape))])

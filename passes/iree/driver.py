@@ -40,13 +40,16 @@ class PatternPass(TargetPass):
     patterns: ClassVar[Patterns] = Patterns()
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Applies the patterns to all operations, in place."""
         with for_target(self.codegen, getattr(self, "vector_bytes", 0)):
             rewrite(module, self.patterns, self.codegen)
 
 
 def rewrite(module: ir.Operation, patterns: Patterns, target: Target) -> None:
-    """Applies patterns to the operations of a module, and to the operations that they create, except those marked final."""
+    """Applies patterns to the operations of a module, and to the operations that they create, except those marked final.
+
+    `target` describes which operations IREE compiles rightly.
+    """
     table = patterns.by_name
     # Inner operations come first: the body of a reduction is legal before the reduction is rewritten.
     ops = [op for op in nested_in_functions(module) if op.name in table and FINAL not in op.attributes]
@@ -56,7 +59,10 @@ def rewrite(module: ir.Operation, patterns: Patterns, target: Target) -> None:
 
 
 def _legalize(op: ir.Operation, table: dict[str, list[Pattern]], target: Target, record: Recording) -> None:
-    """Applies the patterns to one operation, then to the operations that they create."""
+    """Applies the patterns in `table` (by name of operation) to one operation, then to the operations that they create.
+
+    `record` has the operations that a pattern creates.
+    """
     worklist = [(op.name, op)]
     while worklist:
         name, op = worklist.pop()
@@ -75,7 +81,7 @@ def _legalize(op: ir.Operation, table: dict[str, list[Pattern]], target: Target,
 
 
 def _replace(op: ir.Operation, new: Replacement) -> None:
-    """Replaces the results of an operation by the values of a pattern, of the same types, and erases the operation."""
+    """Replaces the results of an operation by the values `new` of a pattern, of the same types, and erases the operation."""
     values: Sequence[Val] = [new] if isinstance(new, Val) else new or []
     for old, value in zip(op.results, values, strict=True):
         if old.type != value.type:

@@ -52,6 +52,7 @@ class Emitter:
         return self._fresh(self.level)
 
     def _fresh(self, level: int) -> str:
+        """A new name for a value of a block at nesting depth `level`."""
         self._count += 1
         name = f"%v{self._count}"
         self.levels[name] = level
@@ -62,13 +63,13 @@ class Emitter:
         self.blocks[-1].lines.append(text)
 
     def result(self, text: str) -> str:
-        """Writes an operation to the innermost block; returns the name of its result."""
+        """The name of the result of an operation, which is written to the innermost block."""
         name = self.fresh()
         self.line(f"{name} = {text}")
         return name
 
     def pure(self, text: str, operands: Sequence[str], floor: int = 0) -> str:
-        """Writes an operation without effects, unless the same one exists; returns the name of its result.
+        """The name of the result of an operation without effects, which is written unless the same one exists.
 
         It is written to the outermost block that has the operands and has at least the level `floor`.
         """
@@ -97,13 +98,16 @@ class Emitter:
 
     @contextmanager
     def block(self, head: str | None) -> Iterator[None]:
-        """A context whose code is between `head` and a closing brace; without `head`, only its values are not reused afterwards."""
+        """A context whose code is written between `head` and a closing brace; values of this code are not reused afterwards.
+
+        Without `head`, the code is written without a frame.
+        """
         with self.separate_lines() as lines:
             yield
         self.blocks[-1].lines += lines if head is None else [head, *(f"  {t}" for t in lines), "}"]
 
     def results(self, name: str, count: int) -> Names:
-        """The names of the results of an operation with regions, as values of the innermost block."""
+        """The names of the `count` results of the operation `name` with regions, as values of the innermost block."""
         names = [f"{name}#{i}" for i in range(count)]
         self.levels.update(dict.fromkeys(names, self.level))
         return names
@@ -111,16 +115,13 @@ class Emitter:
     def for_loop(
         self, bounds: Sequence[str], inits: Sequence[str], types: Sequence[str], body: Callable[[str, Names], Sequence[str]]
     ) -> Names:
-        """A loop from a start to an end by a step; the body computes new values from the index and the old values.
+        """The values after an `scf.for` from a start to an end by a step.
 
         Args:
           bounds: the start, the end, the step; a fourth text is the type of the index.
           inits: the values before the loop.
           types: their types.
-          body: writes an iteration.
-
-        Returns:
-          The values after the loop.
+          body: writes an iteration: computes the new values from the index and the old values.
         """
         start, end, step, *kind = bounds
         index, olds, result = self.fresh(), [self.fresh() for _ in inits], self.fresh()
@@ -157,7 +158,7 @@ class Emitter:
         return self.results(result, len(inits))
 
     def write_yield(self, values: Sequence[str], types: Sequence[str]) -> None:
-        """Ends a region that has results."""
+        """Writes the end of a region with the results `values` of these types; nothing for a region without results."""
         if values:
             self.line(f"scf.yield {', '.join(values)} : {', '.join(types)}")
 
@@ -168,10 +169,10 @@ def _pairs(names: Sequence[str], values: Sequence[str]) -> str:
 
 
 def load(memory: str, type: str, index: str, vector: str = "") -> str:
-    """The text that loads an element, or with the type of a vector, the vector that begins at an index."""
+    """The text of an operation that loads an element, or, with the type of a vector, the vector that begins at an index."""
     return f"vector.load {memory}[{index}] : {type}, {vector}" if vector else f"memref.load {memory}[{index}] : {type}"
 
 
 def store(x: str, memory: str, type: str, index: str, vector: str = "") -> str:
-    """The text that stores an element, or a vector that begins at an index."""
+    """The text of an operation that stores an element, or a vector that begins at an index."""
     return f"vector.store {x}, {memory}[{index}] : {type}, {vector}" if vector else f"memref.store {x}, {memory}[{index}] : {type}"

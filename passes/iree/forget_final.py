@@ -26,7 +26,7 @@ class ForgetFinalPass(Pass):
     name: ClassVar[str] = "nabla-forget-final"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Removes the marks from all operations."""
         for op in nested_in_functions(module):
             if FINAL in op.attributes:
                 del op.attributes[FINAL]

@@ -8,7 +8,7 @@ from nabla_mlir.dialects.builder import Val, binary, bitcast, convert
 
 
 def to_key(x: Val) -> Val:
-    """Signed integers in the order of the elements; `from_key` recovers the elements."""
+    """Signed integers in the order of the elements of x; `from_key` recovers the elements."""
     if x.dtype.kind == "b" or (x.dtype.kind in "iu" and x.dtype.itemsize < 4):
         return convert(x, np.int32)
     if x.dtype.kind == "i":
@@ -31,7 +31,7 @@ def from_key(key: Val, dtype: np.dtype) -> Val:
 
 
 def _folded(bits: Val) -> Val:
-    """Integers in the order of floats, from the bits of the floats, or the bits from such integers.
+    """Integers in the order of floats, from the bits of the floats; or the bits, from such integers.
 
     All bits but the sign are flipped for negative numbers, so doing it twice gives the same bits.
     """

@@ -25,7 +25,7 @@ class Patterns(table.Patterns[Pattern]):
 
 
 def operands(op: ir.Operation) -> list[Val]:
-    """The operands as `Val`."""
+    """The operands of the operation as `Val`."""
     return [Val(v) for v in op.operands]
 
 
@@ -40,5 +40,5 @@ def on_signed_numbers(op: ir.Operation) -> Replacement:
 
 
 def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
-    """The attributes by name."""
+    """The attributes of the operation by name."""
     return {name: op.attributes[name] for name in op.attributes}

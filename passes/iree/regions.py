@@ -35,8 +35,8 @@ def apply_elementwise(region: ir.Region, arguments: Sequence[Val | None], only: 
 def key_of(comparator: ir.Region, operands: Sequence[Val]) -> tuple[Val, str] | None:
     """The key of a sort and its direction (LT or GT), if the comparator compares a function of one operand for both elements.
 
-    The key is this function of the operand. None for other comparators, also for floats compared as numbers: with NaN they are
-    not a total order.
+    The key is this function of the operand. The result is None for other comparators, also for floats compared as numbers: with NaN
+    they are not a total order.
     """
     if not is_elementwise(comparator):
         return None
@@ -69,7 +69,10 @@ def _is_alike(x: ir.Value, y: ir.Value, counterparts: dict[ir.Value, ir.Value]) 
 
 
 def _values_of(region: ir.Region, arguments: Sequence[Val | None], outputs: Sequence[ir.Value]) -> list[Val]:
-    """The tensors that the values `outputs` of a body become for these arguments; only operations that they need are copied."""
+    """The tensors that the values `outputs` of a body become for these arguments; only operations that they need are copied.
+
+    An argument is None if no output depends on it.
+    """
     block = region.blocks[0]
     needed = _needed(outputs)
     shape = next(a for a in arguments if a is not None)
@@ -108,7 +111,7 @@ def _body(region: ir.Region) -> list[ir.Operation]:
 
 
 def _outer(values: dict[ir.Value, Val], value: ir.Value, shape: Val) -> Val:
-    """The tensor for a scalar of the body; a captured scalar is broadcast."""
+    """The tensor in `values` for a scalar of a body; a captured scalar is broadcast to the shape of `shape`."""
     if value not in values:
         values[value] = b.broadcast(Val(value), shape.shape, [])
     return values[value]
@@ -127,7 +130,7 @@ def single_operation(region: ir.Region) -> str | None:
 
 
 def depends_only_on(region: ir.Region, result: int, arguments: Sequence[int]) -> bool:
-    """True if one result of a body depends on no other arguments than these."""
+    """True if the result number `result` of a body depends on no arguments other than those with the numbers `arguments`."""
     block = region.blocks[0]
     inputs = {block.arguments[i] for i in arguments}
     needed = _needed([last_of(region.blocks[0]).operands[result]])

@@ -26,7 +26,7 @@ machine: Callable[[], Machine] = _machine.get
 
 @contextlib.contextmanager
 def for_target(codegen: Codegen, vector_bytes: int) -> Iterator[None]:
-    """A context in which `machine()` returns this machine."""
+    """A context in which `machine()` returns the target with these operations and this width of vector registers."""
     token = _machine.set(Machine(codegen, vector_bytes))
     try:
         yield

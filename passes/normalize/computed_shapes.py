@@ -25,7 +25,7 @@ def is_dynamic(type: ir.Type) -> bool:
 
 
 def numbers_of(op: ir.Operation, index: int) -> tuple[int, ...]:
-    """The elements of operand `index`, which must be known during the import."""
+    """The elements of operand `index` as ints. Raises ImportIRError if they are not known during the import."""
     number = known(op.operands[index])
     if number is None:
         raise _unknown(op, index)
@@ -49,7 +49,7 @@ def _unknown(op: ir.Operation, index: int) -> ImportIRError:
 def _static(make: Callable[..., Tensor]) -> Callable[[ir.Operation], list[ir.Value]]:
     """The pattern that replaces an operation by the tensor `make(operation, first operand)` of static shape.
 
-    The pattern refuses a first operand of dynamic shape.
+    The pattern raises ImportIRError for a first operand of dynamic shape.
     """
 
     def rewrite(op: ir.Operation) -> list[ir.Value]:
@@ -64,7 +64,7 @@ def _static(make: Callable[..., Tensor]) -> Callable[[ir.Operation], list[ir.Val
 
 
 def sizes_of(op: ir.Operation, index: int) -> tuple[int, ...]:
-    """The elements of operand `index`, which must be known sizes."""
+    """The elements of operand `index`, which must be known sizes. Raises an error for negative ones."""
     sizes = numbers_of(op, index)
     if any(n < 0 for n in sizes):
         raise ImportedShapeError(
@@ -91,11 +91,13 @@ def _shape(op: ir.Operation, index: int) -> tuple[int, ...]:
 
 
 def _dynamic_broadcast(op: ir.Operation, x: Tensor) -> Tensor:
+    """The broadcast of `x` to the static shape of the result."""
     dims = I64Array.decode(op.attributes["broadcast_dimensions"])
     return broadcast_in_dim(x, shape=_shape(op, 1), broadcast_dimensions=dims)
 
 
 def _dynamic_iota(op: ir.Operation) -> list[ir.Value]:
+    """The iota of the static shape that the operand has."""
     dtype = dtype_of(op.results[0].type.element_type)
     iota = REGISTRY["stablehlo.iota"]
     return [iota(shape=_shape(op, 0), dtype=dtype, iota_dimension=op.attributes["iota_dimension"].value).value]
@@ -108,11 +110,13 @@ def _empty(op: ir.Operation) -> list[ir.Value]:
 
 
 def _dynamic_pad(op: ir.Operation, x: Tensor) -> Tensor:
+    """The pad of `x` by the known numbers in the operands."""
     low, high, interior = (numbers_of(op, i) for i in (2, 3, 4))
     return pad(x, wrap(op.operands[1]), edge_padding_low=low, edge_padding_high=high, interior_padding=interior)
 
 
 def _dynamic_gather(op: ir.Operation, x: Tensor) -> Tensor:
+    """The gather from `x` with the known sizes in the last operand."""
     return REGISTRY["stablehlo.gather"](
         x,
         wrap(op.operands[1]),
@@ -123,6 +127,7 @@ def _dynamic_gather(op: ir.Operation, x: Tensor) -> Tensor:
 
 
 def _dynamic_conv(op: ir.Operation, x: Tensor) -> Tensor:
+    """The convolution of `x` with the known padding in the last operand."""
     padding = numbers_of(op, 2)
     params = conv_params(x.ndim - 2) | {"precision_config": None}
     params |= {k: c.decode(op.attributes[k]) for k, c in convolution.attributes.items() if k in op.attributes}
@@ -132,6 +137,7 @@ def _dynamic_conv(op: ir.Operation, x: Tensor) -> Tensor:
 
 
 def _dynamic_slice(op: ir.Operation, x: Tensor) -> Tensor:
+    """The slice of `x` for known starts and limits, or of known sizes at a computed start."""
     if known(op.operands[1]) is None and (extent := _extent(op)) is not None:
         return _moving_slice(op, x, extent)
     start, limit, strides = (numbers_of(op, i) for i in (1, 2, 3))
@@ -170,6 +176,7 @@ def dynamic_bitcast(op: ir.Operation) -> list[ir.Value]:
 
 
 def _bitcast(op: ir.Operation, x: Tensor) -> Tensor:
+    """The bits of `x` as elements of the dtype of the result; see `dynamic_bitcast`."""
     dtype = element_dtype(op.results[0].type)
     ratio = x.dtype.itemsize / dtype.itemsize
     shape = x.shape if ratio == 1 else (*x.shape, int(ratio)) if ratio > 1 else x.shape[:-1]
@@ -177,11 +184,12 @@ def _bitcast(op: ir.Operation, x: Tensor) -> Tensor:
 
 
 def _dimension_size(op: ir.Operation, x: Tensor) -> Tensor:
+    """The size of an axis of `x` as an i32 constant."""
     return constant(np.asarray(x.shape[op.attributes["dimension"].value], np.int32))
 
 
 def _set_size(op: ir.Operation, x: Tensor) -> Tensor:
-    """The operand of `set_dimension_size`, if the size is the one that the axis has; refuses another size."""
+    """The operand of `set_dimension_size`, if the size is the one that the axis has. Raises ImportIRError for another size."""
     size, dimension = numbers_of(op, 1)[0], op.attributes["dimension"].value
     if size != x.shape[dimension]:
         raise ImportIRError(

@@ -23,7 +23,7 @@ from nabla_mlir.table.tensor import Tensor, wrap
 
 
 def custom_call(op: ir.Operation) -> list[ir.Value] | None:
-    """Rewrites a call that other operations express; None leaves it to the rules of its target."""
+    """The values that replace the results of a custom call; None leaves the call to the rules of its target."""
     target = target_of(op)
     if SHAPES in op.attributes:
         return _with_known_shapes(op)
@@ -78,13 +78,13 @@ def _with_known_shapes(op: ir.Operation) -> list[ir.Value]:
 
 
 def _called(op: ir.Operation) -> ir.Operation:
-    """The function that a custom call applies to scalars, as the body of a sort or of a reduction."""
+    """The function that a custom call applies to scalars, such as the comparator of a sort or the body of a reduction."""
     (name,) = op.attributes["called_computations"]
     return functions_of(function_around(op).parent.operation)[name.value]
 
 
 def _assertion(op: ir.Operation) -> list[ir.Value]:
-    """Checks a condition on shapes that `jax.export` has written; an assertion has no results."""
+    """No values for a shape assertion, which has no results. Raises an error if its condition is known and false."""
     if not all(numbers_of(op, 0)):
         text = String.decode(op.attributes["error_message"])
         for i in range(1, len(op.operands)):
@@ -94,11 +94,13 @@ def _assertion(op: ir.Operation) -> list[ir.Value]:
 
 
 def _top_k(op: ir.Operation) -> list[ir.Value]:
+    """The results of `chlo.top_k` with the known number of elements in the operand."""
     (k,) = sizes_of(op, 1)
     return [y.value for y in REGISTRY["chlo.top_k"].apply([wrap(op.operands[0])], {"k": k})]
 
 
 def _random_bits(op: ir.Operation) -> list[ir.Value]:
+    """The results of `rng_bit_generator` with the known shape in the operand."""
     record = REGISTRY["stablehlo.rng_bit_generator"]
     params = {"shape": tuple(result_type(op, 1, 1).shape), "dtype": element_dtype(op.results[1].type)}
     params |= {name: codec.decode(op.attributes[name]) for name, codec in record.attributes.items()}
@@ -106,7 +108,7 @@ def _random_bits(op: ir.Operation) -> list[ir.Value]:
 
 
 def _sort(op: ir.Operation) -> list[ir.Value]:
-    """The operation `sort` in place of ``ApproxTopK``, so that the answer is exact.
+    """The results of a sort in place of ``ApproxTopK``, so that the answer is exact.
 
     The operands are the arrays to sort together, and a scalar for each array that only the approximation reads.
     """
@@ -125,7 +127,7 @@ def _sort(op: ir.Operation) -> list[ir.Value]:
 
 
 def _window(op: ir.Operation) -> list[ir.Value]:
-    """The reduction of windows whose sizes, strides, dilations and padding are operands."""
+    """The results of a windowed reduction whose sizes, strides, dilations and padding are known operands."""
     count = 2 * len(op.results)
     windows, strides, base, dilations, padding = (numbers_of(op, i) for i in range(count, count + 5))
     params: dict[str, Any] = {

@@ -18,7 +18,7 @@ from nabla_mlir.table.traits import is_elementwise
 
 
 def known(value: ir.Value) -> np.ndarray | None:
-    """The number of a value, by folding the operations that compute shapes; None if it depends on an argument."""
+    """The array of numbers of a value, by folding the operations that compute it; None if it depends on an argument."""
     with np.errstate(all="ignore"):
         return _known(value, {})
 
@@ -27,14 +27,14 @@ Found = dict[ir.Value, np.ndarray | None]  # each value is folded once, however 
 
 
 def _known(value: ir.Value, found: Found) -> np.ndarray | None:
-    """The number of a value, from `found` if it was folded before."""
+    """The array of numbers of a value, from `found` (with the values folded before) or by folding; None if it is not known."""
     if value not in found:
         found[value] = _folded(value, found)
     return found[value]
 
 
 def _folded(value: ir.Value, found: Found) -> np.ndarray | None:
-    """The numbers of a value that depends on constants only; None for others."""
+    """The array of numbers of a value that depends on constants only, by folding; None for others. `found` has known ones."""
     source = passed_on(value)
     if source is not None:
         return _known(source, found)
@@ -56,7 +56,7 @@ def _folded(value: ir.Value, found: Found) -> np.ndarray | None:
 
 
 def passed_on(value: ir.Value) -> ir.Value | None:
-    """The value that an optimisation barrier or a loop passes on unchanged as this one; None for other values."""
+    """The value that an optimisation barrier or a loop passes on unchanged as `value`; None for other values."""
     owner = made_by(value)
     if owner is None:
         loop, index = value.owner.owner.operation, ir.BlockArgument(value).arg_number
@@ -94,11 +94,15 @@ def arguments_of(value: ir.Value) -> set[int]:
 
 
 def fold_of(op: ir.Operation) -> Callable[..., np.ndarray] | None:
-    """The function that computes the result of an operation from the numbers of its operands, or None."""
+    """The function that computes the numbers of the result of an operation from those of its operands; None if there is none.
+
+    It gets the operation, and an array for each operand.
+    """
     return _FOLDS.get(op.name, _elementwise if _has_numpy(op) else None)
 
 
 def _has_numpy(op: ir.Operation) -> bool:
+    """True for an elementwise operation whose record has a function of NumPy."""
     return is_elementwise(op) and callable(REGISTRY[op.name].numpy)
 
 
@@ -120,11 +124,13 @@ def _broadcast_to_result(op: ir.Operation, x: np.ndarray, positions: Sequence[in
 
 
 def _compare(op: ir.Operation, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The result of a comparison of two arrays, by its direction."""
     function = COMPARISONS[REGISTRY[op.name].read(op)["comparison_direction"]]
     return np.asarray(function(x, y))
 
 
 def _cast(op: ir.Operation, x: Any) -> np.ndarray:
+    """The array x in the dtype of the result of `op`."""
     return np.asarray(x).astype(dtype_of(op.results[0].type.element_type))
 
 
@@ -147,6 +153,7 @@ def _shift_right(kind: str) -> Callable[..., np.ndarray]:
 
 
 def _dynamic_slice(op: ir.Operation, x: np.ndarray, *starts: np.ndarray) -> np.ndarray:
+    """The slice of x at the given start indices, clamped so that it lies in x."""
     sizes = I64Array.decode(op.attributes["slice_sizes"])
     first = [int(np.clip(int(s), 0, n - size)) for s, n, size in zip(starts, x.shape, sizes, strict=True)]
     return x[tuple(slice(s, s + size) for s, size in zip(first, sizes, strict=True))]

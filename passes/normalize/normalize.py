@@ -245,7 +245,7 @@ def _set_types(values: Iterable[ir.Value], likes: Iterable[ir.Value]) -> None:
 
 
 def _apply_rewrite(op: ir.Operation, rewrite: Callable[[ir.Operation], list[ir.Value] | None] | None) -> ir.Operation:
-    """Applies a rewrite, if it is not None; returns the operation that now computes the last result."""
+    """The operation that computes the last result after a rewrite, or `op` itself if `rewrite` is None or returns None."""
     if rewrite is None:
         return op
     with op.location, ir.InsertionPoint(op), _refusing(op):
@@ -263,7 +263,7 @@ def _replace(op: ir.Operation, values: list[ir.Value]) -> None:
 
 
 def _with_static_operands(op: ir.Operation) -> list[ir.Value] | None:
-    """The results of the operation, inferred from operands of static shape; None if that is not possible."""
+    """The results of the operation, whose types are inferred from static operands; None if an operand is dynamic."""
     record = REGISTRY.get(op.name)
     if record is None or any(is_dynamic(v.type) for v in op.operands):
         return None
@@ -325,7 +325,7 @@ def _plain_constant(op: ir.Operation) -> list[ir.Value]:
 
 
 def _broadcast_select(op: ir.Operation) -> list[ir.Value]:
-    """The operation `select` on operands that are broadcast to one shape."""
+    """The result of `select` on operands that are broadcast to one shape."""
     xs = [wrap(v) for v in op.operands]
     shape = broadcast_shape([x.shape for x in xs], None) if len(xs) == 2 else np.broadcast_shapes(*(x.shape for x in xs))
     operands = [
@@ -343,23 +343,23 @@ def _unary_einsum(op: ir.Operation) -> list[ir.Value]:
 
 
 def _sign(op: ir.Operation) -> list[ir.Value] | None:
-    """Rewrites the sign of a complex number, which has a derivative; that of a real number has none."""
+    """The sign of a complex number by operations that have a derivative; None for a real number."""
     z = wrap(op.operands[0])
     return [complex_sign(z).value] if is_complex(z.dtype) else None
 
 
 def _convert(op: ir.Operation) -> list[ir.Value] | None:
-    """Drops a conversion to the same type."""
+    """The operand of a conversion to the same type; None for other conversions."""
     return [op.operands[0]] if op.operands[0].type == op.results[0].type else None
 
 
 def _bitcast(op: ir.Operation) -> list[ir.Value] | None:
-    """Drops a bitcast to the same type. The bits of another type have no derivative."""
+    """The operand of a bitcast to the same type, or the bits as elements of a dynamic type; None for other bitcasts."""
     return dynamic_bitcast(op) if is_dynamic(op.results[0].type) else _convert(op)
 
 
 def _window_body(op: ir.Operation) -> list[ir.Value] | None:
-    """Writes a windowed reduction with an unnamed body on whole slices, because IREE accepts one operation; else None."""
+    """A windowed reduction with an unnamed body as operations on slices, because IREE accepts one operation; None for others."""
     params = reduce_window.read(op)
     if isinstance(params["body"], str) or any(is_dynamic(r.type) for r in op.results):
         return None
@@ -367,7 +367,7 @@ def _window_body(op: ir.Operation) -> list[ir.Value] | None:
 
 
 def _reduction_body(op: ir.Operation) -> list[ir.Value] | None:
-    """Writes a reduction with expensive operations as a tree over halves of the array, where they can be legalised; else None."""
+    """A reduction with expensive operations as a tree over halves of the array, where they can be legalised; None for others."""
     _, inner, _ = body_of(op.regions[0])
     if all(is_cheap(o) or is_free(o) for o in inner) or any(is_dynamic(r.type) for r in op.results):
         return None
@@ -375,7 +375,7 @@ def _reduction_body(op: ir.Operation) -> list[ir.Value] | None:
 
 
 def _map_body(op: ir.Operation) -> list[ir.Value] | None:
-    """Writes a map that captures values as operations on whole arrays, because IREE refuses it; None for other maps."""
+    """A map that captures values as operations on whole arrays, because IREE refuses it; None for other maps."""
     if not captures_of(op) or any(is_dynamic(r.type) for r in op.results):
         return None
     return [y.value for y in decomposed(op, map_, "importing")]

@@ -44,7 +44,7 @@ class Carried:
     first: tuple[ir.Value | None, ...]
 
     def next(self) -> Carried | Own:
-        """The source of this value for the next iteration."""
+        """The source of this value in the next iteration."""
         return Carried(self.position, self.first[1:]) if len(self.first) > 1 else Own(self.position)
 
 
@@ -107,7 +107,7 @@ class Blocks:
         return (self.count - 1) * len(work) >= operations * (thresholds.ROLLED_LARGE_FACTOR if is_large else 1)
 
     def result(self, position: Position, iteration: int) -> ir.Value:
-        """The result at a position of the block number `iteration`."""
+        """The result at `position` (the index of the operation and of its result) in block number `iteration`."""
         return self.items.ops[self.start + iteration * self.period + position[0]].results[position[1]]
 
     def readers_outside(self, value: ir.Value) -> list[ir.Operation]:
@@ -115,7 +115,7 @@ class Blocks:
         return [op for op in readers_of(value) if not len(op.results) or self._block_of(op.results[0]) is None]
 
     def read(self) -> bool:
-        """Finds all sources; False if the blocks cannot be iterations of one loop."""
+        """True after all sources are found; False if the blocks cannot be iterations of one loop."""
         for k in range(self.period):
             reads = [reads_of(op) for op in self.iterations(k)]
             sources = [self._source(values) for values in zip(*reads, strict=True)]
@@ -126,7 +126,7 @@ class Blocks:
         return all(self._is_small(position, rows) for position, rows in self.rows.items())
 
     def _source(self, values: Sequence[ir.Value]) -> Source | None:
-        """The source of one operand, from its values in all blocks; None if a loop cannot read these values."""
+        """The source of one operand, from its value in each block; None if a loop cannot read these values."""
         last = self._block_of(values[-1])
         if last is None:
             return self._outer_source(values)
@@ -149,7 +149,7 @@ class Blocks:
     def _outer_source(self, values: Sequence[ir.Value]) -> Source | None:
         """The source of values that no block computes: one value for all blocks, or a constant for each; None for others.
 
-        For others, sets `cycle`.
+        `values` has the value that each block reads. For others, the function sets `cycle`.
         """
         if all(v == values[0] for v in values):
             return Outer(values[0])
@@ -200,7 +200,7 @@ class Blocks:
                 self.rows[position] = older
 
     def _is_small(self, position: Position, rows: Sequence[int]) -> bool:
-        """True if storing a result of all blocks takes little more memory than storing those that are read."""
+        """True if storing a result of all blocks takes little more memory than storing it only for the blocks `rows`."""
         return 2 * len(rows) >= self.count or self.count * bytes_of(self.result(position, 0)) <= thresholds.STACKED
 
 
@@ -230,7 +230,7 @@ def blocks_of(items: Items, run: Run, repetitions: int, operations: int) -> Bloc
 
 
 def _narrowest(items: Items, run: Run) -> int:
-    """The index in the first block of a run where later blocks read the fewest bytes computed before it."""
+    """The index of an operation in the first block of a run: a cut before it passes the fewest bytes to later operations."""
     end = run.start + 3 * run.period
     last: dict[ir.Value, int] = {}
     for i in range(run.start, end):
@@ -249,7 +249,7 @@ def _narrowest(items: Items, run: Run) -> int:
 
 
 def _cycle(values: Sequence[ir.Value]) -> int:
-    """The number of values after which a sequence repeats itself."""
+    """The number of values after which a sequence repeats itself: 2 for a, b, a, b, a."""
     return next(i for i in range(1, len(values) + 1) if all(a == b for a, b in zip(values, values[i:], strict=False)))
 
 
@@ -266,5 +266,5 @@ def readers_of(value: ir.Value) -> list[ir.Operation]:
 
 
 def _is_stored(op: ir.Operation) -> bool:
-    """True if the elements of a constant are in the IR. The constants of other modules may be resources in a file."""
+    """True if the elements of a constant are in the IR, and not in a resource of a file."""
     return not isinstance(op.attributes["value"], ir.DenseResourceElementsAttr)

@@ -46,7 +46,7 @@ class Items:
 
 
 def _form(op: ir.Operation) -> Hashable:
-    """A key that two operations share if they do the same on other operands; a unique one for an operation that stays single."""
+    """A key that is equal for operations that do the same with other operands; a unique one for operations that are not rolled."""
     if not is_pure(op) or not all(is_static_tensor(v.type) for v in (*op.operands, *op.results)):
         return object()
     attributes = _attributes(op, _STARTS if op.name == SLICE else ())

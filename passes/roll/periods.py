@@ -44,7 +44,7 @@ def runs(items: Sequence[int], repetitions: int) -> list[Run]:
 
 
 def _distances(windows: np.ndarray) -> np.ndarray:
-    """The number of items from each window to the next equal one; 0 if there is none."""
+    """The number of items from each window to the next equal one (0 if there is none); windows are given by their hashes."""
     order = np.argsort(windows, kind="stable")
     is_equal = windows[order[1:]] == windows[order[:-1]]
     distances = np.zeros(len(windows), np.int64)
@@ -61,7 +61,7 @@ def _constant(distances: np.ndarray) -> Iterator[tuple[int, int, int]]:
 
 
 def _joint_hashes(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Hashes of 64 bits, each of two adjacent windows of equal width, from the hashes of both.
+    """The 64-bit hashes of windows, each made of two adjacent windows of equal width, from the hashes of both.
 
     Different windows may share a hash, so the callers of `runs` compare the items.
     """

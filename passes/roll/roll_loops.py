@@ -47,13 +47,13 @@ class RollLoopsPass(Pass):
     operations: int = thresholds.ROLLED_OPERATIONS  # the smallest number of operations that a loop must have less
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Rewrites runs of equal blocks as counted loops, in place."""
         for block in blocks_in_functions(module):
             while self._roll(block):
                 pass
 
     def _roll(self, block: ir.Block) -> bool:
-        """Rolls the runs of a block that do not overlap; False if there is none."""
+        """True after at least one run of the block became a loop; runs that overlap with it are left for the next call."""
         operations = [op.operation for op in block.operations]
         if len(operations) <= self.operations:
             return False
@@ -118,12 +118,15 @@ class _Loop:
         blocks.items.erase(blocks.start, blocks.length)
 
     def _first_value(self, source: Carried) -> Tensor:
-        """The initial value of a carried value; zeros if no block reads it."""
+        """The initial value of a carry, from its `source`; zeros if no block reads it."""
         value, like = source.first[0], wrap(self._blocks.result(source.position, 0))
         return full(like.shape, 0, like.dtype) if value is None else wrap(value)
 
     def _body(self, carry: list[Tensor]) -> Sequence[Tensor]:
-        """Emits one iteration: the operations of a block, the carried values of the next iteration, and a row for each tape."""
+        """The values of the loop after an iteration, which this function emits: the counter, carried values, and tapes.
+
+        A tape is an array that gets a row in each iteration.
+        """
         counter, tapes = carry[0], carry[1 + len(self._carried) :]
         before = dict(zip(self._carried, carry[1:], strict=False))
         own: dict[Position, Tensor] = {}
@@ -149,7 +152,7 @@ class _Loop:
         return [add(counter, full((), 1, INDEX)), *after, *rows]
 
     def _step(self, k: int, op: ir.Operation, operands: list[Tensor], counter: Tensor) -> list[Tensor]:
-        """The results of one operation of a block, from the values that it reads."""
+        """The results of operation number k of a block in the loop, from the values `operands` that it reads."""
         if k in self._blocks.starts:
             starts = [_start(axis, counter) for axis in self._blocks.starts[k]]
             return [dynamic_slice(*operands, *starts, slice_sizes=wrap(op.results[0]).shape)]
@@ -162,10 +165,7 @@ class _Loop:
 
 
 def _stacked(source: Constants) -> Tensor:
-    """The constants of all blocks as one, with a row for each block.
-
-    A row is a scalar if each constant has equal elements.
-    """
+    """One constant with the constants of all blocks as rows; a row is a scalar if each constant has equal elements."""
     arrays = [constant_array(op) for op in source.ops]
     if all(x.size and not any(x.strides) for x in arrays):
         arrays = [x.flat[:1].reshape(()) for x in arrays]
@@ -173,7 +173,7 @@ def _stacked(source: Constants) -> Tensor:
 
 
 def _row(stack: Tensor, counter: Tensor, like: Tensor) -> Tensor:
-    """The constant of one iteration, in the shape of `like`."""
+    """The row `counter` of a stack of constants, in the shape of `like`."""
     row = read_row(stack, counter)
     return row if row.shape == like.shape else broadcast_in_dim(row, shape=like.shape, broadcast_dimensions=())
 

@@ -53,7 +53,7 @@ def subtract_zero(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.subtract")
 def subtract_negated(a: Tensor, b: Tensor) -> Tensor | None:
-    """x - (-y) -> x + y."""
+    """The rewrite x - (-y) -> x + y."""
     negation = defining(b, "stablehlo.negate")
     return ew.add(a, negation[0][0]) if negation else None
 
@@ -77,7 +77,7 @@ def reduce_nothing(x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor 
 
 @pattern("stablehlo.real", "chlo.conj")
 def part_of_real(x: Tensor) -> Tensor | None:
-    """real(x) -> x and conj(x) -> x for real x, for the same reason as `reduce_nothing`."""
+    """The rewrites real(x) -> x and conj(x) -> x for real x; see `reduce_nothing` for the reason."""
     return None if x.dtype.kind == "c" else x
 
 
@@ -204,7 +204,7 @@ def fold_not(x: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.select")
 def select_once(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
-    """where(p, f(where(p, x, 0)), 0) -> where(p, f(x), 0) for a product, a quotient or a sign f."""
+    """The rewrite where(p, f(where(p, x, 0)), 0) -> where(p, f(x), 0) for a product, a quotient or a sign change f."""
     maker = owner(a)
     if splat_of(b) != 0 or maker is None or not is_linear_in(maker, 0) or not has_one_use(a):
         return None
@@ -218,7 +218,7 @@ def select_once(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.select")
 def select_same(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
-    """select(p, x, x) -> x, and a selection by a constant predicate."""
+    """The rewrites select(p, x, x) -> x, select(True, x, y) -> x and select(False, x, y) -> y."""
     if a.value == b.value:
         return a
     number = splat_of(pred)
@@ -283,7 +283,7 @@ def power_of_constant(x: Tensor, y: Tensor) -> Tensor | None:
 
 # ---------------------------------------------------------------- constant folding
 def _fold_pattern(function: Any) -> Any:
-    """The pattern that folds an operation on constants with equal elements, by a function of NumPy."""
+    """A pattern that replaces an operation on constants with equal elements by a constant, computed by a function of NumPy."""
 
     def fold(*xs: Tensor) -> Tensor | None:
         values = [splat_of(x) for x in xs]
@@ -318,7 +318,7 @@ _fold_all(  # the results are rounded once, so that the device would compute the
 
 @pattern("stablehlo.divide")
 def fold_divide(a: Tensor, b: Tensor) -> Tensor | None:
-    """c / d for floating-point constants."""
+    """c / d -> constant, for floating-point constants c and d other than d = 0."""
     c, d = splat_of(a), splat_of(b)
     if c is None or d is None or a.dtype.kind != "f" or a.dtype.name not in np.sctypeDict or d == 0:
         return None
@@ -327,7 +327,7 @@ def fold_divide(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.convert")
 def fold_convert(x: Tensor, dtype: np.dtype) -> Tensor | None:
-    """A conversion of a constant is a constant; to integers only if the value is in range."""
+    """convert(constant) -> constant; to integers only if the value is in range."""
     value = splat_of(x)
     if value is None:
         return None
@@ -345,7 +345,7 @@ def fold_convert(x: Tensor, dtype: np.dtype) -> Tensor | None:
 
 @pattern("stablehlo.compare")
 def fold_compare(a: Tensor, b: Tensor, comparison_direction: str, compare_type: str | None) -> Tensor | None:
-    """A comparison of constants is folded, and of a value with itself if it cannot be NaN."""
+    """A comparison of constants, or of an integer with itself, -> constant; in total order it is not folded."""
     if compare_type == "TOTALORDER":
         return None
     c, d = splat_of(a), splat_of(b)

@@ -26,10 +26,11 @@ class _Factor(NamedTuple):
 
     @property
     def free(self) -> tuple[int, ...]:
+        """The axes that are neither batching nor contracting axes."""
         return free(self.x.ndim, self.batch, self.contract)
 
     def without(self, axes: Collection[int], rest: Tensor) -> _Factor:
-        """The factor in which the array `rest` replaces `x`; `rest` is `x` without some axes."""
+        """The factor in which the array `rest` replaces `x`; `rest` has all axes of `x` except `axes`."""
         dims = [d for d in range(self.x.ndim) if d not in axes]
         return _Factor(rest, *(tuple(dims.index(d) for d in ds if d in dims) for ds in (self.batch, self.contract)))
 
@@ -56,7 +57,7 @@ def dot_of_transpose(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
 
 @pattern("stablehlo.dot_general")
 def dot_of_constant(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, dtype: np.dtype, **_: Any) -> Tensor | None:
-    """A product with one constant number for each entry becomes elementwise; the gradient of a dot product starts so."""
+    """dot(x, full(c)) -> x * c, with reordered axes, if nothing is contracted; the gradient of a dot product starts so."""
     lb, rb, lc, _rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     for factor, own, x, batch in ((lhs, lb, rhs, rb), (rhs, rb, lhs, lb)):
         value = splat_of(factor)
@@ -150,10 +151,7 @@ def _unbatched(other: Tensor, source: Tensor, other_axes: Any, source_axes: Any,
 
 @pattern("stablehlo.dot_general")
 def dot_of_copies(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, **params: Any) -> Tensor | None:
-    """Copies along free axes are multiplied once. Copies along contracted axes multiply a sum.
-
-    ``dot(A, broadcast(v))`` -> ``broadcast(dot(A, v))`` or ``dot(sum(A), v)``.
-    """
+    """dot(A, broadcast(v)) -> broadcast(dot(A, v)) for copies along free axes, dot(sum(A), v) for copies along contracted axes."""
     factors = _factors(lhs, rhs, dot_dimension_numbers)
     for side, (factor, other) in enumerate((factors, factors[::-1])):
         copies = _copied_axes(factor.x)
@@ -173,7 +171,7 @@ def dot_of_copies(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, **param
 
 @pattern("stablehlo.reduce")
 def sum_of_product(*xs: Tensor, dimensions: tuple[int, ...], body: Any) -> Tensor | None:
-    """The sum of a product over free axes becomes the product of summed factors.
+    """sum(dot(x, y)) -> dot(sum(x), sum(y)), where the sums are over free axes.
 
     The sum of a sum of products becomes the sum of each term, so that the rule then applies to each product.
     """
@@ -214,13 +212,16 @@ def _sum_of_products(x: Tensor) -> list[Tensor]:
 
 
 def _factors(lhs: Tensor, rhs: Tensor, numbers: Dims) -> tuple[_Factor, _Factor]:
-    """Both factors of a product, each with its axes."""
+    """The left and the right factor of a product, each with its axes from the dimension numbers."""
     lb, rb, lc, rc = (numbers[f] for f in DotDims.lists)
     return _Factor(lhs, lb, lc), _Factor(rhs, rb, rc)
 
 
 def _product(side: int, factor: _Factor, other: _Factor, params: Any) -> Tensor:
-    """The product of two factors, of which the first is the left one if `side` is 0, and the right one if it is 1."""
+    """The product of two factors; `factor` is the left one if `side` is 0, and the right one if it is 1.
+
+    `params` are the other parameters of the `dot_general`.
+    """
     left, right = (factor, other) if side == 0 else (other, factor)
     numbers = dims(left.contract, right.contract, left.batch, right.batch)
     return dot_general(left.x, right.x, dot_dimension_numbers=numbers, **params)
@@ -232,16 +233,18 @@ def _first_free_axis(factors: Sequence[_Factor], side: int) -> int:
 
 
 def _shape_of_product(factors: Sequence[_Factor]) -> tuple[int, ...]:
+    """The shape of a product: the batching axes, the free axes of the left factor, and the free axes of the right one."""
     left, right = factors
     return (*(left.x.shape[d] for d in (*left.batch, *left.free)), *(right.x.shape[d] for d in right.free))
 
 
 def _is_summable(x: Tensor, params: Any) -> bool:
-    """True if summing `x` first loses no precision: the dtype of the product is that of `x`, and has 4 bytes or more."""
+    """True if summing `x` before the product loses no precision: the product has the dtype of `x`, of 4 bytes or more."""
     return x.dtype == params["dtype"] and x.dtype.itemsize >= 4
 
 
 def _sum(x: Tensor, dimensions: tuple[int, ...]) -> Tensor:
+    """The sum of `x` over some axes; `x` itself if there are none."""
     return reduce(x, full((), 0, x.dtype), dimensions=tuple(sorted(dimensions)), body="add") if dimensions else x
 
 

@@ -19,7 +19,8 @@ from nabla_mlir.table.tensor import wrap
 def shift_tapes(op: ir.Operation) -> bool:
     """Replaces a tape of the values of a carry before each iteration, if another tape stores the values after it.
 
-    Its rows are the initial value and all rows of the other tape except the last. Returns True if a tape was replaced.
+    A tape is a carried array of which each iteration writes one row. The rows of the replaced tape are the initial value and all
+    rows of the other one except the last. Returns True if a tape of the loop `op` was replaced.
     """
     counter = find_counter(op)
     if counter is None or counter.trips < 2:
@@ -48,7 +49,10 @@ def shift_tapes(op: ir.Operation) -> bool:
 
 
 def _comes_back(carry: int, arguments: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> bool:
-    """True if this carry, the carry whose output it is, and so on, form a cycle: each tape would be computed from the next."""
+    """True if the carry with index `carry`, the carry whose output it is, and so on, form a cycle.
+
+    `outputs[i]` is the next value of `arguments[i]`. In a cycle each tape would be computed from the next.
+    """
     at = carry
     for _ in arguments:
         if outputs[at] not in arguments:
@@ -87,13 +91,16 @@ def read_from_outside(op: ir.Operation) -> bool:
 
 
 def values_inside(op: ir.Operation) -> set[ir.Value]:
-    """The arguments of the body, and the values that it computes."""
+    """The arguments of the body of the loop `op`, and the values that the body computes."""
     arguments, ops, _ = body_of(op.regions[1])
     return {*arguments, *(r for o in ops for r in o.results)}
 
 
 def tape_read(value: ir.Value, op: ir.Operation, counter: Counter) -> ir.Value | None:
-    """The tape outside the loop of which `value` is the row of this iteration; None for another value."""
+    """The array outside the loop `op` of which `value` is the row of the current iteration; None for another value.
+
+    The array has as many rows as the loop has iterations, and `counter` describes the counter of the loop.
+    """
     if (read := row_read(value)) is None:
         return None
     rows, index = read

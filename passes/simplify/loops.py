@@ -84,8 +84,8 @@ def _is_same(a: ir.Value, b: ir.Value, pairs: set[tuple[ir.Value, ir.Value]], an
     Args:
       a: a value.
       b: another value.
-      pairs: values that are assumed to be equal.
-      answers: the answers so far; the function adds to them.
+      pairs: pairs of values that are assumed to be equal.
+      answers: the answers so far by pair of values; the function adds to them.
     """
     if a == b or (a, b) in pairs:
         return True
@@ -109,7 +109,7 @@ def _is_same(a: ir.Value, b: ir.Value, pairs: set[tuple[ir.Value, ir.Value]], an
 
 
 def _has_equal_attributes(left: ir.Operation, right: ir.Operation) -> bool:
-    """True if the attributes are equal; those of complex constants cannot be compared in the bindings."""
+    """True if two operations have equal attributes; complex constants are compared by number, since the bindings cannot."""
     if left.name == "stablehlo.constant":
         return constant_attribute(left) == constant_attribute(right)
     return {n: left.attributes[n] for n in left.attributes} == {n: right.attributes[n] for n in right.attributes}

@@ -25,14 +25,14 @@ def select_of_not(pred: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.or")
 def or_of_opposites(a: Tensor, b: Tensor) -> Tensor | None:
-    """A disjunction of two comparisons that is always true is folded: i >= j or i <= j -> True."""
+    """i >= j or i <= j -> True, for every disjunction of two comparisons of the same integers that is always true."""
     signs = _signs_of_both(a, b)
     return full_like(a, True) if signs is not None and signs[0] | signs[1] == {-1, 0, 1} else None
 
 
 @pattern("stablehlo.and")
 def and_of_opposites(a: Tensor, b: Tensor) -> Tensor | None:
-    """A conjunction of two comparisons that is never true is folded: i > j and i < j -> False."""
+    """i > j and i < j -> False, for every conjunction of two comparisons of the same integers that is never true."""
     signs = _signs_of_both(a, b)
     return full_like(a, False) if signs is not None and not signs[0] & signs[1] else None
 
@@ -54,7 +54,7 @@ def _signs_of_both(a: Tensor, b: Tensor) -> tuple[set[int], set[int]] | None:
 
 @pattern("stablehlo.transpose")
 def transpose_of_counts(x: Tensor, permutation: Shape) -> Tensor | None:
-    """A transposed comparison of iotas, such as a triangular mask, compares iotas of other axes."""
+    """transpose(iota == iota) -> a comparison of iotas along other axes; triangular masks are such comparisons."""
     inner = defining(x, "stablehlo.compare")
     counters = [defining(v, "stablehlo.iota") for v in inner[0]] if inner else []
     if inner is None or any(c is None for c in counters):
@@ -70,7 +70,7 @@ def transpose_of_counts(x: Tensor, permutation: Shape) -> Tensor | None:
 
 @pattern("stablehlo.reduce")
 def any_of_not(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
-    """any(not p) -> not all(p), and all(not p) -> not any(p): fewer elements are negated."""
+    """any(not p) -> not all(p), and all(not p) -> not any(p), so that fewer elements are negated."""
     negation = defining(xs[0], "stablehlo.not") if _is_logic(xs, body) else None
     if negation is None:
         return None
@@ -80,7 +80,7 @@ def any_of_not(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
 
 @pattern("stablehlo.reduce")
 def any_of_constant(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
-    """any or all of a constant is the constant."""
+    """any(constant) -> constant, and all(constant) -> constant, over axes that are not empty."""
     value = splat_of(xs[0]) if _is_logic(xs, body) else None
     if value is None or any(xs[0].shape[d] == 0 for d in dimensions):
         return None

@@ -20,7 +20,7 @@ pattern = PATTERNS.of
 
 
 def defining(x: Tensor, name: str) -> tuple[list[Tensor], Params] | None:
-    """Operands and parameters of the operation that made `x`, if it is called `name`."""
+    """The operands and the parameters of the operation that made `x`, if it has the name `name`; else None."""
     op = owner(x)
     if op is None or op.name != name:
         return None
@@ -39,7 +39,7 @@ def has_one_use(x: Tensor) -> bool:
 
 
 def uncopied(x: Tensor, axes: Collection[int]) -> Tensor:
-    """The broadcast `x` without the axes `axes`, along which it only copies."""
+    """The operand of the broadcast `x`, without the axes `axes` of `x`, along which it only copies."""
     inner = defining(x, broadcast_in_dim.name)
     assert inner is not None
     (source,), params = inner
@@ -58,5 +58,5 @@ def has_free_zeros(x: Tensor) -> bool:
 
 
 def is_identity(permutation: Sequence[int]) -> bool:
-    """True for 0, 1, 2, ..."""
+    """True for the permutation 0, 1, 2, ..."""
     return list(permutation) == list(range(len(permutation)))

@@ -26,7 +26,7 @@ def sum_of_pieces(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.add")
 def sum_of_columns(a: Tensor, b: Tensor) -> Tensor | None:
-    """The sum of two values with zeros between their elements, as a sum of matrices with one nonzero column each.
+    """The sum of two values with zeros between their elements, as a sum of matrices with one nonzero column each; else None.
 
     `sum_of_pieces` then makes one concatenation of the columns: [x0, 0, x1, 0] + [0, y0, 0, y1] -> [[x0, y0], [x1, y1]].
     """
@@ -62,7 +62,10 @@ def _as_columns(x: Tensor, axis: int) -> Tensor | None:
 
 
 def _pieces(x: Tensor, axis: int) -> list[Piece] | None:
-    """The pieces of a padded or concatenated value along an axis, or None."""
+    """The pieces of a value padded by zeros, or concatenated, along an axis: pairs of length and array (None for zeros).
+
+    The result is None for a value of another kind.
+    """
     pad = defining(x, "stablehlo.pad")
     if pad is not None:
         (inner, value), p = pad
@@ -78,7 +81,7 @@ def _pieces(x: Tensor, axis: int) -> list[Piece] | None:
 
 
 def _concatenate_sum(left: list[Piece], right: list[Piece], axis: int, like: Tensor) -> Tensor:
-    """The sum of two lists of pieces of equal total length, as one concatenation in the dtype and shape of `like`."""
+    """The sum of two lists of pieces (see `_pieces`) of equal total length as one concatenation; `like` has its shape and dtype."""
     parts: list[Tensor] = []
     i = j = i_end = j_end = 0
     while i < len(left) and j < len(right):
@@ -100,7 +103,7 @@ def _concatenate_sum(left: list[Piece], right: list[Piece], axis: int, like: Ten
 
 
 def _slice_piece(x: Tensor | None, axis: int, start: int, length: int) -> Tensor | None:
-    """A slice of a piece along an axis; None for zeros."""
+    """The slice of a piece along an axis, from `start` on; None if the piece is None, which stands for zeros."""
     if x is None or length == x.shape[axis]:
         return x
     return sh.sliced(x, axis, start, start + length)

@@ -24,10 +24,7 @@ Shape = tuple[int, ...]
 
 @pattern("stablehlo.broadcast_in_dim")
 def broadcast_noop(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> Tensor | None:
-    """A broadcast becomes something simpler: its operand, a constant or a reshape.
-
-    That holds for a broadcast to the same shape, of a constant, or that only adds axes of size 1.
-    """
+    """A broadcast to the same shape -> its operand; of a constant -> a constant; that only adds axes of size 1 -> a reshape."""
     if x.shape == shape and is_identity(broadcast_dimensions):
         return x
     value = splat_of(x)
@@ -40,7 +37,7 @@ def broadcast_noop(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> Tens
 
 @pattern("stablehlo.broadcast_in_dim")
 def broadcast_of_broadcast(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> Tensor | None:
-    """Two broadcasts are one."""
+    """broadcast(broadcast(x)) -> broadcast(x)."""
     inner = defining(x, "stablehlo.broadcast_in_dim")
     if inner is None:
         return None
@@ -51,7 +48,7 @@ def broadcast_of_broadcast(x: Tensor, shape: Shape, broadcast_dimensions: Shape)
 
 @pattern("stablehlo.broadcast_in_dim")
 def broadcast_of_reshape(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> Tensor | None:
-    """A reshape that only adds or drops axes of size 1 is merged into the broadcast after it."""
+    """broadcast(reshape(x)) -> broadcast(x), if the reshape only adds or drops axes of size 1."""
     inner = defining(x, "stablehlo.reshape")
     if inner is None:
         return None
@@ -67,7 +64,7 @@ def broadcast_of_reshape(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -
 
 @pattern("stablehlo.broadcast_in_dim")
 def broadcast_of_iota(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> Tensor | None:
-    """A broadcast of an iota is an iota."""
+    """broadcast(iota) -> iota along the corresponding axis."""
     inner = defining(x, "stablehlo.iota")
     if inner is None:
         return None
@@ -79,7 +76,7 @@ def broadcast_of_iota(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -> T
 
 @pattern("stablehlo.transpose")
 def transpose_noop(x: Tensor, permutation: Shape) -> Tensor | None:
-    """A transpose that is the identity, of a constant, or that moves only axes of size 1 becomes its operand or a reshape."""
+    """A transpose that is the identity -> its operand; of a constant -> a constant; of axes of size 1 -> a reshape."""
     if is_identity(permutation):
         return x
     shape = tuple(x.shape[d] for d in permutation)
@@ -92,7 +89,7 @@ def transpose_noop(x: Tensor, permutation: Shape) -> Tensor | None:
 
 @pattern("stablehlo.transpose")
 def transpose_of_transpose(x: Tensor, permutation: Shape) -> Tensor | None:
-    """Two transposes are one."""
+    """transpose(transpose(x)) -> transpose(x) by the product of the permutations."""
     inner = defining(x, "stablehlo.transpose")
     if inner is None:
         return None
@@ -102,7 +99,7 @@ def transpose_of_transpose(x: Tensor, permutation: Shape) -> Tensor | None:
 
 @pattern("stablehlo.transpose")
 def transpose_of_broadcast(x: Tensor, permutation: Shape) -> Tensor | None:
-    """A transpose is merged into the broadcast before it, if the order of the operand's axes does not change."""
+    """transpose(broadcast(x)) -> broadcast(x), if the order of the axes of x does not change."""
     inner = defining(x, "stablehlo.broadcast_in_dim")
     if inner is None:
         return None
@@ -116,7 +113,7 @@ def transpose_of_broadcast(x: Tensor, permutation: Shape) -> Tensor | None:
 
 @pattern("stablehlo.reshape")
 def reshape_noop(x: Tensor, shape: Shape) -> Tensor | None:
-    """A reshape to the same shape, of a constant, of a reshape, or of a broadcast scalar becomes simpler."""
+    """A reshape to the same shape -> its operand; of a constant, a reshape or a broadcast scalar -> one operation."""
     if x.shape == shape:
         return x
     value = splat_of(x)
@@ -133,7 +130,7 @@ def reshape_noop(x: Tensor, shape: Shape) -> Tensor | None:
 
 @pattern("stablehlo.slice")
 def slice_noop(x: Tensor, start_indices: Shape, limit_indices: Shape, strides: Shape) -> Tensor | None:
-    """A slice of everything becomes its operand; that of a constant or of a slice becomes simpler."""
+    """A slice of everything -> its operand; of a constant -> a constant; slice(slice(x)) -> slice(x)."""
     box = Slice(start_indices, limit_indices, strides)
     if box.shape == x.shape:
         return x
@@ -149,7 +146,7 @@ def slice_noop(x: Tensor, start_indices: Shape, limit_indices: Shape, strides: S
 
 @pattern("stablehlo.slice")
 def slice_of_part(x: Tensor, start_indices: Shape, limit_indices: Shape, strides: Shape) -> Tensor | None:
-    """A slice of one part of a concatenation or of a pad reads the part directly, so that the whole is not computed for it."""
+    """slice(concatenate(x, y)) -> slice(x), and slice(pad(x)) -> slice(x), if the slice reads only x: the whole is not computed."""
     box = Slice(start_indices, limit_indices, strides)
     if 0 in box.shape:
         return None
@@ -178,7 +175,7 @@ def _slice(x: Tensor, box: Slice) -> Tensor:
 
 @pattern("stablehlo.pad")
 def pad_noop(x: Tensor, value: Tensor, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape) -> Any:
-    """A pad by nothing becomes its operand, a negative one a slice; zeros padded by zeros are zeros."""
+    """A pad by nothing -> its operand; a negative pad -> a slice; zeros padded by zeros -> zeros."""
     edges = (*edge_padding_low, *edge_padding_high)
     if not any(edges) and not any(interior_padding):
         return x
@@ -199,7 +196,7 @@ def pad_noop(x: Tensor, value: Tensor, edge_padding_low: Shape, edge_padding_hig
 
 @pattern("stablehlo.concatenate")
 def concatenate_one(*xs: Tensor, dimension: int) -> Tensor | None:
-    """A concatenation of one operand becomes the operand; operands of size 0 are dropped."""
+    """concatenate(x) -> x; operands of size 0 are dropped."""
     parts = [x for x in xs if x.shape[dimension] != 0]
     if len(parts) == 1:
         return parts[0]
@@ -210,7 +207,7 @@ def concatenate_one(*xs: Tensor, dimension: int) -> Tensor | None:
 
 @pattern("stablehlo.reverse")
 def reverse_noop(x: Tensor, dimensions: Shape) -> Tensor | None:
-    """A reverse along axes of size 1, of a reverse, or of a constant becomes simpler."""
+    """reverse(reverse(x)) -> x, and reverse(constant) -> constant; axes of size 1 are not reversed."""
     if splat_of(x) is not None:
         return x
     real = tuple(d for d in dimensions if x.shape[d] > 1)
@@ -222,7 +219,7 @@ def reverse_noop(x: Tensor, dimensions: Shape) -> Tensor | None:
 
 @pattern("stablehlo.reduce")
 def reduce_unit_axes(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
-    """A reduction over axes of size 1 becomes a reshape, if the start value is neutral; over no axis it becomes its operand."""
+    """A reduction over axes of size 1 -> a reshape, if the start value is neutral; over no axis -> its operand."""
     if len(xs) != 2 or body not in COMBINERS or body == "xor":
         return None
     x, init = xs
@@ -233,7 +230,7 @@ def reduce_unit_axes(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None
 
 @pattern("stablehlo.reduce")
 def sum_of_broadcast(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
-    """A sum over copies becomes a multiple: sum over broadcast axes -> x * n; a reshape before a full sum is dropped."""
+    """sum(broadcast(x)) -> x * n for n copies; before a sum over all elements, a reshape or transpose is dropped."""
     if len(xs) != 2 or body != "add" or splat_of(xs[1]) != 0 or xs[0].dtype.kind not in "fc":
         return None
     inner = defining(xs[0], "stablehlo.broadcast_in_dim")
@@ -261,7 +258,7 @@ def sum_of_negated(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
 
 @pattern("stablehlo.reduce")
 def reduce_of_transpose(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | None:
-    """reduce(transpose(x)) -> transpose(reduce(x)), which is smaller."""
+    """reduce(transpose(x)) -> transpose(reduce(x)), whose transpose has fewer elements."""
     inner = defining(xs[0], "stablehlo.transpose") if len(xs) == 2 and body in COMBINERS and has_one_use(xs[0]) else None
     if inner is None:
         return None
@@ -306,7 +303,7 @@ def negate_smaller(x: Tensor) -> Tensor | None:
 
 
 def _can_move_sign(op: ir.Operation) -> bool:
-    """True if a pattern can move the sign of an operand through the operation."""
+    """True if a pattern moves the sign of an operand through the operation, as in f(-x) -> -f(x)."""
     record = REGISTRY.get(op.name)
     return op.name == "stablehlo.reduce" or (record is not None and record.kind == "elementwise" and bool(record.linear))
 
@@ -325,7 +322,7 @@ def _change_smaller_factor(product: Tensor, change: Callable[[Tensor], Tensor]) 
 
 
 def _broadcast_last(record: OpDef) -> Pattern:
-    """The pattern that applies an elementwise operation before its operands are broadcast, if their broadcasts are equal."""
+    """The pattern f(broadcast(x), broadcast(y)) -> broadcast(f(x, y)), for equal broadcasts and an elementwise f (`record`)."""
 
     def broadcast_last(*xs: Tensor) -> Tensor | None:
         """f(broadcast(x), broadcast(y), c) -> broadcast(f(x, y, c)) for equal broadcasts and constants c."""
@@ -384,6 +381,6 @@ def add_of_update(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.dynamic_slice")
 def slice_of_constant(x: Tensor, *_: Tensor, slice_sizes: Shape) -> Tensor | None:
-    """A dynamic slice of a constant with equal elements is a smaller constant."""
+    """dynamic_slice(constant) -> a smaller constant, if all elements of the constant are equal."""
     value = splat_of(x)
     return None if value is None else full(slice_sizes, value, x.dtype)

@@ -171,16 +171,17 @@ def merge_duplicates(block: ir.Block, on_merge: Callable[[ir.Value], None] | Non
 
 
 def _details(op: ir.Operation) -> object:
-    """What distinguishes two operations of one name on the same operands: result types and attributes, but not regions."""
+    """The key that distinguishes two operations of one name on the same operands: result types and attributes, without regions."""
     return (*(r.type for r in op.results), _attributes(op))
 
 
 def _have_equal_regions(a: ir.Operation, b: ir.Operation) -> bool:
+    """True if two operations have the same regions; locations are ignored."""
     return not len(a.regions) or a.is_structurally_equivalent(b, ir.OperationEquivalenceFlags.IGNORE_LOCATIONS)
 
 
 def _attributes(op: ir.Operation) -> object:
-    """The attributes of an operation as a key."""
+    """The attributes of an operation as a value that can be compared and hashed."""
     if op.name == "stablehlo.constant":
         return constant_attribute(op)
     attributes = op.attributes
@@ -188,7 +189,7 @@ def _attributes(op: ir.Operation) -> object:
 
 
 def rewrite_loops(module: ir.Operation, rewrite: Callable[[ir.Operation], bool]) -> None:
-    """Rewrites all loops, inner ones first; simplifies the functions if `rewrite` returned True for a loop."""
+    """Rewrites all loops of a module by `rewrite`, inner ones first; the functions are simplified if one call returned True."""
     changes = [rewrite(op) for op in nested(module) if op.name == "stablehlo.while"]
     if any(changes):
         for block in blocks_of(module):

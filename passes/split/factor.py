@@ -27,7 +27,10 @@ Terms = dict[ir.Value, Tensor | None]  # unknown value -> its known factor, None
 
 
 def factor(block: ir.Block, division: Division) -> None:
-    """Collects the factors of the known values in a block, and in the blocks of its divided operations."""
+    """Collects the factors of known values in a block, and in the regions of its operations that `division` divides.
+
+    For known a and b, ``(v * a) * b`` becomes ``v * (a * b)``.
+    """
     _factor_block(block, division)
     for op in [o.operation for o in block.operations]:
         if division.part(op) is not None:
@@ -36,7 +39,7 @@ def factor(block: ir.Block, division: Division) -> None:
 
 
 def _factor_block(block: ir.Block, division: Division) -> None:
-    """Collects the factors in one block, without the regions of its operations.
+    """Collects the factors of known values in one block, without the regions of its operations.
 
     The rules compute the terms of each late value in order. A value that another operation reads is replaced by the sum of its
     terms.
@@ -69,7 +72,7 @@ def _uses(value: ir.Value) -> int:
 
 
 def _sum_of(terms: Terms) -> Tensor:
-    """The sum of each unknown value times its known factor."""
+    """The sum of the terms: each unknown value times its known factor, or unchanged if the factor is None."""
     summands = [wrap(v) if factor is None else multiply(wrap(v), factor) for v, factor in terms.items()]
     total, *rest = summands
     for summand in rest:
@@ -81,12 +84,15 @@ def _sum_of(terms: Terms) -> Tensor:
 
 
 def _terms(value: ir.Value, sums: dict[ir.Value, Terms]) -> Terms:
-    """The terms of a value: those collected before, or else the value with factor one."""
+    """The terms of a value from `sums`, which has those collected before; else the value itself with factor one."""
     return sums.get(value, {value: None})
 
 
 def _multiply(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
-    """The rule of a product: scales the terms of the unknown operand by the known one; None if not exactly one is unknown."""
+    """The terms of a product: those of the unknown operand, times the known one; None unless exactly one operand is unknown.
+
+    `sums` has the terms of values before the product.
+    """
     left, right = op.operands
     if (left in division.unknown) == (right in division.unknown):
         return None
@@ -95,21 +101,24 @@ def _multiply(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division)
 
 
 def _divide(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
-    """The rule of a quotient: divides the terms of the numerator by the denominator; None if the denominator is unknown."""
+    """The terms of a quotient: those of the numerator, divided by the denominator; None if the denominator is unknown.
+
+    `sums` has the terms of values before the quotient.
+    """
     left, right = op.operands
     return None if right in division.unknown else _scaled(_terms(left, sums), wrap(right), divide)
 
 
 def _negate(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
-    """The rule of a negation: multiplies the terms of the operand by -1."""
+    """The terms of a negation: those of the operand in `sums`, times -1."""
     return _scaled(_terms(op.operands[0], sums), full_like(wrap(op.operands[0]), -1), multiply)
 
 
 def _sum_rule(binary: OpDef) -> Callable[[ir.Operation, dict[ir.Value, Terms], Division], Terms | None]:
-    """The rule of `add` or `subtract` (`binary`), which joins the terms of both operands."""
+    """The rule that computes the terms of a sum or difference (`binary` is `add` or `subtract`) from those of both operands."""
 
     def rule(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
-        """The terms of `left + right` or `left - right`; None if a joint factor has no supported form."""
+        """The terms of `left + right` or `left - right`; None if an operand is known, or if a joint factor would be too large."""
         left, right = op.operands
         if left not in division.unknown or right not in division.unknown:
             return None
@@ -131,7 +140,10 @@ def _sum_rule(binary: OpDef) -> Callable[[ir.Operation, dict[ir.Value, Terms], D
 
 
 def _select(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
-    """The rule of a selection by a known predicate: selects between the factors of each term."""
+    """The terms of a selection by a known predicate: the factor of each term is selected from its factors in both branches.
+
+    None if the predicate is unknown, or if a branch is a known value other than zero.
+    """
     predicate, *branches = op.operands
     if predicate in division.unknown:
         return None
@@ -160,12 +172,12 @@ _RULES = {
 
 
 def _factor(factor: Tensor | None, value: ir.Value) -> Tensor:
-    """The factor of a term as a tensor: ones in the shape of the unknown value if the factor is None."""
+    """The factor of a term as a tensor: ones in the shape of the unknown value `value` if the factor is None."""
     return full_like(wrap(value), 1) if factor is None else factor
 
 
 def _scaled(terms: Terms, by: Tensor, binary: OpDef) -> Terms | None:
-    """The terms of a sum after a product or quotient by a known factor; None if that would cost more."""
+    """The terms times (or divided by) the known factor `by`, as `binary` says; None if that would cost more than one product."""
     if sum(factor is None for factor in terms.values()) > 1:
         return None  # one product of the sum is cheaper than one of each summand
     new: Terms = {}
@@ -211,7 +223,7 @@ _NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _broadcast(x: Tensor) -> tuple[Tensor, tuple[int, ...]] | None:
-    """The operand of the broadcast that computes a factor, and its dimensions; None for another factor."""
+    """The operand of the broadcast that computes a factor, and the axes of the factor along which it runs; else None."""
     op = made_by(x.value)
     if op is None or op.name != "stablehlo.broadcast_in_dim":
         return None

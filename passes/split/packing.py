@@ -37,10 +37,10 @@ class Packing:
         return int(len(self.members) > 1)
 
     def packed(self, values: Mapping, op: ir.Operation) -> Tensor | None:
-        """The packing as one tensor, at the end of the region of `op`; None if `values` contain no member.
+        """The members of the packing as one tensor, emitted at the end of the region of `op`; None if `values` has no member.
 
         Args:
-          values: the values that the region has computed so far.
+          values: the values that the region has computed so far, each with its copy.
           op: the divided operation around the region.
         """
         if self.around[-1] != op.results[0]:
@@ -55,7 +55,10 @@ class Packing:
         return concatenate(*(reshape(x, shape=(1, *shape)) for x in parts), dimension=0)
 
     def unpacked(self, packing: Tensor, op: ir.Operation) -> dict[ir.Value, ir.Value]:
-        """The values of the packing inside `op`: its members if they belong to this region, else the packing itself."""
+        """The values of the packing inside `op`, each with its copy, from the tensor `packing`.
+
+        They are the members if these belong to the region of `op`, else the packing itself under its key.
+        """
         if not self.axis or self.around[-1] != op.results[0]:
             return {self.key: packing.value}
         rows = [sliced(packing, 0, i, i + 1) for i in range(len(self.members))]
@@ -63,7 +66,7 @@ class Packing:
 
 
 def packings_of(values: Sequence[ir.Value], division: Division) -> list[Packing]:
-    """The stored values as packings: one for each region and type. Values outside all regions are not packed with others."""
+    """The stored values as packings: one for each region and type, and one for each value outside all regions."""
     groups: dict[object, list[ir.Value]] = {}
     for value in values:
         around = division.within.get(value, ())
@@ -72,8 +75,5 @@ def packings_of(values: Sequence[ir.Value], division: Division) -> list[Packing]
 
 
 def inside(outer: Mapping, arguments: Sequence[ir.Value] = (), values: Sequence[Tensor] = ()) -> Mapping:
-    """A child of the mapping `outer` for one region, in which `arguments` are mapped to `values`.
-
-    What the region adds to the child is not added to `outer`.
-    """
+    """A child of the mapping `outer` for one region, in which `arguments` are mapped to `values`; `outer` never changes."""
     return outer.new_child({a: v.value for a, v in zip(arguments, values, strict=True)})

@@ -67,7 +67,7 @@ class Division:
         return self.parts.get(op.results[0]) if len(op.results) else None
 
     def copies(self, value: ir.Value) -> int:
-        """The number of values that a value stands for at run time: one for each iteration of the loops around it."""
+        """The number of values that a value of the code stands for at run time: one for each iteration of the loops around it."""
         count = 1
         for key in self.within.get(value, ()):
             part = self.parts[key]
@@ -76,10 +76,9 @@ class Division:
 
 
 def divide(ops: Sequence[ir.Operation], unknown: Iterable[ir.Value], regions: bool = True) -> Division:
-    """Divides straight-line code, and the loops and selections in it.
+    """The division of straight-line code, with its loops and selections, by the dependence on `unknown` values.
 
-    Args:
-      regions: True if loops and selections are divided; otherwise they run late as a whole.
+    If not `regions`, loops and selections run late as a whole.
     """
     division = Division(set(unknown))
     _divide(ops, division, regions)
@@ -88,7 +87,7 @@ def divide(ops: Sequence[ir.Operation], unknown: Iterable[ir.Value], regions: bo
 
 
 def _divide(ops: Iterable[ir.Operation], division: Division, regions: bool = True) -> None:
-    """Marks the unknown values, and the late and divided operations."""
+    """Adds the unknown values, and the late and divided operations among `ops`, to `division`."""
     for op in ops:
         if not any(v in division.unknown for v in reads_of(op)):
             continue
@@ -136,7 +135,7 @@ def _divide_loop(op: ir.Operation, division: Division) -> Loop | None:
 
 
 def _unknown_carries(op: ir.Operation, division: Division) -> tuple[int, ...]:
-    """The carries that depend on unknown values: a fixed point over the body."""
+    """The indices of the carries that depend on unknown values after any number of iterations (a fixed point over the body)."""
     arguments, ops, outputs = body_of(op.regions[1])
 
     def iterate(unknown: set[int]) -> set[int]:
@@ -160,7 +159,7 @@ def _divide_choice(op: ir.Operation, division: Division) -> Choice:
 
 
 def _note_enclosing(ops: Iterable[ir.Operation], division: Division, around: tuple[ir.Value, ...]) -> None:
-    """Notes for each value the divided loops and branches that enclose it; `around` are those that enclose `ops`."""
+    """Records in `division.within` the divided loops and branches around each value; `around` has those around all of `ops`."""
     for op in ops:
         if around:
             division.within.update((result, around) for result in op.results)
@@ -269,7 +268,7 @@ UNIT = 1 << 20  # the capacity of one byte: capacities are integers, and a price
 def _price_of(value: ir.Value, division: Division, price: Price) -> int | None:
     """The price of computing a value in the late half, in all iterations of the loops around it; None if it must be stored.
 
-    Zero for values that the late half computes in any case.
+    The price is zero for values that the late half computes in any case. `price` gives that of an operation.
     """
     op = made_by(value)
     if op is None:
@@ -293,7 +292,10 @@ def is_counter(value: ir.Value, division: Division) -> bool:
 
 
 def only_reads(division: Division) -> Price:
-    """The policy that recomputes only free operations: constants, views, and reads of tapes."""
+    """The policy that recomputes only free operations: constants, views, and reads of tapes.
+
+    A policy is a function from an operation to the price of recomputing it, or None if its results must be stored.
+    """
 
     def price(op: ir.Operation) -> int | None:
         if is_free(op):
@@ -309,7 +311,10 @@ def only_reads(division: Division) -> Price:
 
 
 def priced(division: Division, weight: float) -> Price:
-    """The policy that recomputes any operation for `weight` times its cost (bytes moved and operations)."""
+    """The policy that recomputes any operation for `weight` times its cost (bytes moved and operations).
+
+    A policy is a function from an operation to the price of recomputing it.
+    """
     free = only_reads(division)
 
     def price(op: ir.Operation) -> int | None:

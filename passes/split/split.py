@@ -85,6 +85,7 @@ def _copy(func: ir.Operation) -> ir.Operation:
 
 
 def _unknown(func: ir.Operation, known: Sequence[int]) -> list[ir.Value]:
+    """The arguments of the function whose indices are not in `known`."""
     return [a for i, a in enumerate(func.regions[0].blocks[0].arguments) if i not in set(known)]
 
 
@@ -94,14 +95,14 @@ def _operations(func: ir.Operation) -> list[ir.Operation]:
 
 
 def _collect_factors(func: ir.Operation, known: Sequence[int]) -> None:
-    """Rewrites the function: multiplies known factors of unknown values with each other."""
+    """Rewrites a function: multiplies the known factors of unknown values; `known` has the indices of the known arguments."""
     block = func.regions[0].blocks[0]
     factor(block, divide(_operations(func), _unknown(func, known)))
     simplify_block(block)
 
 
 def _state_bytes(func: ir.Operation, known: Sequence[int]) -> int:
-    """The bytes of the residuals, if only free operations are recomputed."""
+    """The bytes of the residuals, if only free operations are recomputed; `known` has the indices of the known arguments."""
     division = divide(_operations(func), _unknown(func, known))
     return choose(needed_by(_operations(func), division), division, only_reads(division)).nbytes
 
@@ -187,7 +188,7 @@ class _Halves:
     packings: Sequence[Packing]
 
     def known(self, ops: Iterable[ir.Operation], mapping: Mapping) -> None:
-        """Emits the known operations; `mapping` maps a stored value in a region to its tape, or to the result of its selection."""
+        """Emits the known operations; stored values in regions are mapped to their tapes, or to results of their selections."""
         for op in ops:
             part = self.division.part(op)
             unknown = part.unknown if part else self.division.twice.get(op.results[0]) if len(op.results) else None
@@ -214,7 +215,7 @@ class _Halves:
                     clone_op(op, mapping)  # type: ignore[arg-type]
 
     def stored_in(self, op: ir.Operation) -> list[Packing]:
-        """The packings of stored values in the regions of a divided operation."""
+        """The packings that have values stored in the regions of the divided operation `op`."""
         return [packing for packing in self.packings if op.results[0] in packing.around]
 
     def empty(self, packing: Packing, op: ir.Operation) -> Tensor:
@@ -225,7 +226,7 @@ class _Halves:
         return full((*[len(packing.members)] * packing.axis, *rows, *shape), 0, dtype)
 
     def _known_loop(self, op: ir.Operation, unknown: Sequence[int], mapping: Mapping) -> None:
-        """The loop over the known carries, which fills a tape for each stored value."""
+        """Emits the loop over the carries that are not `unknown`, which fills a tape for each stored value."""
         tests, test_ops, (predicate,) = body_of(op.regions[0])
         arguments, ops, outputs = body_of(op.regions[1])
         carries = [i for i in range(len(arguments)) if i not in unknown]
@@ -254,7 +255,7 @@ class _Halves:
         mapping.update((packing.key, r.value) for packing, r in zip(packings, results[n + 1 :], strict=True))
 
     def _rest_loop(self, op: ir.Operation, part: Loop, mapping: Mapping) -> None:
-        """The loop over the other carries, which reads the tapes."""
+        """Emits the loop over the unknown carries, which reads the tapes; `mapping` gets its results."""
         arguments, ops, outputs = body_of(op.regions[1])
         counting, packings = arguments[part.counter.carry], self.stored_in(op)
 
@@ -275,7 +276,7 @@ class _Halves:
         mapping.update((op.results[k], r.value) for k, r in zip(part.unknown, results, strict=True))
 
     def _known_choice(self, op: ir.Operation, unknown: Sequence[int], mapping: Mapping) -> None:
-        """The selection of the known results and of each stored value; a branch that does not compute a value returns zeros."""
+        """Emits the selection of the known results and of each stored value; a branch without a value returns zeros."""
         early = [i for i in range(len(op.results)) if i not in unknown]
         packings = self.stored_in(op)
         if not early and not packings:
@@ -295,7 +296,7 @@ class _Halves:
         mapping.update((v, r.value) for v, r in zip(values, results, strict=True))
 
     def _rest_choice(self, op: ir.Operation, part: Choice, mapping: Mapping) -> None:
-        """The selection of the other results."""
+        """Emits the selection of the unknown results; `mapping` gets them."""
 
         def branch(region: ir.Region) -> list[Tensor]:
             _, ops, outputs = body_of(region)
@@ -311,7 +312,7 @@ class _Halves:
 
 
 def _function(name: str, inputs: Sequence[ir.Type], make: Callable[[Sequence[ir.Value]], Sequence[ir.Value]]) -> ir.Operation:
-    """A function at the insertion point with the results that `make` returns for its arguments."""
+    """A new function `name` at the insertion point, whose results `make` computes from its arguments of the types `inputs`."""
     func = ir.Operation.create(
         "func.func", attributes={"sym_name": ir.StringAttr.get(name), "function_type": _function_type(inputs, [])}, regions=1
     )
@@ -330,7 +331,7 @@ def _function_type(inputs: Sequence[ir.Type], results: Sequence[ir.Type]) -> ir.
 
 
 def _compose(func: ir.Operation, split: Split, known: Sequence[int]) -> None:
-    """Replaces the body of the whole function by calls of its halves."""
+    """Replaces the body of `func` by calls of the two halves in `split`; `known` has the indices of the known arguments."""
     block, unknown = func.regions[0].blocks[0], _unknown(func, known)
     for op in reversed([o.operation for o in block.operations]):
         op.erase()
@@ -343,7 +344,7 @@ def _compose(func: ir.Operation, split: Split, known: Sequence[int]) -> None:
 
 
 def _call(func: ir.Operation, arguments: Sequence[ir.Value]) -> list[ir.Value]:
-    """Calls a function at the insertion point; returns the results."""
+    """The results of a call of a function with these arguments, at the insertion point."""
     results = ir.FunctionType(ir.TypeAttr(func.attributes["function_type"]).value).results
     callee = ir.FlatSymbolRefAttr.get(func.attributes["sym_name"].value)
     call = ir.Operation.create("func.call", operands=list(arguments), results=list(results), attributes={"callee": callee})

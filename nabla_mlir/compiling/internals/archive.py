@@ -34,7 +34,7 @@ class _File:
 
 
 def sealed(artifact: bytes) -> bytes:
-    """The artifact with recomputed checksums of its files."""
+    """The artifact with new checksums of its files, after bytes of them were changed."""
     code = bytearray(artifact)
     for file in _files(artifact):
         _seal(code, file, artifact[file.start : file.start + file.size])
@@ -55,8 +55,9 @@ def with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
 
 
 def _with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
-    """The artifact with other content for a file, and with corrected sizes, offsets and checksums. Raises ValueError if the
-    artifact does not have the file once.
+    """The artifact with other content for a file, and with corrected sizes, offsets and checksums.
+
+    Raises ValueError if the artifact does not have exactly one file whose name begins with `start_of_name`.
     """
     files = _files(artifact)
     try:
@@ -82,7 +83,7 @@ def _with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
 
 
 def _files(artifact: bytes) -> list[_File]:
-    """The files of an artifact, each with the offsets of its header, of its bytes and of its entry in the directory."""
+    """The files of an artifact in order, each with the offsets of its header, of its content and of its entry in the directory."""
     found = []
     with zipfile.ZipFile(io.BytesIO(artifact)) as archive:
         entry = archive.start_dir
@@ -94,39 +95,54 @@ def _files(artifact: bytes) -> list[_File]:
 
 
 def _seal(code: bytearray, file: _File, content: bytes | bytearray) -> None:
-    """Writes the checksum of a file into its header and into the directory."""
+    """Writes the checksum of a file with this content into its header and into the directory; `code` is the artifact."""
     checksum = zlib.crc32(content)
     struct.pack_into("<I", code, file.header + 14, checksum)
     struct.pack_into("<I", code, file.entry + 16, checksum)
 
 
 def _aligned(size: int) -> int:
+    """The size, rounded up to a multiple of 64."""
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
 def _add(code: bytearray, position: int, by: int) -> None:
+    """Adds `by` to the 64-bit number at a position of the artifact `code`."""
     struct.pack_into("<Q", code, position, struct.unpack_from("<Q", code, position)[0] + by)
 
 
 def _set_sizes(code: bytearray, file: _File, size: int) -> None:
-    """Writes the size of a file into its header and into the directory."""
+    """Writes the size of a file, compressed and not, into its header and into the directory; `code` is the artifact."""
     for position in (file.header + _LOCAL, file.entry + _CENTRAL):
         struct.pack_into("<QQ", code, _numbers(code, position + len(file.name.encode())), size, size)
 
 
 def _position_of(code: bytearray, file: _File) -> int:
-    """The offset of the field in the central directory that holds the offset of the file."""
+    """The position, in the central directory of the artifact `code`, of the number that is the offset of the file."""
     return _numbers(code, file.entry + _CENTRAL + len(file.name.encode())) + 16
 
 
 def _numbers(code: bytearray, fields: int) -> int:
-    """The offset of the 64-bit sizes among the extra fields that begin at `fields`."""
+    """The position of the 64-bit sizes in a list of extra fields that begins at `fields`; fields of other kinds are skipped.
+
+    A field is its kind, its size and its content, the first two as numbers of 16 bits.
+    """
     kind, size = struct.unpack_from("<HH", code, fields)
     return fields + 4 if kind == _SIZES else _numbers(code, fields + 4 + size)
 
 
 def _move_data(code: bytearray, program: int, file: _File, size: int, by: int) -> None:
-    """Writes the new size of a file, and the new offsets of the files after it, into the program that begins at `program`."""
+    """Writes the new size of a file, and the new offsets of the files after it, into the program in the artifact.
+
+    Raises ValueError if the program does not read the file.
+
+    Args:
+      code: the artifact.
+      program: the position of the program in it, a FlatBuffer.
+      file: the file, at its old position.
+      size: its new size.
+      by: the distance by which the files after it move.
+    """
     (length,) = struct.unpack_from("<I", code, program)
     base = _aligned(program + 4 + length)
     segments = _target_of_offset(code, _field(code, _target_of_offset(code, program + 4), _SEGMENTS))
@@ -148,11 +164,12 @@ def _move_data(code: bytearray, program: int, file: _File, size: int, by: int) -
 
 
 def _target_of_offset(code: bytearray, position: int) -> int:
+    """The position to which the 32-bit offset at a position of a FlatBuffer points."""
     return int(position + struct.unpack_from("<I", code, position)[0])
 
 
 def _field(code: bytearray, table: int, number: int) -> int:
-    """The offset of a field of a FlatBuffer table; 0 if the table does not have it."""
+    """The position of field `number` of the FlatBuffer table at the position `table`; 0 if the table does not have it."""
     names = table - struct.unpack_from("<i", code, table)[0]
     if 4 + 2 * number >= struct.unpack_from("<H", code, names)[0]:
         return 0

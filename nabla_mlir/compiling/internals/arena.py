@@ -43,11 +43,11 @@ class _Allocation:
 
 
 def place_in_arena(function: ir.Operation) -> int:
-    """Puts the allocations that run once per call into one buffer of the device's allocator; returns the size of the buffer in
-    bytes.
+    """The size in bytes of one buffer that now holds the allocations which run once per call; 0 if nothing changed.
 
-    Two values may share memory if one is freed before the other is allocated; the second then waits for the first.
-    Nothing changes if the program by itself would use much less memory, because the end of many values is not known.
+    Two values may share memory if one is freed before the other is allocated; the second then waits for the first. Nothing changes
+    if the program by itself would use much less memory, because the end of many values is not known. `function` is the host
+    function, in the dialect stream.
     """
     blocks = list(function.regions[0].blocks)
     allocations = _allocations(blocks)
@@ -91,7 +91,10 @@ def _return_early(blocks: Blocks) -> None:
 
 
 def _allocations(blocks: Blocks) -> list[_Allocation]:
-    """The allocations of a known size that run once per call, because their blocks are in no loop."""
+    """The allocations of a known size in blocks that are in no loop, which run once per call.
+
+    Those are left out whose buffer is used by an unknown operation, or may outlive the call.
+    """
     once = [k for k in range(len(blocks)) if not _can_reach(blocks, blocks[k].successors, k)]
     all_positions = {op.operation: (k, i) for k, block in enumerate(blocks) for i, op in enumerate(block.operations)}
     positions = {op: position for op, position in all_positions.items() if position[0] in once}
@@ -138,18 +141,18 @@ def _argument(branch: ir.Operation, number: int) -> ir.Value:
     return branch.successors[number > first].arguments[number - 1 - first * (number > first)]
 
 
-def _can_reach(blocks: Blocks, work: Sequence[ir.Block], goal: int, without: int = -1) -> bool:
-    """True if one of the blocks `work` is block number `goal`, or leads to it without passing through block number `without`."""
-    work, seen = [blocks.index(block) for block in work], {without}
-    while work:
-        if (k := work.pop()) not in seen:
+def _can_reach(blocks: Blocks, starts: Sequence[ir.Block], goal: int, without: int = -1) -> bool:
+    """True if one of the blocks `starts` is block number `goal`, or leads to it without passing through block number `without`."""
+    pending, seen = [blocks.index(block) for block in starts], {without}
+    while pending:
+        if (k := pending.pop()) not in seen:
             seen.add(k)
-            work += [blocks.index(block) for block in blocks[k].successors]
+            pending += [blocks.index(block) for block in blocks[k].successors]
     return goal in seen - {without}
 
 
 def _ends_before(first: _Allocation, then: _Allocation, blocks: Blocks) -> bool:
-    """True if, on every path, `first` is freed before `then` is allocated."""
+    """True if `first` is freed before `then` is allocated on every path through the blocks."""
     if first.end_position is None:
         return False
     (end, _), (start, _) = first.end_position, then.position
@@ -157,12 +160,12 @@ def _ends_before(first: _Allocation, then: _Allocation, blocks: Blocks) -> bool:
 
 
 def _at_once(allocations: Sequence[_Allocation], blocks: Blocks) -> int:
-    """The largest number of bytes that the program itself, without one buffer for all, would use at the same time."""
+    """The largest number of bytes that these allocations would use at the same time with a buffer each."""
     return max((sum(a.size for a in allocations if _is_used_after(b.position, a, blocks)) for b in allocations), default=0)
 
 
 def _is_used_after(position: Position, allocation: _Allocation, blocks: Blocks) -> bool:
-    """True if an allocation is live at a position, or made there, and is used after that position."""
+    """True if an allocation is made at or before a position, and is used after it on some path; it then needs memory there."""
     k, _ = position
     after = {j for j in range(len(blocks)) if _can_reach(blocks, blocks[k].successors, j)}
     is_live = allocation.position <= position
@@ -170,7 +173,7 @@ def _is_used_after(position: Position, allocation: _Allocation, blocks: Blocks) 
 
 
 def _starts(allocations: Sequence[_Allocation], blocks: Blocks) -> list[int]:
-    """The offset of each allocation in the buffer.
+    """The offset of each allocation in the common buffer, in the order of the allocations.
 
     Larger allocations come first. Each gets the smallest offset at which it overlaps no allocation that is live at the same time.
     Small allocations that are live only between two loops come last.
@@ -190,11 +193,15 @@ def _starts(allocations: Sequence[_Allocation], blocks: Blocks) -> list[int]:
 
 
 def _aligned(size: int) -> int:
+    """The size, rounded up to a multiple of 64."""
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
 def _waits(i: int, starts: Sequence[int], allocations: Sequence[_Allocation], blocks: Blocks) -> list[ir.Value]:
-    """The time points of the deallocations whose memory allocation number `i` reuses."""
+    """The time points of the deallocations for which allocation number `i` must wait, because it reuses their memory.
+
+    `starts` has the offset of each allocation in the common buffer.
+    """
     own = allocations[i]
     return [
         a.end.results[0]
@@ -208,7 +215,7 @@ def _waits(i: int, starts: Sequence[int], allocations: Sequence[_Allocation], bl
 
 
 def _replace(allocation: _Allocation, buffer: ir.Value, start: int, ends: Sequence[ir.Value]) -> None:
-    """Replaces an allocation by the part of the buffer at `start`, which is ready after `ends`."""
+    """Replaces an allocation by the part of the buffer at the offset `start`, which is ready at the time points `ends`."""
     op = allocation.op
     size, *waits = op.operands
     resource, timepoint = op.results

@@ -18,7 +18,7 @@ OVERWRITTEN = "overwritten_number"  # the fault, in the table of faults
 
 
 def overwritten(disassembly: str) -> list[str]:
-    """The lists of copies, in the text of `iree-dump-module`, that overwrite a number before they copy it.
+    """The lists of copies that overwrite a number before they copy it, from a program as `iree-dump-module` prints it.
 
     Example:
       >>> overwritten('''^bb0:
@@ -79,7 +79,11 @@ def in_order(moves: Moves, spare: int) -> Moves | None:
 
 
 def _values(moves: Sequence[tuple[int, int]], spare: int) -> dict[int, int]:
-    """The source of each register that a list of copies sets: the register that has this value before the list."""
+    """The net effect of a list of copies: for each register that it sets, the register that had its new value before the list.
+
+    Copies are pairs of numbers of registers, from the first to the second; registers from `spare` on hold values only within the
+    list. Example with spare = 8: ((1, 8), (2, 1), (8, 2)) exchanges two registers, {1: 2, 2: 1}.
+    """
     values: dict[int, int] = {}
     for x, y in moves:
         values[y] = values[x] if x >= spare else x
@@ -87,7 +91,7 @@ def _values(moves: Sequence[tuple[int, int]], spare: int) -> dict[int, int]:
 
 
 def _overwrites(moves: Moves, spare: int) -> bool:
-    """True if a copy reads a register, other than a spare one, that an earlier copy has set."""
+    """True if a copy reads a register that an earlier copy of the list has set; registers from number `spare` on may be read so."""
     written = set[int]()
     for x, y in moves:
         if x[1] != "i":
@@ -99,7 +103,10 @@ def _overwrites(moves: Moves, spare: int) -> bool:
 
 
 def _lists(disassembly: str) -> Iterator[tuple[Moves, int]]:
-    """Yields the list of copies of each branch, with the number of the first spare register of its function."""
+    """Yields the list of copies of each branch, with the number of the first spare register of its function.
+
+    A spare register is used only in such lists.
+    """
     wide = wide_results(disassembly)
     for blocks in functions(disassembly).values():
         instructions = [instruction for block in blocks.values() for instruction in block]
@@ -110,7 +117,10 @@ def _lists(disassembly: str) -> Iterator[tuple[Moves, int]]:
 
 
 def _used(instruction: Instruction, wide: Mapping[str, Sequence[bool]]) -> Iterator[int]:
-    """Yields the numbers of the integer registers that an instruction reads or sets, without those that are spare in its lists."""
+    """Yields the numbers of the integer registers that an instruction reads or sets, without those that are spare in its lists.
+
+    `wide` says, for each result of a function, if it has 64 bits: a call names only the first of its two registers.
+    """
     for text in (instruction.results, instruction.own):
         for first, second in re.findall(r"%i(\d+)(?::(\d+))?", text):
             yield int(second or first)
@@ -126,4 +136,5 @@ def _used(instruction: Instruction, wide: Mapping[str, Sequence[bool]]) -> Itera
 
 
 def _ordinal(register: str) -> int:
+    """The number of a register: "%i12" -> 12."""
     return int(register[2:])

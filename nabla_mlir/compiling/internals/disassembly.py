@@ -24,7 +24,7 @@ class Instruction(NamedTuple):
 
     @property
     def branches(self) -> list[tuple[str, Moves]]:
-        """The labels of the next blocks, each with the registers that are passed to it.
+        """The labels of the next blocks, each with the pairs of registers that are copied to its arguments.
 
         Example:
           >>> Instruction("", "vm.br", " ^bb1(%i1->%i2, %R3->%r4)").branches
@@ -38,7 +38,7 @@ Block = list[Instruction]
 
 
 def functions(text: str) -> dict[str, dict[str, Block]]:
-    """The blocks of each function, by label; a function without a name has a number.
+    """The blocks of each function by label, in the text of `iree-dump-module`: functions are by name, or by number without one.
 
     Example:
       >>> functions('''vm.func @f(%i0: i32) -> () {
@@ -62,7 +62,7 @@ def functions(text: str) -> dict[str, dict[str, Block]]:
 
 
 def wide_results(text: str) -> dict[str, list[bool]]:
-    """The results of each function that have 64 bits, as a list of truth values with one value for each result.
+    """For each function by name, a list with True for each result of 64 bits, from the text of `iree-dump-module`.
 
     A number of 64 bits fills two registers; the text of a call names only the first one.
 

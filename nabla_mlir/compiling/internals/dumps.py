@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def flags(folder: str, code: Path) -> list[str]:
-    """The flags with which the compiler writes the host program into a folder, and the machine code into a file."""
+    """The flags of iree-compile by which it writes the host program into the folder, and the machine code to the file `code`."""
     return [
         "--iree-llvmcpu-link-embedded=false",
         "--iree-llvmcpu-link-static",
@@ -22,6 +22,6 @@ def text_in(folder: str) -> str:
 
 
 def query_of(code: Path) -> str:
-    """The name of the function that returns the machine code of a library."""
+    """The name of the function that returns the machine code of a library, from the header next to `code`; "" without one."""
     match = re.search(r"(\w+_library_query)\(", code.with_suffix(".h").read_text())
     return match[1] if match else ""

@@ -10,7 +10,7 @@ from nabla_mlir.dialects.regions import last_of, nested
 
 
 def move_into(home: ir.Operation, executables: Sequence[ir.Operation]) -> None:
-    """Moves the exports and functions of executables (or of their variants) to the end of those of `home`."""
+    """Moves the kernels of executables (or of their variants) to the end of those of `home`: their exports and their functions."""
     *exports, code, _ = inside(home)
     number = len(exports)
     last = last_of(code.regions[0].blocks[0])
@@ -26,7 +26,10 @@ def move_into(home: ir.Operation, executables: Sequence[ir.Operation]) -> None:
 
 
 def rename_calls(module: ir.Module, call: str, home_of: Mapping[str, str]) -> None:
-    """Updates the calls of kernels that have moved: `home_of` maps the old executable of each to its new one."""
+    """Updates the calls of kernels that have moved: `home_of` has the new executable of each old one, by name.
+
+    `call` is the name of the calling operation. Example with {"b": "a"}: ``@b::@kernel`` -> ``@a::@kernel``.
+    """
     for op in nested(module.operation):
         if op.name == call:
             paths = [ir.SymbolRefAttr(entry).value for entry in op.attributes["entry_points"]]
@@ -35,7 +38,7 @@ def rename_calls(module: ir.Module, call: str, home_of: Mapping[str, str]) -> No
 
 
 def inside(op: ir.Operation) -> list[ir.Operation]:
-    """The operations of a region with one block."""
+    """The operations in the only block of an operation with one region."""
     return [inner.operation for inner in op.regions[0].blocks[0].operations]
 
 

@@ -32,7 +32,7 @@ class Call(NamedTuple):
 
 
 def calls(text: str) -> list[Call]:
-    """The calls of kernels in a module after the flow phase, in order."""
+    """The calls of kernels, in order, in the text of a module after the flow phase, which has a location on each line."""
     sources: dict[str, set[int]] = {}
     found: list[tuple[str, str, str, str]] = []
     executable, caller = "", ""

@@ -31,11 +31,15 @@ def held(artifact: bytes, disassembly: str) -> bytes:
 
 
 def _with_live_references(moves: Moves, wrong: Container[int]) -> Moves:
+    """The pairs of registers in which those with an index in `wrong` copy the reference (%r1) instead of moving it (%R1)."""
     return tuple((x.lower() if i in wrong else x, y) for i, (x, y) in enumerate(moves))
 
 
 def _rows(blocks: Mapping[str, Block]) -> Iterator[tuple[Moves, set[int]]]:
-    """Yields the pairs of each branch, and the indices of the pairs that move a reference which is still read."""
+    """Yields the pairs of registers of each branch, and the indices of those that move a reference which is still read.
+
+    `blocks` are those of one function, by label.
+    """
     reads = _reads(blocks)
     for block in blocks.values():
         for instruction in block:
@@ -45,7 +49,10 @@ def _rows(blocks: Mapping[str, Block]) -> Iterator[tuple[Moves, set[int]]]:
 
 
 def _reads(blocks: Mapping[str, Block]) -> dict[str, set[str]]:
-    """For each block, the reference registers that it or a later block reads before they are set."""
+    """For each block by label, the reference registers that it or a later block reads before it sets them.
+
+    This is the backward analysis of live values, repeated until nothing changes.
+    """
     found: dict[str, set[str]] = {label: set() for label in blocks}
     is_complete = False
     while not is_complete:

@@ -7,15 +7,22 @@ arith and cf. All shapes are static and everything runs in order, so each operat
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.base.errors import CompileError
-from nabla_mlir.compiling.internals.c_scalars import arithmetic, c_type, number, stored
-from nabla_mlir.dialects.stablehlo import array_of
+from nabla_mlir.compiling.internals.c_scalars import (
+    arithmetic,
+    c_type,
+    constant_bytes,
+    global_name,
+    is_memory,
+    is_time,
+    number,
+    stored,
+)
 
 # Operations that need no code in a program that runs in order, on arrays whose shapes the caller guarantees.
 _SILENT = {
@@ -48,7 +55,7 @@ class HostProgram:
     """
 
     def __init__(self, module: ir.Module):
-        """Translates the globals, initializers and functions of the module to C."""
+        """Translates the globals, initializers and functions of the module to C, and stores the texts as attributes."""
         self.dispatches: list[str] = []
         self.globals: list[str] = []
         self.state: list[str] = []
@@ -77,7 +84,7 @@ class HostProgram:
                 self._counts[f"@{name}::@{export.attributes['sym_name'].value}"] = export
 
     def export(self, symbol: str) -> tuple[int, ir.Operation]:
-        """The number of a dispatch, and the operation that computes its number of workgroups."""
+        """The number of a kernel (``@executable::@variant::@kernel``) in C, and the operation that computes its workgroups."""
         parts = symbol.split("::")
         name = parts[-1][1:]
         if name not in self.dispatches:
@@ -86,10 +93,10 @@ class HostProgram:
 
     def _global(self, op: ir.Operation) -> None:
         """Adds the C declaration of a global of the module; devices and time points need none."""
-        name, type = _global_name(op.attributes["sym_name"].value), str(op.attributes["type"].value)
-        if type.startswith("!hal.device") or _is_time(type):
+        name, type = global_name(op.attributes["sym_name"].value), str(op.attributes["type"].value)
+        if type.startswith("!hal.device") or is_time(type):
             return
-        if _is_memory(type):
+        if is_memory(type):
             self.globals.append(f"static struct memory {name};")
             self.state += [name] if "is_mutable" in op.attributes else []
             return
@@ -97,10 +104,10 @@ class HostProgram:
         self.globals.append(f"static {c_type(type, name)} {name} = {start};")
 
     def constant(self, value: ir.Attribute) -> str:
-        """The name of a C array with constant data."""
+        """The name of a new C array with constant data, whose declaration is added to the globals."""
         name = f"data_{self._data}"
         self._data += 1
-        data = _bytes(value)
+        data = constant_bytes(value)
         words = np.frombuffer(data + b"\0" * (-len(data) % 8), "<u8")
         lines = [", ".join(f"0x{w:x}" for w in words[i : i + 8]) for i in range(0, len(words), 8)]
         self.globals.append(f"static _Alignas(64) uint64_t {name}[] = {{\n  " + ",\n  ".join(lines or ["0"]) + "};")
@@ -111,7 +118,7 @@ class _Function:
     """The C code of a function or an initializer. The method `_cf_br` writes the code of the operation `cf.br`, and so on."""
 
     def __init__(self, program: HostProgram, op: ir.Operation):
-        """Stores the function; `text` translates it."""
+        """Stores the function or initializer `op`; `text` translates it."""
         self._program, self._op = program, op
         self._names: dict[ir.Value, str] = {}
         self._declared: list[str] = []
@@ -127,7 +134,7 @@ class _Function:
         for block in others:
             for argument in block.arguments:
                 name = self._declare(argument)
-                if _is_memory(str(argument.type)):
+                if is_memory(str(argument.type)):
                     self._declared.append(f"  int64_t {name}_size = 0; (void){name}_size;")
                     self._sizes[name] = f"{name}_size"
         self._block(first)
@@ -141,28 +148,33 @@ class _Function:
         name = f"v{len(self._declared)}"  # each variable has a line or two in `_declared`
         self._names[value] = name
         type = str(value.type)
-        if not _is_time(type):
+        if not is_time(type):
             self._declared.append(f"  {c_type(type, self._op.name)} {name} = 0; (void){name};")
         return name
 
     def _emit(self, line: str) -> None:
+        """Adds a line of C code; labels of blocks are not indented."""
         self._lines.append(line if line.startswith("block_") else f"  {line}")
 
     def _set(self, op: ir.Operation, text: str) -> None:
+        """Adds a line that sets a new variable for the result of an operation to a C expression."""
         self._emit(f"{self._declare(op.results[0])} = {text};")
 
     def _alias(self, result: ir.Value, value: ir.Value) -> None:
+        """Gives a result the C expression of another value, without code."""
         self._names[result] = self._names[value]
 
     def _names_of(self, values: Sequence[ir.Value]) -> list[str]:
+        """The C expressions of the values."""
         return [self._names[v] for v in values]
 
     def _block(self, block: ir.Block) -> None:
+        """Adds the code of all operations of a block."""
         for op in block.operations:
             self._operation(op.operation)
 
     def _operation(self, op: ir.Operation) -> None:
-        """Emits one operation: by its own method, or as arithmetic. Raises CompileError for unknown operations."""
+        """Adds the code of one operation: by its own method, or as arithmetic. Raises CompileError for unknown operations."""
         name = op.name
         handler: Callable[[ir.Operation], None] | None = getattr(self, "_" + name.replace(".", "_"), None)
         if name in _SILENT:
@@ -183,15 +195,17 @@ class _Function:
         self._names[op.results[0]] = number(op.attributes["value"])
 
     def _arith_select(self, op: ir.Operation) -> None:
+        """``v3 = v0 ? v1 : v2;``, also for memory, whose size is then selected, too."""
         c, a, b = self._names_of(op.operands)
         self._set(op, f"{c} ? {a} : {b}")
-        if _is_memory(str(op.results[0].type)):
+        if is_memory(str(op.results[0].type)):
             self._sizes[self._names[op.results[0]]] = f"({c} ? {self._sizes[a]} : {self._sizes[b]})"
 
     def _cf_br(self, op: ir.Operation) -> None:
         self._jump(op.successors[0], op.operands)
 
     def _cf_cond_br(self, op: ir.Operation) -> None:
+        """``if (v0 & 1) { jump to the first block } jump to the second block``."""
         sizes = ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])
         values = list(op.operands)
         self._emit(f"if ({self._names[values[0]]} & 1) {{")
@@ -200,13 +214,13 @@ class _Function:
         self._jump(op.successors[1], values[1 + sizes[1] :])
 
     def _jump(self, block: ir.Block, values: Sequence[ir.Value]) -> None:
-        """Emits a jump to a block; all values are read before any block argument is written."""
+        """Adds ``{ int64_t t0 = v2; v1 = t0; goto block_1; }``; all values are read before any block argument is written."""
         label = f"block_{self._blocks.index(block)}"
-        pairs = [(a, v) for a, v in zip(block.arguments, values, strict=True) if not _is_time(str(a.type))]
+        pairs = [(a, v) for a, v in zip(block.arguments, values, strict=True) if not is_time(str(a.type))]
         reads = [f"{c_type(str(a.type), '')} t{i} = {self._names[v]};" for i, (a, v) in enumerate(pairs)]
         writes = [f"{self._names[a]} = t{i};" for i, (a, _) in enumerate(pairs)]
         for i, (a, v) in enumerate(pairs):
-            if _is_memory(str(a.type)):
+            if is_memory(str(a.type)):
                 reads.append(f"int64_t s{i} = {self._sizes[self._names[v]]};")
                 writes.append(f"{self._names[a]}_size = s{i};")
         self._emit(f"{{ {' '.join([*reads, *writes])} goto {label}; }}")
@@ -215,6 +229,7 @@ class _Function:
         self._emit(f"if (!({self._names[op.operands[0]]} & 1)) {{ status = NABLA_STATE; goto done; }}")
 
     def _util_return(self, op: ir.Operation) -> None:
+        """Adds the copies of the results to the caller's memory (a result whose pointer is NULL is left out), and the end."""
         for i, value in enumerate(op.operands):
             name = self._names[value]
             if str(value.type) == "!hal.buffer_view":
@@ -226,26 +241,29 @@ class _Function:
     # ------------------------------------------------------------ memory
 
     def _util_global_load(self, op: ir.Operation) -> None:
-        name = _global_name(ir.FlatSymbolRefAttr(op.attributes["global"]).value)
+        """Reads a global; memory is a struct with a pointer `now` and its size. Time points have no code."""
+        name = global_name(ir.FlatSymbolRefAttr(op.attributes["global"]).value)
         type = str(op.results[0].type)
-        if _is_time(type):
+        if is_time(type):
             self._names[op.results[0]] = "0"
         else:
-            self._set(op, f"{name}.now" if _is_memory(type) else name)
+            self._set(op, f"{name}.now" if is_memory(type) else name)
             self._sizes[self._names[op.results[0]]] = f"(int64_t){name}.size"
 
     def _util_global_store(self, op: ir.Operation) -> None:
-        name = _global_name(ir.FlatSymbolRefAttr(op.attributes["global"]).value)
+        """Writes a global; memory is a struct with a pointer `now` and its size. Time points have no code."""
+        name = global_name(ir.FlatSymbolRefAttr(op.attributes["global"]).value)
         value, type = op.operands[0], str(op.operands[0].type)
-        if _is_memory(type):
+        if is_memory(type):
             self._emit(f"{name}.now = {self._names[value]}; {name}.size = {self._sizes[self._names[value]]};")
-        elif not _is_time(type):
+        elif not is_time(type):
             self._emit(f"{name} = {self._names[value]};")
 
     def _util_buffer_constant(self, op: ir.Operation) -> None:
         self._names[op.results[0]] = f"((char *){self._program.constant(op.attributes['value'])})"
 
     def _stream_resource_try_map(self, op: ir.Operation) -> None:
+        """A constant buffer is always mapped: the first result is 1, the second a pointer into the constant."""
         self._emit(f"{self._declare(op.results[0])} = 1;")
         source, offset, size = self._names_of(op.operands)
         name = self._declare(op.results[1])
@@ -257,11 +275,13 @@ class _Function:
         self._names[op.results[0]] = f"({source} + {offset})"
 
     def _stream_file_read(self, op: ir.Operation) -> None:
+        """Copies constant data to memory; the time point of the result has no code."""
         file, position, target, _, offset, length = self._names_of(op.operands)[:6]
         self._emit(f"memcpy({target} + {offset}, {file} + {position}, {length});")
         self._names[op.results[0]] = "0"
 
     def _allocate(self, op: ir.Operation) -> None:
+        """Takes memory from the arena of the call; without memory the call fails. The time point has no code."""
         size = self._names[op.operands[0]]
         name = self._declare(op.results[0])
         self._emit(f"if (!({name} = take(&arena, {size}))) goto no_memory;")
@@ -279,6 +299,7 @@ class _Function:
         self._names[op.results[0]] = "0"
 
     def _stream_resource_subview(self, op: ir.Operation) -> None:
+        """A pointer into the memory of the operand, with the size of the part."""
         source, _, offset, size = self._names_of(op.operands)
         self._set(op, f"{source} + {offset}")
         self._sizes[self._names[op.results[0]]] = size
@@ -296,6 +317,7 @@ class _Function:
         self._emit(f"*({stored(str(op.operands[3].type))} *)({target} + {offset}) = {value};")
 
     def _stream_tensor_import(self, op: ir.Operation) -> None:
+        """A pointer to the memory of an argument of the call, or to an aligned copy."""
         source, size = self._names_of(op.operands)
         name = self._declare(op.results[0])
         self._emit(f"if (!({name} = aligned(&arena, {source}, {size}))) goto no_memory;")
@@ -305,6 +327,7 @@ class _Function:
         self._alias(op.results[0], op.operands[0])
 
     def _alias_all(self, op: ir.Operation) -> None:
+        """The results are the operands: in a program that runs in order nothing waits."""
         for result, value in zip(op.results, op.operands, strict=False):
             self._alias(result, value)
 
@@ -317,6 +340,7 @@ class _Function:
     # ------------------------------------------------------------ work
 
     def _stream_cmd_execute(self, op: ir.Operation) -> None:
+        """Adds the code of the region, whose arguments are the operands; the time point of the result has no code."""
         block = op.regions[0].blocks[0]
         for argument, value in zip(block.arguments, op.operands, strict=False):
             self._alias(argument, value)
@@ -333,13 +357,14 @@ class _Function:
         self._emit(f"memmove({target} + {offset}, {source} + {start}, {length});")
 
     def _stream_cmd_fill(self, op: ir.Operation) -> None:
+        """A loop that sets each element of a part of memory to a value."""
         target, _, offset, length, value = self._names_of(op.operands)
         type = stored(str(op.operands[4].type))
         self._emit(f"for (size_t i = 0; i < (size_t){length} / sizeof({type}); ++i)")
         self._emit(f"  (({type} *)({target} + {offset}))[i] = ({type}){value};")
 
     def _stream_cmd_dispatch(self, op: ir.Operation) -> None:
-        """Emits the call of a dispatch, with its constants, buffers and number of workgroups."""
+        """Adds the call of a kernel, ``run(number, constants, ..., x, y, z)``, with its constants, buffers and workgroups."""
         sizes = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
         groups, values = [], list(op.operands)
         for size in sizes:
@@ -358,7 +383,7 @@ class _Function:
         self._emit("}")
 
     def _workgroups(self, export: ir.Operation, workload: Sequence[str]) -> list[str]:
-        """The numbers of workgroups of a dispatch along x, y and z, computed from its workload by emitted code."""
+        """The C expressions of the workgroups of a kernel along x, y and z; their computation from the workload is added."""
         block = export.regions[0].blocks[0]
         for argument, value in zip(list(block.arguments)[1:], workload, strict=True):
             self._names[argument] = value
@@ -369,31 +394,5 @@ class _Function:
 
 
 def _inside(op: ir.Operation, name: str) -> list[ir.Operation]:
+    """The operations with this name in the only block of an operation."""
     return [o.operation for o in op.regions[0].blocks[0].operations if o.operation.name == name]
-
-
-def _is_time(type: str) -> bool:
-    return type in ("!stream.timepoint", "!stream.file")
-
-
-def _is_memory(type: str) -> bool:
-    return type.startswith("!stream.resource")
-
-
-def _global_name(name: str) -> str:
-    return "global_" + re.sub(r"\W", "_", name)
-
-
-def _bytes(value: ir.Attribute) -> bytes:
-    """The bytes of constant data: one array, or several in sequence."""
-    text = str(value)
-    if not text.startswith("#util.composite<"):
-        return _dense(value)
-    # One array on each line; padding has a vector type, which is parsed like a tensor.
-    lines = text[text.index("[") + 1 : text.rindex("]")].replace(" : vector<", " : tensor<").splitlines()
-    pieces = [line.strip().rstrip(",") for line in lines if line.strip()]
-    return b"".join(_dense(ir.Attribute.parse(piece, value.context)) for piece in pieces)
-
-
-def _dense(value: ir.Attribute) -> bytes:
-    return np.ascontiguousarray(array_of(value)).tobytes()

@@ -42,8 +42,9 @@ class KernelLibrary:
 
 
 def take_kernels(module: ir.Module) -> KernelLibrary | None:
-    """The kernels of a legalised module as a library, for which stubs remain in the module; None if they
-    are too small to pay off.
+    """The kernels of a legalised module as a library; empty stubs with their names stay in the module.
+
+    None if the kernels are too small to pay off, or of an unknown form; the module is then as before.
     """
     sources = [op.operation for op in module.body.operations if op.operation.name == EXECUTABLE]
     if sum(len(nested(op)) for op in sources) < thresholds.SEPARATE_KERNELS or not all(map(_is_alone, sources)):
@@ -72,6 +73,12 @@ def with_kernels(
     library: KernelLibrary, compile_rest: Callable[[], bytes], target: Target, flags: Sequence[str], cache: bool
 ) -> bytes:
     """The artifact of a module in which the real kernels replace the stubs; both are compiled at the same time.
+
+    Args:
+      library: the kernels.
+      compile_rest: returns the artifact of the module with stubs.
+      target, flags: what they are compiled for, and additional flags of iree-compile.
+      cache: True reads the kernels from the cache, and stores them there.
 
     Raises:
       CompileError: one of the two is refused, or IREE has changed the stubs or their library.

@@ -24,12 +24,10 @@ Rewrite = Callable[[ir.Module], None]
 def before_code(
     rewrite: Rewrite | None, module: bytes, may_divide: bool, library: KernelLibrary | None = None
 ) -> tuple[bytes, bool]:
-    """The module, rewritten before code is generated, and True if its kernels are divided among several libraries.
-
-    Returns the module, and True if it has several libraries.
+    """The module (bytecode), rewritten before code is generated, and True if its kernels are divided among several libraries.
 
     Args:
-      rewrite: an additional rewrite.
+      rewrite: an additional rewrite of the module, in place; None if there is none.
       module: the module as bytecode.
       may_divide: True if there may be several libraries.
       library: the kernels for which the module has stubs; they stay a separate library.
@@ -55,11 +53,11 @@ def before_code(
 
 
 def divide(module: ir.Module, library: KernelLibrary | None = None) -> bool:
-    """Groups the kernels of a module, before code generation, into `thresholds.LIBRARIES` executables; returns True if it did.
+    """True if the module now has several libraries; its kernels, before code generation, are grouped into a few executables.
 
-    The number is the same on every machine, so that artifacts do not depend on the machine that compiles. Modules that
-    are too small, or that have executables of an unknown form, are not changed. If kernels are in a separate library, the
-    others form one executable: to divide them, too, saved no time in eight large programs.
+    There are `thresholds.LIBRARIES`, the same number on every machine, so that artifacts do not depend on the machine that
+    compiles. Modules that are too small, or that have executables of an unknown form, are not changed. If kernels are in a separate
+    library, the others form one executable: to divide them, too, saved no time in eight large programs.
 
     Raises:
       ValueError: the separate kernels, or the others, do not have the expected form.
@@ -87,9 +85,7 @@ def divide(module: ir.Module, library: KernelLibrary | None = None) -> bool:
 
 
 def _others(executables: Sequence[ir.Operation], library: KernelLibrary) -> list[ir.Operation]:
-    """The executables of a module except the one whose kernels are in a separate library; raises ValueError if that one has other
-    kernels than the library.
-    """
+    """The executables of a module without that of the stubs; raises ValueError if the stubs are not the library's kernels."""
     stubs = [op for op in executables if name_of(op) == library.name]
     exports = [name_of(e) for op in stubs for variant in inside(op)[:-1] for e in inside(variant)[:-2]]
     if exports != list(library.names):
@@ -98,7 +94,7 @@ def _others(executables: Sequence[ir.Operation], library: KernelLibrary) -> list
 
 
 def _share_kernels(sizes: Sequence[int], count: int) -> list[list[int]]:
-    """The indices of the kernels of each library: the largest kernel first, each to the library with the smallest total size.
+    """The indices of the kernels of each of `count` libraries; the largest kernel comes first, each to the smallest library so far.
 
     Example:
       >>> _share_kernels([1, 5, 3, 3], 2)

@@ -18,6 +18,8 @@ from nabla_mlir.targets.toolchain import run_compiler
 def put_machine_code(module: ir.Module, target: Target, cache: bool = True) -> None:
     """Replaces the text of Triton's kernels in a module by machine code for the target, in place.
 
+    With `cache`, machine code is read from the cache and stored there.
+
     Raises:
       CompileError: Triton refused a kernel.
     """
@@ -38,7 +40,10 @@ def put_machine_code(module: ir.Module, target: Target, cache: bool = True) -> N
 
 @functools.cache
 def _executable_target(flags: tuple[str, ...]) -> str:
-    """The description of the target of executables, as IREE prints it for these flags; raises CompileError if IREE prints none."""
+    """The attribute that describes the target of executables for these flags of iree-compile, as IREE prints it.
+
+    It is the text "#hal.executable.target<...>". Raises CompileError if IREE prints none.
+    """
     result = run_compiler([*flags, "--compile-to=preprocessing", "-", "-o", "-"], b"module {}", timeout=60)
     text = result.stdout.decode()
     start = text.index("#hal.executable.target<", text.index(" = #hal.device.target<"))

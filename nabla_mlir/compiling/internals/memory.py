@@ -16,10 +16,10 @@ _LASTING = "@hal.allocator.allocate"
 
 
 def allocated_at_once(disassembly: str) -> dict[str, int]:
-    """The peak memory of a call of each function, in bytes, including the results.
+    """The peak memory of a call of each function, in bytes, from a program as `iree-dump-module` prints it; results are included.
 
-    Functions whose sizes depend on values are left out. A buffer is live until the program frees it, or no register
-    holds it. All branches are followed, and loops are followed twice.
+    Functions whose sizes depend on values are left out. A buffer is live until the program frees it, or no register holds it. All
+    branches are followed, and loops are followed twice.
 
     Example:
       >>> allocated_at_once('''vm.func @f(%r0: !vm.ref<?>) -> () {
@@ -50,13 +50,18 @@ class _State:
     lasting: frozenset[int] = frozenset()
 
     def copy(self) -> _State:
+        """An independent copy of the state."""
         return _State(dict(self.held), dict(self.numbers), self.freed, self.lasting)
 
     def alive(self) -> frozenset[int]:
+        """The numbers of the buffers that some register holds, and that are not freed."""
         return frozenset().union(*self.held.values()) - self.freed
 
     def move(self, moves: Sequence[tuple[str, str]]) -> None:
-        """Copies registers as a branch does, all at the same time; registers written in capitals give their buffer away."""
+        """Copies registers as a branch does, all at the same time: each pair has a source and a target.
+
+        A source in capitals, as in ("R1", "r4"), gives its buffer away.
+        """
         before = self.copy()
         for source, target in moves:
             self.held.pop(target, None)
@@ -72,7 +77,10 @@ class _State:
 
 
 def _peak_of(name: str, program: Mapping[str, Mapping[str, Block]]) -> int | None:
-    """The largest number of bytes that a function and the functions that it calls have allocated; None if a size is not known."""
+    """The largest number of bytes that a function and the functions that it calls hold at once; None if a size is not known.
+
+    `program` has the blocks of each function, by name and label.
+    """
     blocks, sizes, peak = program[name], list[int](), 0
     visits = dict.fromkeys(blocks, 0)
     work = [("bb0", _State())]
@@ -104,11 +112,16 @@ def _peak_of(name: str, program: Mapping[str, Mapping[str, Block]]) -> int | Non
 
 
 def _bytes(state: _State, sizes: Sequence[int]) -> int:
+    """The sum of the sizes of the live buffers; `sizes` has the size of each buffer by its number."""
     return sum(sizes[i] for i in state.alive())
 
 
 def _update_state(state: _State, instruction: Instruction, callee: str, buffer: int | None) -> None:
-    """Updates the state by an instruction. `buffer` is the number of the buffer that the instruction allocates, or None."""
+    """Updates the state by an instruction other than a branch.
+
+    `callee` is the function that it calls, with @, or "". `buffer` is the number of the buffer that it allocates; None if it
+    allocates none.
+    """
     results, operation, operands = instruction
     if callee in _FREED:
         state.freed |= state.held.get(_operands(instruction)[_FREED[callee]].lower(), frozenset()) - state.lasting
@@ -131,7 +144,10 @@ def _update_state(state: _State, instruction: Instruction, callee: str, buffer: 
 
 
 def _number(state: _State, operation: str, operands: str) -> int | None:
-    """The integer that an instruction sets its result to; None if the integer is not known."""
+    """The integer that an instruction computes; None if it is not known.
+
+    Only constants and their conversions are followed, because sizes are no more than that.
+    """
     if re.fullmatch(r"vm\.const\.i\d+\.zero", operation):
         return 0
     if re.fullmatch(r"vm\.const\.i\d+", operation):
@@ -142,7 +158,7 @@ def _number(state: _State, operation: str, operands: str) -> int | None:
 
 
 def _operands(instruction: Instruction) -> list[str]:
-    """The registers that a call reads."""
+    """The registers that a call reads, without the percent sign: "@f(%r0, %i2)" -> ["r0", "i2"]."""
     return [word.strip(" %") for word in instruction.operands.partition("(")[2].partition(")")[0].split(",")]
 
 

@@ -24,7 +24,7 @@ FAULTS = {
 
 
 def fault_of(stderr: str) -> str:
-    """The name of the fault for which the compiler refuses a module; "" if the message is not known.
+    """The name of the fault for which the compiler refuses a module, from its error output; "" if the message is not known.
 
     Example:
       >>> fault_of("error: circular dependency: input operation uses partition output")
@@ -35,7 +35,7 @@ def fault_of(stderr: str) -> str:
 
 
 def missing_resource(result: Finished) -> tuple[str, str] | None:
-    """Two texts: the resource that the compiler lacked on this machine, and advice. None if the module caused the failure."""
+    """The resource that the compiler lacked on this machine, and advice, as texts; None if the module caused the failure."""
     if result.timed_out or result.returncode == 0:
         return None
     if signal_of(result) in ("SIGKILL", "SIGTERM"):
@@ -53,7 +53,7 @@ def missing_resource(result: Finished) -> tuple[str, str] | None:
 
 
 def advice(result: Finished, reproducer: str) -> str:
-    """The help text of the error for a failed run; `reproducer` is the script that repeats the failure, or ""."""
+    """The help text of the error for a failed run; `reproducer` is the path of a script that repeats the failure, or ""."""
     if missing := missing_resource(result):
         return missing[1]
     if symbols := sorted(set(re.findall(r"undefined symbol: (\w+)", result.stderr))):
@@ -77,20 +77,20 @@ def signal_of(result: Finished) -> str:
 
 
 def errors(stderr: str) -> list[str]:
-    """The lines with errors, without duplicates: at most eight, each of one or two screen lines."""
+    """The lines with errors in the compiler's output, without duplicates: at most eight, each of one or two screen lines."""
     lines = [line.strip() for line in stderr.splitlines() if re.search(r"(^|\s|:)error:", line)]
     lines = [line.replace("<stdin>:", "module:") for line in dict.fromkeys(lines)]
     return [line if len(line) <= 240 else line[:237] + "..." for line in lines[:8]]
 
 
 def frames(stderr: str) -> list[str]:
-    """The passes in which the compiler crashed, innermost first; if none are listed, its functions."""
+    """The passes in which the compiler crashed, from its output, innermost first; if none are listed, its functions."""
     passes = re.findall(r"(\w+Pass)::runOnOperation\(", stderr)
     functions = re.findall(r"^\s*#\d+ 0x[0-9a-f]+ (mlir::[\w:]+\w)\(", stderr, re.MULTILINE)
     return [f"in {name}" for name in dict.fromkeys(passes[:2] or functions[:3])]
 
 
 def position(stderr: str) -> SourceRange | None:
-    """The user's line of the first error; None if the module does not have it."""
+    """The user's line of the first error in the compiler's output; None if the module does not have it."""
     match = re.search(r"^(?!<stdin>)(.+?):(\d+):(\d+): error:", stderr, re.MULTILINE)
     return SourceRange(match[1], int(match[2]), int(match[3])) if match else None

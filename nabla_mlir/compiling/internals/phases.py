@@ -33,7 +33,7 @@ BYTECODE = b"ML\xefR"  # the first bytes of a module in MLIR bytecode
 
 
 def is_artifact(arguments: Sequence[str]) -> bool:
-    """True if the compiler produces an artifact for the runtime with these flags."""
+    """True if the compiler produces an artifact for the runtime with these flags, and not an intermediate form."""
     return not any(a.startswith(("--compile-to", "--compile-from", "--compile-mode", "--output-format")) for a in arguments)
 
 
@@ -43,7 +43,13 @@ def may_divide(arguments: Sequence[str]) -> bool:
 
 
 def steps(source: bytes, arguments: Sequence[str], in_steps: bool) -> list[tuple[str, ...]]:
-    """The flags of each step of a compilation: one step for a short module, two or three for a long one."""
+    """The flags of each step of a compilation; one step without flags for a short module, two or three for a long one.
+
+    Args:
+      source: the module, as text or bytecode.
+      arguments: the flags of the whole compilation.
+      in_steps: True divides the compilation of a short module, too.
+    """
     # In bytecode, neither lines nor operations can be counted.
     is_short = source.startswith(BYTECODE) or source.count(b"\n") < thresholds.VERIFIED_ONCE
     if not in_steps and (is_short or not is_artifact(arguments)):
@@ -58,4 +64,5 @@ def steps(source: bytes, arguments: Sequence[str], in_steps: bool) -> list[tuple
 
 
 def _to(phase: str) -> tuple[str, ...]:
+    """The flags for a step that ends after this phase, and writes the module as bytecode."""
     return (f"--compile-to={phase}", "--emit-mlir-bytecode", _NO_NAMES)

@@ -20,7 +20,7 @@ _FENCES = slice(2, 4)  # the operands of a queue operation with its wait and sig
 
 
 def lost_buffers(disassembly: str) -> list[str]:
-    """The instructions, in the text of `iree-dump-module`, that use a buffer whose reference an earlier instruction has moved.
+    """The instructions that use a buffer whose reference an earlier one has moved, in the text of `iree-dump-module`.
 
     Example:
       >>> lost_buffers('''^bb0:
@@ -34,8 +34,9 @@ def lost_buffers(disassembly: str) -> list[str]:
 
 
 def _lost_in(blocks: Mapping[str, Block]) -> list[str]:
-    """The instructions of one function that use a lost buffer, found by a forward analysis of the
-    registers that hold a reference.
+    """The instructions of one function that use a lost buffer, as text; `blocks` has its blocks by label.
+
+    They are found by a forward analysis of the registers that hold a reference on every path to a block.
     """
     holders = {"bb0": set(range(_REGISTERS))}
     work, uses = ["bb0"], {}
@@ -60,7 +61,7 @@ def _lost_in(blocks: Mapping[str, Block]) -> list[str]:
 
 
 def _holders_after(holders: set[int], moves: Moves) -> set[int]:
-    """The registers that hold a reference after the moves of a branch, from those before."""
+    """The numbers of the registers that hold a reference after the moves of a branch, from those that hold one before."""
     after = set(holders)
     for source, target in moves:
         if source[1] == "i":
@@ -72,7 +73,10 @@ def _holders_after(holders: set[int], moves: Moves) -> set[int]:
 
 
 def _buffers(operands: str) -> Iterator[int]:
-    """Yields the registers whose references an instruction needs; a fence may be empty, which means no wait."""
+    """Yields the numbers of the registers whose references an instruction needs, from its operands.
+
+    A fence is left out: it may be empty, which means no wait.
+    """
     if "@hal.fence." in operands:
         return
     inner = operands[operands.find("(") + 1 :].split(", ")

@@ -17,7 +17,7 @@ _REFERENCE, _GIVEN = 0x8000, 0x4000
 
 
 def replaced(artifact: bytes, lists: Sequence[tuple[Moves, Moves]]) -> bytes:
-    """The artifact in which some lists are replaced by other lists of the same length.
+    """The artifact in which some lists of pairs of registers are replaced by other lists of the same length.
 
     Args:
       artifact: IREE's bytecode, in its zip archive.
@@ -38,12 +38,12 @@ def replaced(artifact: bytes, lists: Sequence[tuple[Moves, Moves]]) -> bytes:
 
 
 def encoded(moves: Moves) -> bytes:
-    """The bytes of a list."""
+    """The bytes of a list of pairs of registers: its length, then each register, in numbers of 16 bits."""
     numbers = [_number(x) for pair in moves for x in pair]
     return struct.pack(f"<{1 + len(numbers)}H", len(moves), *numbers)
 
 
 def _number(register: str) -> int:
-    """The number of 16 bits that represents a register in a list."""
+    """The number of 16 bits that represents a register in a list: "%i3" -> 0x0003, "%r3" -> 0x8003, "%R3" -> 0xC003."""
     kind, number = register[1], int(register[2:])
     return number | (_REFERENCE if kind in "rR" else 0) | (_GIVEN if kind == "R" else 0)

@@ -68,4 +68,5 @@ def _set_size(function: ir.Operation, size: int) -> None:
 
 
 def _is_unknown(op: ir.Operation) -> bool:
+    """True if the operation is the constant that stands for a size which is not known yet."""
     return op.name == "arith.constant" and integer_constant(op.results[0]) == UNKNOWN

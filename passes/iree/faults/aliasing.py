@@ -74,7 +74,7 @@ def _hidden_splat(value: complex, shape: tuple[int, ...], dtype: np.dtype, numbe
 
 
 def copy_numbers(module: ir.Operation) -> Iterator[int]:
-    """An iterator over numbers for `computed` that no copy in the module has yet."""
+    """An iterator over integers that no copy by `computed` in the module has as its number yet."""
     makers = [made_by(op.operands[1]) for op in nested_in_functions(module) if op.name == HOST_BARRIER and len(op.operands) == 2]
     yield from itertools.count(1 + max((ir.IntegerAttr(op.attributes["value"]).value for op in makers if op), default=-1))
 

@@ -46,7 +46,7 @@ def use_at_the_end(x: Val) -> None:
 
 
 def one_buffer(values: Sequence[ir.Value] | Iterator[ir.Value]) -> set[ir.Value]:
-    """The given values, and the values whose buffer one of them may share; possibly more values than really do."""
+    """The given values, and all values whose buffer one of them may share; possibly more values than really share it."""
     group: set[ir.Value] = set()
     work = [*values]
     while work:

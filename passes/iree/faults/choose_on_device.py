@@ -40,7 +40,7 @@ class ChooseOnDevicePass(Pass):
     most_elements: int = thresholds.BRANCH_ELEMENTS  # the largest number in a result, which a branch would not copy
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Replaces branches between small values by `select`, and broadcasts scalar predicates, in place."""
         for op in nested_in_functions(module):
             if op.name in _CHOICES and self._is_small(op) and self._may_run_always(op):
                 with ir.InsertionPoint(op), op.location:
@@ -50,6 +50,7 @@ class ChooseOnDevicePass(Pass):
                     op.operands[0] = _broadcast(wrap(op.operands[0]), wrap(op.results[0])).value
 
     def _is_small(self, op: ir.Operation) -> bool:
+        """True if all results of an operation are static and small enough to be computed for both cases."""
         return all(is_static_tensor(r.type) and size_of(r) <= self.most_elements for r in op.results)
 
     def _may_run_always(self, op: ir.Operation) -> bool:
@@ -86,6 +87,7 @@ def _inlined(region: ir.Region) -> list[Tensor]:
 
 
 def _select(predicate: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+    """The elementwise selection between `yes` and `no`, by a predicate that is broadcast if it is a scalar."""
     return select(_broadcast(predicate, yes), yes, no)
 
 

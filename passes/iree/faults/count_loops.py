@@ -33,7 +33,7 @@ class CountLoopsPass(Pass):
     name: ClassVar[str] = "nabla-count-loops"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Makes all loops of known length count upwards from 0, in place."""
         for op in nested_in_functions(module):
             if op.name == "stablehlo.while":
                 _count_upwards(op)
@@ -65,7 +65,7 @@ def iteration(op: ir.Operation, counter: Counter, number: Tensor, states: list[T
 
     Args:
       op: the loop.
-      counter: its counter.
+      counter: the description of its counter.
       number: the number of the iteration, from 0.
       states: the carries before the iteration, without the counter; so are the returned ones.
     """
@@ -78,7 +78,7 @@ def iteration(op: ir.Operation, counter: Counter, number: Tensor, states: list[T
 
 
 def value_of(op: ir.Operation, counter: Counter, number: Tensor) -> Tensor:
-    """The value of the original counter in iteration `number`."""
+    """The value of the original counter of the loop `op` in iteration `number`, from the description `counter`."""
     dtype = wrap(op.operands[counter.carry]).dtype
     value = number if dtype == INDEX else convert(number, dtype=dtype)
     start = full((), counter.start, dtype)

@@ -52,7 +52,7 @@ class EqualValues:
         return self._constants[value]
 
     def _operations_like(self, op: ir.Operation) -> list[ir.Operation]:
-        """The operations of the same kind in the function."""
+        """The operations in the same function with the same name, number of results and number of elements."""
         function = function_around(op)
         if function not in self._alike:  # computed lazily, because most functions have no update whose buffer is in doubt
             self._alike[function] = defaultdict(list)
@@ -62,7 +62,10 @@ class EqualValues:
         return self._alike[function].get(_kind(op), [])
 
     def _are_equal(self, a: ir.Value, b: ir.Value, depth: int = 0) -> bool:
-        """True if two values are equal up to their shape, or if they are computed by too many operations to compare."""
+        """True if two values are equal up to their shape, or if they are computed by too many operations (`_DEPTH`) to compare.
+
+        `depth` is the number of operations between them and the values that were asked for.
+        """
         a, b = root_of(a), root_of(b)
         if a == b or depth == _DEPTH:
             return True
@@ -125,5 +128,5 @@ def _details(op: ir.Operation, is_flat: bool) -> object:
 
 
 def _text(op: ir.Operation) -> str:
-    """The text of an operation and its regions, without the names of captured values."""
+    """The text of an operation and its regions without the names of captured values, so that equal operations have equal texts."""
     return op.clone(ip=False).operation.get_asm(use_local_scope=True, enable_debug_info=False)

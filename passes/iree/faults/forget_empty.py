@@ -30,7 +30,7 @@ class ForgetEmptyPass(Pass):
     name: ClassVar[str] = "nabla-forget-empty"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Replaces values without elements by constants, in place."""
         for block in blocks_of(module):
             _forget(block)
 
@@ -54,4 +54,5 @@ def _forget(block: ir.Block) -> None:
 
 
 def _is_empty(x: ir.Value) -> bool:
+    """True for a static value with no elements."""
     return is_static_tensor(x.type) and math.prod(x.type.shape) == 0

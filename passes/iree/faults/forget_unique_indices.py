@@ -26,7 +26,7 @@ class ForgetUniqueIndicesPass(Pass):
     name: ClassVar[str] = "nabla-forget-unique-indices"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Sets the attribute `unique_indices` of all scatters to false."""
         for op in nested_in_functions(module):
             if op.name == "stablehlo.scatter":
                 op.attributes["unique_indices"] = ir.BoolAttr.get(False, op.context)

@@ -27,7 +27,7 @@ class HoldLoopResultsPass(Pass):
     name: ClassVar[str] = "nabla-hold-loop-results"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Passes the results of loops that may have no iteration through barriers."""
         for loop in [op for op in nested_in_functions(module) if op.name == "stablehlo.while"]:
             counter = find_counter(loop)
             if counter is not None and counter.trips > 0:

@@ -19,9 +19,9 @@ PATTERNS = Patterns()
 
 @PATTERNS.of("stablehlo.broadcast_in_dim")
 def broadcast_in_dim(op: ir.Operation, target: Target) -> Replacement:
-    """A broadcast with sorted dimensions, after a transpose: IREE computes unsorted ones wrongly, or does not compile them.
+    """A broadcast with sorted dimensions, after a transpose; None if the dimensions are sorted already.
 
-    It computes a cycle of three equal sizes wrongly.
+    IREE computes unsorted ones wrongly, or does not compile them. It computes a cycle of three equal sizes wrongly.
     """
     dims = hlo.I64Array.decode(op.attributes["broadcast_dimensions"])
     if list(dims) == sorted(dims):
@@ -37,12 +37,15 @@ def broadcast_in_dim(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _limits(shape: Sequence[int], window: Sequence[int], index_map: Sequence[int]) -> list[int]:
-    """For each component of an index vector, the largest start index of a window that is inside the array."""
+    """The largest start index, for each component of an index vector, of a window that is inside the array.
+
+    `index_map` has the dimension of the array for each component.
+    """
     return [shape[d] - window[d] for d in index_map]
 
 
 def _in_range(indices: ir.Value, vector_dim: int, limits: Sequence[int]) -> bool:
-    """True if each component of the index vectors is provably between 0 and its limit."""
+    """True if each component of the index vectors is provably between 0 and its limit; they lie along `vector_dim`."""
     for component, limit in enumerate(limits):
         bounds = component_range(indices, vector_dim, component)
         if bounds is None or bounds[0] < 0 or bounds[1] > limit:
@@ -51,7 +54,7 @@ def _in_range(indices: ir.Value, vector_dim: int, limits: Sequence[int]) -> bool
 
 
 def _along(values: Sequence[int], indices: Val, vector_dim: int) -> Val:
-    """A constant in the shape of the indices, with one of `values` for each component of the index vectors."""
+    """A constant in the shape of the indices, with values[k] for component k of the index vectors, which lie along `vector_dim`."""
     if len(set(values)) == 1:
         return b.splat(values[0], indices)
     vector = b.constant(np.array(values, indices.dtype))
@@ -66,14 +69,17 @@ def _wide_enough(indices: Val, limits: Sequence[int]) -> Val:
 
 
 def clamp(indices: Val, limits: Sequence[int], vector_dim: int) -> Val:
-    """The start indices clamped to 0 ... limit for each component, as the specification of gather requires."""
+    """The start indices, clamped to 0 ... limits[k] for component k, as the specification of gather requires.
+
+    The index vectors lie along `vector_dim`.
+    """
     indices = _wide_enough(indices, limits)
     return b.minimum(b.maximum(indices, 0), _along(limits, indices, vector_dim))
 
 
 @PATTERNS.of("stablehlo.torch_index_select")
 def torch_index_select(op: ir.Operation, target: Target) -> Replacement:
-    """The same operation with a clamped index, because IREE reads outside the array."""
+    """The same operation with an index that is clamped to the array, because IREE reads outside the array."""
     x, index = operands(op)
     attributes = {name: op.attributes[name] for name in ("dim", "batch_dims")}
     limit = x.shape[ir.IntegerAttr(attributes["dim"]).value] - 1
@@ -83,7 +89,10 @@ def torch_index_select(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.gather")
 def gather(op: ir.Operation, target: Target) -> Replacement:
-    """The same gather with clamped start indices, because IREE reads outside the array."""
+    """The same gather with start indices that are clamped to the array, because IREE reads outside the array.
+
+    None if the indices are provably in range.
+    """
     dims = hlo.GatherDims.decode(op.attributes["dimension_numbers"])
     sizes = hlo.I64Array.decode(op.attributes["slice_sizes"])
     x, indices = operands(op)

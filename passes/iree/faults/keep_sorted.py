@@ -30,7 +30,7 @@ class KeepSortedPass(TargetPass):
     name: ClassVar[str] = "nabla-keep-sorted"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Adds uses to unused results of sorts, in place."""
         for sort in nested_in_functions(module):
             if sort.name != "stablehlo.sort" or not is_static_tensor(sort.results[0].type):
                 continue

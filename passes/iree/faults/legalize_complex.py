@@ -21,9 +21,9 @@ PATTERNS = Patterns()
 
 @PATTERNS.of("stablehlo.constant")
 def constant(op: ir.Operation, target: Target) -> Replacement:
-    """A complex constant made of two real constants, because IREE refuses a complex128 splat (a fill of 128 bits).
+    """A complex constant as a complex number of two real constants; None for real constants.
 
-    On Vulkan, IREE refuses every dense complex constant.
+    IREE refuses a complex128 splat (a fill of 128 bits), and on Vulkan every dense complex constant.
     """
     if not isinstance(op.results[0].type.element_type, ir.ComplexType):
         return None
@@ -32,7 +32,7 @@ def constant(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.convert")
 def convert(op: ir.Operation, target: Target) -> Replacement:
-    """A conversion of real to complex numbers as a complex number made of two parts, the second one zero.
+    """A conversion of real to complex numbers as a complex number of two parts, the second one zero; None for others.
 
     If a real constant is converted for a product, IREE also uses it as the imaginary part: 1 and 0 act as 1 + i and 0.
     """
@@ -51,7 +51,7 @@ def part_of_parts(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.pad")
 def pad(op: ir.Operation, target: Target) -> Replacement:
-    """A padded complex value made of two padded parts, because the compiler crashes on a padding with a complex constant."""
+    """A padded complex value as a complex number of two padded parts, because the compiler crashes on a complex padding."""
     x, value = operands(op)
     if x.dtype.kind != "c":
         return None
@@ -63,9 +63,9 @@ def pad(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.select")
 def select_parts(op: ir.Operation, target: Target) -> Replacement:
-    """A complex selection made of two selections of parts, because IREE computes products with selected constants wrongly.
+    """A complex selection as a complex number of two selections of parts; None for real numbers.
 
-    1 and 0 act as 1 + i and 0.
+    IREE computes products with selected complex constants wrongly: 1 and 0 act as 1 + i and 0.
     """
     predicate, x, y = operands(op)
     if x.dtype.kind != "c":

@@ -30,12 +30,12 @@ def unsigned(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.convolution")
 def convolution(op: ir.Operation, target: Target) -> Replacement:
-    """A convolution in another form: in f32, of a padded operand, with a reversed kernel, or as one convolution for each group.
+    """A convolution in another form: in f32, of a padded operand, with a reversed kernel, or one convolution for each group.
 
-    The reasons are faults of IREE. Narrow floats are rounded after every addition. On Vulkan the results of grouped convolutions
-    are zero. A depthwise kernel is not reversed by window_reversal, other tiles for a GPU are not either, and a kernel whose length
-    is a multiple of a tile does not compile; so kernels are reversed before the convolution. A convolution with complex padding
-    crashes the compiler; so complex values are padded before the convolution.
+    The result is None if no fault of IREE applies. The faults: narrow floats are rounded after every addition. On Vulkan the
+    results of grouped convolutions are zero. A depthwise kernel is not reversed by window_reversal, other tiles for a GPU are not
+    either, and a kernel whose length is a multiple of a tile does not compile; so kernels are reversed before the convolution. A
+    convolution with complex padding crashes the compiler; so complex values are padded before the convolution.
     """
     x, kernel = operands(op)
     result = Val(op.results[0])
@@ -99,7 +99,7 @@ def _padded(x: Val, attributes: dict[str, ir.Attribute]) -> Val:
 
 
 def _part(x: Val, dim: int, i: int, count: int) -> Val:
-    """Part i of `count` equal parts along a dimension."""
+    """Part number i of `count` equal parts of x along a dimension."""
     size = x.shape[dim] // count
     return b.cut(x, dim, i * size, (i + 1) * size)
 

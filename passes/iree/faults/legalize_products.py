@@ -21,7 +21,7 @@ PATTERNS = Patterns()
 
 @PATTERNS.of("stablehlo.dot_general", "stablehlo.einsum", "stablehlo.dot")
 def product_of_truth_values(op: ir.Operation, target: Target) -> Replacement:
-    """A product of truth values by counting in integers, because IREE computes sums of truth values modulo 2."""
+    """A product of truth values by counting in integers; None for other dtypes. IREE computes sums of truth values modulo 2."""
     x, y = operands(op)
     if x.dtype != np.bool_ or not (x.static and y.static):
         return None
@@ -34,9 +34,9 @@ def product_of_truth_values(op: ir.Operation, target: Target) -> Replacement:
 def dot_general(op: ir.Operation, target: Target) -> Replacement:
     """A product in another form: zeros, a product of two numbers, four real products, or a product with f32 results.
 
-    The reasons are faults of IREE: the compiler crashes if a contracted dimension has size 0. For one number times another
-    with a wider result, the operands are not converted. Complex products are not vectorised. Sums of narrow floats are rounded
-    after every addition.
+    The result is None if no fault of IREE applies. The faults: the compiler crashes if a contracted dimension has size 0. For one
+    number times another with a wider result, the operands are not converted. Complex products are not vectorised. Sums of narrow
+    floats are rounded after every addition.
     """
     x, y = operands(op)
     type = op.results[0].type
@@ -65,7 +65,7 @@ def dot_general(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.dot_general")
 def matrix_times_vector(op: ir.Operation, target: Target) -> Replacement:
-    """The product of a matrix and a vector with exchanged factors, if IREE would copy the matrix to transpose it.
+    """The product of a matrix and a vector with exchanged factors, if IREE would copy the matrix to transpose it; else None.
 
     IREE does so unless the vector is the operand on the side of the contracted dimension.
     """

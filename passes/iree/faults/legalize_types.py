@@ -25,7 +25,7 @@ F32 = np.dtype(np.float32)
 
 @PATTERNS.of("stablehlo.add")
 def add(op: ir.Operation, target: Target) -> Replacement:
-    """A sum of truth values as `or`, which is StableHLO's definition; IREE adds them modulo 2."""
+    """A sum of truth values as `or`, which is StableHLO's definition; None for other dtypes. IREE adds them modulo 2."""
     x = Val(op.operands[0])
     if x.dtype != BOOL:
         return None
@@ -35,7 +35,7 @@ def add(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.divide", "stablehlo.remainder")
 def divide(op: ir.Operation, target: Target) -> Replacement:
-    """A division of 16-bit integers in f32: LLVM's code generator for CUDA crashes on a 16-bit division by a constant.
+    """A division of 16-bit integers in f32, because LLVM's code generator for CUDA crashes on one by a constant; else None.
 
     It also narrows wider integers to 16 bits, so these do not help. f32 is exact enough: the distance of the quotient from the next
     integer is larger than its rounding error.
@@ -54,7 +54,7 @@ def divide(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.convert")
 def convert(op: ir.Operation, target: Target) -> Replacement:
-    """A saturating conversion from float to integer, or a conversion between floats through f32.
+    """A saturating conversion from float to integer, or a conversion between floats through f32; None for others.
 
     IREE does not saturate: NaN and values out of range give arbitrary results. It does not compile conversions between float8 and
     f16 or f64.
@@ -85,7 +85,7 @@ def _saturating(x: Val, dtype: np.dtype) -> Val:
 
 @PATTERNS.of("stablehlo.count_leading_zeros")
 def count_leading_zeros(op: ir.Operation, target: Target) -> Replacement:
-    """The number of leading zeros by operations on 32 bits, because on Vulkan IREE compiles no others."""
+    """The number of leading zeros by operations on 32 bits, because on Vulkan IREE compiles no others; None elsewhere."""
     (x,) = operands(op)
     bits = 8 * x.dtype.itemsize
     if target.leading_zeros or bits == 32:
@@ -122,7 +122,7 @@ def uniform(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.convert")
 def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
-    """A conversion of an integer scalar to a float after a barrier, so that the device computes it.
+    """A conversion of an integer scalar to a float after a barrier, so that the device computes it; None for others.
 
     IREE moves scalar arithmetic on loop counters to the host, whose VM converts integers only to f32.
     """
@@ -138,7 +138,7 @@ def counter_to_float(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.convert")
 def counter_to_unsigned(op: ir.Operation, target: Target) -> Replacement:
-    """A conversion of an integer scalar to unsigned as a bitcast of a signed one.
+    """A conversion of an integer scalar to unsigned as a bitcast of a signed one; None for other conversions.
 
     For a loop counter, IREE would else use unsigned arithmetic on the host, which its VM does not have.
     """
@@ -153,9 +153,9 @@ def counter_to_unsigned(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.convert")
 def truth_to_float(op: ir.Operation, target: Target) -> Replacement:
-    """A conversion from boolean to float as a selection of 1 or 0, because IREE folds it into a product of i1, which it refuses.
+    """A conversion from boolean to float as a selection of 1 or 0; None for other conversions.
 
-    SPIR-V has no such conversion.
+    IREE folds the conversion into a product of i1, which it refuses, and SPIR-V has no such conversion.
     """
     (x,) = operands(op)
     result = Val(op.results[0])

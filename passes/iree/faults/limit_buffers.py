@@ -34,7 +34,7 @@ class LimitBuffersPass(TargetPass):
     name: ClassVar[str] = "nabla-limit-buffers"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Adds barriers to blocks with more arguments than a device binds buffers."""
         for block in blocks_in_functions(module):
             if len(block.arguments) > self.codegen.most_arguments:
                 self._limit(block)

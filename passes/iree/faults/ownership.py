@@ -53,7 +53,7 @@ def come_before(users: Iterable[ir.Operation], op: ir.Operation, makers: Iterabl
 
 
 def makers_behind(op: ir.Operation) -> Iterator[ir.Operation]:
-    """The operations from which the operands of `op` are computed, without duplicates."""
+    """The operations from which the operands of `op` are computed, directly or through others, without duplicates."""
     seen: set[ir.Operation] = set()
     work = list(op.operands)
     while work:
@@ -66,4 +66,5 @@ def makers_behind(op: ir.Operation) -> Iterator[ir.Operation]:
 
 
 def _is_view(op: ir.Operation) -> bool:
+    """True if the result of an operation is in the memory of its operand."""
     return is_view(op) or op.name in BARRIERS

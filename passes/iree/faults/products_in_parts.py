@@ -36,7 +36,7 @@ class ProductsInPartsPass(Pass):
     name: ClassVar[str] = "nabla-products-in-parts"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Replaces products over long axes by sums of products, in place."""
         for op in list(nested_in_functions(module)):
             if op.name == "stablehlo.dot_general":
                 _divide(op)
@@ -90,16 +90,16 @@ def product_in_parts(op: ir.Operation, count: int) -> Val:
 
 
 def sum_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype in which partial sums are added; f32 for narrow floats, so that partial sums are not rounded to them."""
+    """The dtype in which sums of numbers of `dtype` are added: f32 for narrow floats, which would round partial sums."""
     return np.dtype(np.float32) if is_narrow(dtype) else dtype
 
 
 def _split(x: Val, dim: int, width: int) -> Val:
-    """The array with a dimension divided into two: parts, and the `width` elements of a part."""
+    """The array x with dimension `dim` divided into two: parts, and the `width` elements of a part."""
     return b.reshape(x, (*x.shape[:dim], x.shape[dim] // width, width, *x.shape[dim + 1 :]))
 
 
 def _dot(op: ir.Operation, factors: list[Val], numbers: dict[str, list[int]], type: ir.Type) -> Val:
-    """A product with the attributes of `op`, except for the dimension numbers."""
+    """The product of two factors with the attributes of `op`, except for the dimension numbers (`numbers`) and the result type."""
     attributes = {**attributes_of(op), _DIMS: hlo.DotDims.encode(numbers)}
     return Val(b.make(op.name, factors, [type], attributes).results[0])

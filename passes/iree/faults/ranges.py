@@ -18,9 +18,9 @@ _DEPTH = 12  # the number of operations through which bounds are followed
 
 
 def component_range(value: ir.Value, dim: int, component: int, depth: int = _DEPTH) -> Range | None:
-    """The bounds of the elements at index `component` along `dim`; None if they are unknown.
+    """The smallest and the largest element of an integer value at index `component` along `dim`; None if they are unknown.
 
-    They are the bounds of all elements if `dim` is the rank.
+    They are the bounds of all elements if `dim` is the rank. Operations are followed up to `depth`.
     """
     op = made_by(value)
     rank = value.type.rank
@@ -47,7 +47,7 @@ def component_range(value: ir.Value, dim: int, component: int, depth: int = _DEP
 
 
 def value_range(value: ir.Value, depth: int = _DEPTH) -> Range | None:
-    """The bounds of all elements of an integer value; None if they are unknown."""
+    """The smallest and the largest element of an integer value; None if they are unknown. Operations are followed up to `depth`."""
     op = made_by(value)
     if op is None or not depth:
         return _type_range(value)
@@ -82,7 +82,7 @@ def value_range(value: ir.Value, depth: int = _DEPTH) -> Range | None:
 
 
 def _bounds(array: np.ndarray) -> Range | None:
-    """The bounds of an array of numbers; None if they are not integers or booleans."""
+    """The smallest and the largest number in an array; None if they are not integers or booleans."""
     if not array.size:
         return 0, 0
     return (int(array.min()), int(array.max())) if array.dtype.kind in "biu" else None
@@ -103,6 +103,7 @@ def _combine(name: str, x: Range | None, y: Range | None, value: ir.Value) -> Ra
 
 
 def _product(x: Range, y: Range) -> Range:
+    """The bounds of the product of numbers in two ranges."""
     corners = [i * j for i in x for j in y]
     return min(corners), max(corners)
 

@@ -29,7 +29,7 @@ class ReadCarriesPass(Pass):
     name: ClassVar[str] = "nabla-read-carries"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Adds barriers that read carries to all loops of unknown length."""
         for loop in nested_in_functions(module):
             if loop.name == "stablehlo.while" and find_counter(loop) is None:
                 _read_carries(loop)

@@ -23,12 +23,13 @@ F32 = np.dtype(np.float32)
 
 
 def _is_narrow(dtype: np.dtype) -> bool:
+    """True for floats of 16 bits."""
     return is_float(dtype) and dtype.itemsize == 2
 
 
 @PATTERNS.of("stablehlo.reduce", "stablehlo.reduce_window")
 def narrow_sum(op: ir.Operation, target: Target) -> Replacement:
-    """A sum or product of narrow floats in f32, because IREE rounds to the narrow format after every term."""
+    """A sum or product of narrow floats, computed in f32; None for others. IREE rounds to the narrow format after every term."""
     if len(op.operands) != 2 or not _is_narrow(Val(op.results[0]).dtype):
         return None
     body = single_operation(op.regions[0])
@@ -46,7 +47,7 @@ def narrow_sum(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reduce")
 def complex_sum(op: ir.Operation, target: Target) -> Replacement:
-    """A complex sum made of two sums of parts, if it is long or its function has loops.
+    """A complex sum as a complex number of two sums of parts, if it is long or its function has loops; else None.
 
     Later patterns compute long real sums in two levels. In functions with loops, IREE does not compile some complex sums: their
     initial value is a dispatch outside of all regions that run.
@@ -64,7 +65,7 @@ def complex_sum(op: ir.Operation, target: Target) -> Replacement:
 def sum_of_products(op: ir.Operation, target: Target) -> Replacement:
     """A sum over rows and columns of a product with a vector as two sums: first over the rows, along which the vector is constant.
 
-    For a CPU, IREE does not compile the sum in one step.
+    The result is None for other sums. For a CPU, IREE does not compile the sum in one step.
     """
     dims = list(op.attributes["dimensions"])
     if target.sums_of_products or len(dims) < 2 or len(op.operands) != 2 or single_operation(op.regions[0]) != "stablehlo.add":
@@ -105,7 +106,7 @@ def _axes_of_vector(value: ir.Value) -> set[int]:
 
 @PATTERNS.of("stablehlo.reduce")
 def long_sum(op: ir.Operation, target: Target) -> Replacement:
-    """A long sum in two levels, because on a CPU IREE adds the terms one after another, on one core.
+    """A long sum in two levels, because on a CPU IREE adds the terms one after another, on one core; None for others.
 
     Sums of rows, whose terms are the columns, are not changed here: a later pass may make them kernels.
     """

@@ -48,8 +48,9 @@ class NormalForm:
 def scatter(op: ir.Operation, target: Target) -> Replacement:
     """A scatter of single elements or complete windows into one operand, all in range; or a loop over the windows.
 
-    IREE writes updates out of range outside of the buffer, and does not compile windows that are smaller than their dimension,
-    or several operands. A window that is not completely inside the operand is dropped, as in XLA.
+    The result is None if the scatter has this form already. IREE writes updates out of range outside of the buffer, and does not
+    compile windows that are smaller than their dimension, or several operands. A window that is not completely inside the operand
+    is dropped, as in XLA.
     """
     values = operands(op)
     n = len(values) // 2
@@ -81,7 +82,7 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
 
 
 def window_of(dims: dict[str, Any], values: Sequence[Val]) -> tuple[int, ...]:
-    """The window of one index vector: its size in each dimension of the operand."""
+    """The size of a window in each dimension of the operand, from the dimension numbers `dims` and the operands of a scatter."""
     inserted_dims = {*dims["inserted_window_dims"], *dims["input_batching_dims"]}
     updates = values[len(values) // 2 + 1]
     sizes = iter([updates.shape[d] for d in dims["update_window_dims"]])
@@ -89,7 +90,7 @@ def window_of(dims: dict[str, Any], values: Sequence[Val]) -> tuple[int, ...]:
 
 
 def _leads(dims: Sequence[int]) -> bool:
-    """True if the indexed dimensions are the first ones, or only one. IREE does not compile other scatters."""
+    """True if the indexed dimensions `dims` are the first ones, or only one. IREE does not compile other scatters."""
     return len(dims) < 2 or sorted(dims) == list(range(len(dims)))
 
 
@@ -101,8 +102,8 @@ def _inside(bounds: tuple[int, int] | None, limit: int) -> bool:
 def normal_form(op: ir.Operation, values: list[Val], dims: dict[str, Any], window: tuple[int, ...]) -> NormalForm:
     """The normal form of a scatter: its index vectors are along one axis, and also index the batching dimensions.
 
-    For example, updates of 4x5 with indices of 4x5x1, batched along the first axis of a 4x9 operand, become 20 windows
-    of 1x1 at (row, index).
+    `values` are the operands, `dims` the dimension numbers, and `window` the sizes of a window. For example, updates of 4x5 with
+    indices of 4x5x1, batched along the first axis of a 4x9 operand, become 20 windows of 1x1 at (row, index).
     """
     n = len(values) // 2
     indices, updates = values[n], values[n + 1 :]
@@ -151,7 +152,10 @@ def _one_window(form: NormalForm, into: Sequence[Val], indices: Val, updates: Se
 
 
 def _loop(form: NormalForm, valid: Val | None) -> list[Val]:
-    """The scatter as a loop over windows, for a body that combines several operands."""
+    """The results of a scatter as a loop over its windows, for a body that combines several operands.
+
+    `valid` has a boolean for each window: it is inside the operand. None means that all are.
+    """
 
     def row(x: Val, i: Val) -> Val:
         zero = b.full(0, (), np.int32)
@@ -176,7 +180,10 @@ _NEUTRAL = {
 
 
 def _masked(form: NormalForm, i: int, valid: Val | None) -> Val:
-    """The result of the scatter into operand i. A window out of range gets a neutral update, or is written to a spare index."""
+    """The result of the scatter into operand i. A window out of range gets a neutral update, or is written to a spare index.
+
+    `valid` has a boolean for each window: it is inside the operand. None means that all are.
+    """
     x, indices, updates = form.operands[i], form.indices, form.updates[i]
     n = len(form.operands)
     name = single_operation(form.body) if n == 1 else None
@@ -245,7 +252,11 @@ def _points(form: NormalForm, x: Val, indices: Val, updates: Val, i: int) -> Val
 
 
 def _positions_along(d: int, form: NormalForm, indices: Val, positions: tuple[int, ...], axis: int | None) -> Val:
-    """The indices of single elements along dimension `d`: the start of their window plus their offset along `axis`."""
+    """The index along dimension `d` of each element that a scatter updates: the start of its window plus its offset in the window.
+
+    `positions` is the shape of the result: the number of windows, and the sizes of windows. `axis` is the axis of the offsets
+    (None: 0).
+    """
     offset = None if axis is None else b.iota(positions, axis, indices.dtype)
     if d not in form.index_map:
         return b.full(0, positions, indices.dtype) if offset is None else offset

@@ -38,7 +38,7 @@ class SeparateConstantsPass(Pass):
     name: ClassVar[str] = "nabla-separate-constants"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Computes updated constants separately, in place."""
         writes: dict[object, list[Write]] = {}
         uses: dict[object, int] = {}
         for op in nested_in_functions(module):

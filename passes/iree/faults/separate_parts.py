@@ -37,7 +37,7 @@ class SeparatePartsPass(Pass):
     name: ClassVar[str] = "nabla-separate-parts"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Adds barriers between parts of arrays and their readers."""
         for op in nested_in_functions(module):
             for part in _parts(op):
                 store_before_uses(part, part.results[0])
@@ -59,7 +59,7 @@ def _parts(op: ir.Operation) -> list[ir.Operation]:
 
 
 def _cut(value: ir.Value) -> ir.Operation | None:
-    """The slice of which the value is a view; None if there is none."""
+    """The slice of whose result the value is a view or a transpose; None if there is none."""
     maker = _before_views(value)
     return maker if maker is not None and maker.name in SLICES else None
 
@@ -73,6 +73,7 @@ def _before_views(value: ir.Value) -> ir.Operation | None:
 
 
 def _is_moved(op: ir.Operation) -> bool:
+    """True for a view or a transpose."""
     return is_view(op) or op.name == "stablehlo.transpose"
 
 

@@ -35,7 +35,7 @@ class SeparateUpdatesPass(Pass):
     name: ClassVar[str] = "nabla-separate-updates"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Computes updates that read their target in separate memory, in place."""
         numbers = copy_numbers(module)
         for write in nested_in_functions(module):
             if write.name == "stablehlo.dynamic_update_slice":

@@ -31,7 +31,7 @@ class SeparateUsesPass(Pass):
     name: ClassVar[str] = "nabla-separate-uses"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Adds barriers after sums that are broadcast along different dimensions."""
         for op in nested_in_functions(module):
             if is_reduction(op):
                 for result in op.results:
@@ -49,9 +49,9 @@ def store_before_uses(op: ir.Operation, value: ir.Value) -> None:
 
 
 def positions_of_broadcasts(value: ir.Value) -> set[Positions]:
-    """The dimensions (counted from the end) to which each broadcast of a value maps the dimensions of the value.
+    """A set with a tuple for each broadcast of a value: the dimensions to which it maps the dimensions of the value.
 
-    Broadcasts of values that IREE fuses with this value count, too.
+    Dimensions are counted from the end. Broadcasts of values that IREE fuses with this value count, too.
     """
     positions: set[Positions] = set()
     sizes = _sizes(value)
@@ -72,7 +72,7 @@ def positions_of_broadcasts(value: ir.Value) -> set[Positions]:
 
 
 def _of_broadcast(op: ir.Operation) -> Positions:
-    """The dimensions to which a broadcast maps those of its operand that are not of size 1."""
+    """The dimensions (from the end) to which a broadcast maps those of its operand that are not of size 1."""
     dims = I64Array.decode(op.attributes["broadcast_dimensions"])
     rank = len(op.results[0].type.shape)
     # Counted from the end, so that additional leading dimensions make no difference.

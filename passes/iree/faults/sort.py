@@ -21,7 +21,7 @@ PATTERNS = Patterns()
 
 @PATTERNS.of("stablehlo.sort")
 def sort(op: ir.Operation, target: Target) -> Replacement:
-    """A sort with the index as the last key, or as a sorting network.
+    """A sort with the index as the last key, or as a sorting network; None if IREE sorts these operands rightly.
 
     IREE's sort is not stable, does not compile if one operand occurs twice, and needs n^2 time on a CPU. On Vulkan, results with
     more than 256 elements are wrong, and lengths that are not multiples of 4 may crash the compiler.
@@ -62,7 +62,10 @@ def counts(value: ir.Value, dim: int) -> bool:
 
 
 def _sort(values: Sequence[Val], last: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
-    """IREE's sort by the comparator, and for equal elements by the `last` key."""
+    """The arrays `values` sorted along `dim` by IREE, by the comparator in `region`, and for equal elements by the key `last`.
+
+    `last` has no key or one.
+    """
     keys = {v.value: v for v in (*values, *last)}  # without duplicates
     where = {value: i for i, value in enumerate(keys)}
     arrays = list(keys.values())
@@ -81,16 +84,19 @@ def _sort(values: Sequence[Val], last: Sequence[Val], dim: int, region: ir.Regio
 
 
 def _before(region: ir.Region, x: Sequence[Val], y: Sequence[Val], tie: Val) -> Val:
-    """True if x comes before y by the comparator, or if they are equal and `tie` is True."""
+    """A boolean: true if x comes before y by the comparator in `region`, or if both are equal and `tie` is true.
+
+    x and y have the elements of all sorted arrays.
+    """
     pairs = [v for pair in zip(x, y, strict=True) for v in pair]
     exchange = [v for pair in zip(y, x, strict=True) for v in pair]
     return apply_elementwise(region, pairs)[0] | (~apply_elementwise(region, exchange)[0] & tie)
 
 
 def _bitonic(values: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
-    """A bitonic sorting network, as a loop with one iteration for each distance between compared elements.
+    """The arrays `values` sorted along `dim` by a bitonic network: a loop with an iteration for each distance of compared elements.
 
-    The index of each element is the last key, so the sort is stable and the padding comes last.
+    The comparator is in `region`. The index of each element is the last key, so the sort is stable and the padding comes last.
     """
     rank, shape = values[0].rank, values[0].shape
     n = shape[dim]
@@ -105,7 +111,7 @@ def _bitonic(values: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
     distance, block = b.full(1, (), np.int32), b.full(2, (), np.int32)
 
     def step(distance: Val, block: Val, position: Val, *keys: Val) -> list[Val]:
-        """One stage: compares each element with its partner at this distance, and exchanges them if needed."""
+        """The values of the loop after a stage, which compares each element with its partner at this distance."""
         at = lambda scalar: b.broadcast(scalar, (rows, length), [])  # noqa: E731
         partner = b.iota((length,), 0, np.int32) ^ b.broadcast(distance, (length,), [])
         others = [_take(k, partner) for k in keys]
@@ -127,13 +133,13 @@ def _bitonic(values: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
 
 
 def _pad(x: Val, length: int) -> Val:
-    """The matrix with zeros added to its rows up to a length."""
+    """The matrix x with zeros added to its rows up to `length` columns."""
     fill = b.full(0, (x.shape[0], length - x.shape[1]), x.dtype) if length > x.shape[1] else None
     return x if fill is None else b.concat([x, fill], 1)
 
 
 def _take(x: Val, columns: Val) -> Val:
-    """The columns of a matrix at these indices, which must be in range."""
+    """The columns of the matrix x at the indices `columns`, which must be in range."""
     dims = {"offset_dims": [0], "collapsed_slice_dims": [1], "start_index_map": [1], "index_vector_dim": 1}
     attributes = {
         "dimension_numbers": hlo.GatherDims.encode(dims),

@@ -32,7 +32,7 @@ class SumsInPartsPass(Pass):
     name: ClassVar[str] = "nabla-sums-in-parts"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Replaces long sums by sums in two levels, in place."""
         for op in nested_in_functions(module):
             if op.name == "stablehlo.reduce" and (axis := long_axis(op)) is not None:
                 with ir.InsertionPoint(op), op.location:

@@ -346,5 +346,5 @@ WITH_REMEDIES = (
 
 
 def remedies_for(name: str) -> tuple[tuple[str, ...], ...]:
-    """The flags to try with a module that IREE does not compile because of this fault."""
+    """The lists of flags of IREE to try, one after the other, for a module that does not compile because of this fault."""
     return next((fault.remedies for fault in WITH_REMEDIES if fault.name == name), ())

@@ -39,7 +39,10 @@ def top_k(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _searched(keys: Val, k: int) -> tuple[Val, Val]:
-    """The k largest keys by k searches for the maximum of the remaining keys; among equal keys the first."""
+    """The k largest keys of each row and their indices, by k searches for the maximum of the remaining keys.
+
+    Among equal keys the first one is found first.
+    """
     last, least = keys.rank - 1, int(np.iinfo(keys.dtype).min)
     position = b.iota(keys.shape, last, np.int32)
     rest = b.full(True, keys.shape, np.dtype(bool))
@@ -58,7 +61,7 @@ def _searched(keys: Val, k: int) -> tuple[Val, Val]:
 
 
 def _sorted(keys: Val) -> tuple[Val, Val]:
-    """All keys in descending order, and their original indices."""
+    """The keys of each row in descending order, and their original indices."""
     last = keys.rank - 1
     xs = [keys, b.iota(keys.shape, last, np.int32)]
     attributes = {"dimension": hlo.I64.encode(last), "is_stable": hlo.Bool.encode(True)}

@@ -75,7 +75,7 @@ class UpdateInPlacePass(TargetPass):
 
 
 def _is_owned(op: ir.Operation, i: int, equals: EqualValues) -> bool:
-    """True if `op` may write to the buffer of its operand `i`, or pass it on to operations that write."""
+    """True if `op` may write to the buffer of operand `i`, or pass it on to operations that write; `equals` finds equal values."""
     root = root_of(op.operands[i])
     maker = made_by(root)
     if (root.owner if maker is None else maker.block) != op.block:
@@ -148,7 +148,7 @@ def _is_plain(op: ir.Operation) -> bool:
 
 
 def _sources(value: ir.Value) -> list[Edge]:
-    """The operands that become this value: the initial value of a loop, and the value that each iteration returns."""
+    """The operands that become this value, as pairs of operation and index: the initial value of a loop, and its next values."""
     root = root_of(value)
     maker = made_by(root)
     if maker is None:

@@ -58,7 +58,10 @@ class VerifySupportedPass(Pass):
 
 
 def _custom_call(op: ir.Operation) -> None:
-    """Refuses calls of unknown code. Other passes rewrite calls of LAPACK and shardings; IREE itself supports only ApproxTopK."""
+    """Raises RuleMissingError for a call of unknown code.
+
+    Other passes rewrite calls of LAPACK and shardings; IREE itself supports only ApproxTopK.
+    """
     name = hlo.String.decode(op.attributes["call_target_name"])
     if name == PYTHON:
         raise RuleMissingError(
@@ -72,7 +75,7 @@ def _custom_call(op: ir.Operation) -> None:
 
 
 def _philox(op: ir.Operation) -> None:
-    """Refuses Philox with a state of three words, for which IREE's bits differ from XLA's."""
+    """Raises RuleMissingError for Philox with a state of three words, for which IREE's bits differ from XLA's."""
     words = op.operands[0].type.shape[0]
     if hlo.enum("rng_algorithm").decode(op.attributes["rng_algorithm"]) == "PHILOX" and words != 2:
         raise RuleMissingError(
@@ -83,7 +86,7 @@ def _philox(op: ir.Operation) -> None:
 
 
 def _unsupported(op: ir.Operation) -> None:
-    """Refuses an operation that IREE does not compile."""
+    """Raises RuleMissingError: IREE does not compile the operation."""
     raise RuleMissingError(f"{op.name} requires a rule for IREE, got none.", where=source_of(op.location))
 
 
@@ -95,7 +98,10 @@ _CHECKS: dict[str, Callable[[ir.Operation], None]] = {
 
 
 def _refuse_recursion(calls: dict[str, dict[str, ir.Operation]]) -> None:
-    """Refuses functions that call themselves, on which the compiler never ends. `calls` is by caller and callee."""
+    """Raises RuleMissingError for a function that calls itself, on which the compiler never ends.
+
+    `calls` has, for each caller, the calls by the name of the called function.
+    """
     graph = dict(calls)
     # Functions without calls are removed repeatedly; if functions remain, they contain a cycle.
     while graph:

@@ -31,7 +31,7 @@ class WaitForLoopsPass(Pass):
     name: ClassVar[str] = "nabla-wait-for-loops"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Passes results of loops and branches through barriers on the host."""
         for op in nested_in_functions(module):
             if op.name != "func.func" and runs_regions(op) and _shares(op):
                 with ir.InsertionPoint.after(op), op.location:

@@ -26,10 +26,10 @@ _TRUTH = {"or": "maximum", "add": "maximum", "maximum": "maximum", "and": "minim
 
 @PATTERNS.of("stablehlo.reduce_window")
 def windows_of_other_numbers(op: ir.Operation, target: Target) -> Replacement:
-    """Windows of truth values and unsigned integers on signed integers, because IREE does not compile cumulative ones.
+    """Windows of truth values and unsigned integers on signed integers; None for others. IREE does not compile cumulative ones.
 
-    Truth values become 32-bit integers. Unsigned integers become signed integers of the same width; flipping the first
-    bit gives them the same order.
+    Truth values become 32-bit integers. Unsigned integers become signed integers of the same width; flipping the first bit gives
+    them the same order.
     """
     body = single_operation(op.regions[0])
     if len(op.operands) != 2 or body is None:
@@ -47,7 +47,7 @@ def windows_of_other_numbers(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _windows(op: ir.Operation, values: Sequence[Val], body: str, **changes: ir.Attribute) -> Val:
-    """The window operation on other values, with one binary operation as its body."""
+    """The result of the window operation `op` on other values, with the operation `body` as body and some changed attributes."""
     attributes = attributes_of(op) | changes
     window_op = b.make(op.name, values, [b.like(Val(op.results[0]), values[0].dtype)], attributes, regions=1)
     b.fill_region(window_op.regions[0], [values[1].type] * 2, lambda x, y: b.binary(body, x, y))
@@ -56,7 +56,7 @@ def _windows(op: ir.Operation, values: Sequence[Val], body: str, **changes: ir.A
 
 @PATTERNS.of("stablehlo.reduce_window")
 def initial_value_of_a_scan(op: ir.Operation, target: Target) -> Replacement:
-    """A cumulative window whose initial value is not neutral, as a combination of two that start with the neutral element.
+    """A cumulative window whose initial value is not neutral, as two that start with the neutral element; None for others.
 
     IREE ignores the initial value, and starts the scan with the neutral element. The padding consists of initial values, too: one
     more scan, over an array of initial values in reverse direction, computes its share. So the result combines two scans that start
@@ -90,7 +90,7 @@ def initial_value_of_a_scan(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reduce_window")
 def complex_windows(op: ir.Operation, target: Target) -> Replacement:
-    """Windows of complex numbers that are padded before, by parts, because IREE does not compile padded windows of complex128."""
+    """Windows of complex numbers that are padded before, by parts; None for others. IREE does not compile padded complex128."""
     if len(op.operands) != 2 or Val(op.operands[0]).dtype.kind != "c" or not Val(op.operands[0]).static:
         return None
     x, initial = operands(op)
@@ -108,7 +108,7 @@ def complex_windows(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reduce_window")
 def separate_windows(op: ir.Operation, target: Target) -> Replacement:
-    """Windows that do not overlap as a reduction, and their transpose as a broadcast.
+    """Windows that do not overlap as a reduction, or their transpose as a broadcast; None for other windows.
 
     If IREE fuses windows with the computation of their operand, they overflow the stack of a CPU. For example, windows of 2x2 in
     8x8 become a reduction of 4x2x4x2 over its second and last axis. The transpose of such windows repeats elements.
@@ -183,7 +183,7 @@ def select_and_scatter(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _selected(x: Val, padding: Sequence[tuple[int, int]], views: Sequence[Callable[[Val], Val]], choose: ir.Region) -> Val:
-    """For each window, the index of the element that `choose` selects; `views[i]` returns element i of all windows.
+    """The index of the element that `choose` selects in each window; `views[i]` returns element i of all windows.
 
     The elements of the padding, given by its sizes before and after each axis, are never selected.
     """
@@ -209,4 +209,5 @@ def _inside(shape: Sequence[int], padding: Sequence[tuple[int, int]]) -> Val:
 
 
 def _spatial(count: int, attributes: ir.OpAttributeMap, name: str, default: int = 1) -> list[int]:
+    """The list of numbers in an attribute, one for each axis; `count` times the default if the attribute is missing."""
     return list(attributes[name]) if name in attributes else [default] * count

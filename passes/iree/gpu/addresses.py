@@ -11,7 +11,10 @@ Indices = Mapping[int, Code]  # the index along each axis: one number, or one fo
 
 
 def split_index(w: Writer, sizes: Sequence[int], axes: Sequence[int], index: Code) -> dict[int, Code]:
-    """The index along each of `axes`, from one flat index of these axes, of which the last one changes fastest."""
+    """The index along each of `axes`, from one flat index over these axes, of which the last one changes fastest.
+
+    `sizes` has the size of every axis. For axes of sizes 3 and 5, the index 7 becomes 1 and 2. `w` writes the kernel.
+    """
     result = {}
     for axis, (divisor, size) in zip(reversed(axes), digits([sizes[axis] for axis in axes]), strict=True):
         quotient = w.over(index, divisor)
@@ -20,12 +23,19 @@ def split_index(w: Writer, sizes: Sequence[int], axes: Sequence[int], index: Cod
 
 
 def positions(w: Writer, tile: Code, size: int, total: int) -> Code:
-    """The indices in a tile, from its number `tile`; `size` is the size of a tile, and `total` the number of all indices."""
+    """The indices of the rows (or columns) in tile number `tile`: a scalar becomes a vector of `size` indices.
+
+    `total` is the number of all indices, and `w` writes the kernel.
+    """
     return w.range(size) if total <= size else w.add(w.times(tile, size), w.range(size))
 
 
 def offset_of(w: Writer, access: Access, indices: Indices) -> tuple[Code | None, list[Code]]:
-    """The offset of each element in memory (None for 0), and for each window a mask: true where the element is inside the array."""
+    """The offset of each element in memory (None for 0), and a list of masks, which are true for elements inside the array.
+
+    `access` describes the addresses, `indices` has the index along each axis, and `w` writes the kernel. A window has one or two
+    masks.
+    """
     terms = [w.times(indices[axis], factor) for axis, factor in access.linear.items() if factor and axis in indices]
     terms += [w.number(access.base)] if access.base else []
     masks = []

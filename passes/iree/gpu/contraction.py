@@ -41,7 +41,10 @@ class Access:
     base: int = 0
 
     def plain(self, sizes: Sequence[int]) -> Access:
-        """The same address; a window that never reaches outside becomes a part of `linear`. `sizes` has the sizes of the axes."""
+        """The same address, in which windows that never reach outside the array are parts of `linear`.
+
+        `sizes` has the size of each axis.
+        """
         result = Access(dict(self.linear), (), self.base)
         for window in self.windows:
             ends = [factor * (sizes[axis] - 1) for axis, factor in window.terms.items()]
@@ -81,7 +84,7 @@ class Contraction:
     is_exchanged: bool = False  # a is the second operand of the operation
 
     def size(self, axes: Sequence[int]) -> int:
-        """The number of indices of several axes together."""
+        """The number of index tuples of several axes: the product of their sizes."""
         return math.prod(self.sizes[axis] for axis in axes)
 
     @property
@@ -121,7 +124,7 @@ class Contraction:
 
 
 def _sorted(axes: Sequence[int], access: Access, windowed: set[int]) -> tuple[int, ...]:
-    """The axes in the order of a loop nest: first those of windows, then by decreasing stride in memory."""
+    """The axes in the order of a loop nest: first those of windows (the set `windowed`), then by decreasing stride in memory."""
 
     def speed(axis: int) -> tuple[bool, int]:
         distance = access.linear.get(axis, _distance(access, axis))
@@ -131,14 +134,14 @@ def _sorted(axes: Sequence[int], access: Access, windowed: set[int]) -> tuple[in
 
 
 def _distance(access: Access, axis: int) -> int:
-    """The largest distance in memory, through a window, between elements that are neighbours along an axis; 0 without a window."""
+    """The largest distance in memory, through a window, between elements that are neighbours along an axis; 0 for no window."""
     return max((w.stride * abs(w.terms.get(axis, 0)) for w in access.windows), default=0)
 
 
 def _merge(sizes: Sequence[int], axes: tuple[int, ...], uses: Sequence[Access]) -> tuple[Sequence[int], tuple[int, ...]]:
-    """The sizes of all axes, and `axes` without those that are joined with their successor.
+    """The sizes of all axes, and those of `axes` that are left after neighbours in `axes` are joined.
 
-    Two neighbours are joined, under the number of the second one, if each array reads them like one axis.
+    Two neighbours are joined, under the number of the second one, if each array of `uses` reads them like one axis.
     """
     sizes, left = list(sizes), list(axes)
     for slow, fast in pairwise(axes):

@@ -45,7 +45,10 @@ class GpuScattersAsKernelsPass(PatternPass):
 
 @PATTERNS.of("stablehlo.scatter")
 def sums_of_rows(op: ir.Operation, target: Target) -> Replacement:
-    """A scatter that adds rows as calls of kernels, because IREE computes a scatter with one thread."""
+    """A scatter that adds rows as calls of kernels, or None if it has another form, or is small.
+
+    IREE would compute a scatter with one thread.
+    """
     values = operands(op)
     if len(values) != 3 or not all(v.static for v in values) or single_operation(op.regions[0]) != "stablehlo.add":
         return None
@@ -78,7 +81,10 @@ def sums_of_rows(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _float_sums(sums: RowSums, index: Val, rows: Val, base: Val) -> Val:
-    """Sums of floats that do not depend on the order: fixed-point sums scaled by the largest number."""
+    """The array `base` plus the sums of `rows` at the index vectors `index`; the bits do not depend on the order of addition.
+
+    The sums are sums of integers: fixed-point numbers, scaled by the largest number.
+    """
     largest = _call("largest", sums, [index, rows], b.full(0, base.shape, np.int32))
     total = _call("fixed", sums, [index, rows, largest], b.full(0, base.shape, np.int64))
     power = b.convert((largest >> 23) - (row_sums.exponent(sums) - 1023), np.int64)
@@ -92,7 +98,7 @@ def _float_sums(sums: RowSums, index: Val, rows: Val, base: Val) -> Val:
 
 
 def _call(kind: str, sums: RowSums, arguments: list[Val], onto: Val) -> Val:
-    """The result of a kernel that updates `onto` in place."""
+    """The array `onto` after the kernel `kind` (a function of row_sums.py) has updated it in place, with `arguments` before it."""
     sizes = "x".join(map(str, (*sums.positions, sums.width, sums.count)))
     element = str(ir.RankedTensorType(onto.value.type).element_type)
     name = f"row_sums_{kind}_{sizes}_{sums.index}_{element}"

@@ -46,7 +46,10 @@ class GpuSumsAsKernelsPass(PatternPass):
 
 @PATTERNS.of("stablehlo.reduce")
 def sums(op: ir.Operation, target: Target) -> Replacement:
-    """A slow reduction as a call of a Triton kernel, because IREE gives each result one thread."""
+    """A slow reduction as a call of a Triton kernel; None if IREE computes it fast, or no kernel has the operation and dtype.
+
+    IREE gives each result one thread.
+    """
     values = operands(op)
     if len(values) != 2 or not values[0].static or (name := single_operation(op.regions[0])) is None:
         return None
@@ -74,11 +77,11 @@ def _is_slow(x: Val, dims: list[int]) -> bool:
 
 
 def _folded(x: Val, name: str, dims: list[int], may_split: bool = True) -> Val | None:
-    """A reduction as a call of a Triton kernel, without the initial value; None if there is no kernel for the operation or dtype.
+    """A reduction without its initial value, as a call of a Triton kernel; None if no kernel has the operation and dtype.
 
     Args:
       x: the operand.
-      name: the operation that combines elements.
+      name: the operation that combines elements, such as stablehlo.add.
       dims: the dimensions over which x is reduced.
       may_split: True if several blocks of threads may share one result, whose parts a second kernel combines.
     """

@@ -11,7 +11,7 @@ _GROUP = 8  # rows of tiles that run together, so that the tiles of b that they 
 
 
 def product_kernel(name: str, c: Contraction, t: Tiling) -> str:
-    """The kernel `name` of a canonical contraction.
+    """The text of a module with the kernel `name` of a canonical contraction, in Triton's dialect.
 
     Its arguments are a, b and the result of shape [splits, batch, rows, columns]; result s is the sum of part s of the inner
     indices. There is one block of threads for each tile, the tiles of one part and one batch index first.
@@ -27,7 +27,7 @@ class _Kernel:
         self.batch, self.rows, self.columns, self.inner = c.shape
 
     def text(self, name: str) -> str:
-        """The whole module."""
+        """The text of the module with the kernel."""
         c, t, w = self.c, self.t, self.w
         arguments = [Code(f"%{x}", f"{kind}*", ()) for x, kind in (("a", c.element), ("b", c.element), ("c", self.stored))]
         part, batch, row, column = self._tile()
@@ -56,7 +56,7 @@ class _Kernel:
         return self.c.result if self.t.splits == 1 else "f32"
 
     def _tile(self) -> tuple[Code | None, Code | None, Code, Code]:
-        """For this block of threads: the part of the inner indices, the batch index (None if there is only one), and its tile.
+        """The part of the inner indices and the batch index of a block of threads (None if there is only one), and its tile.
 
         The tile is given by its row and its column among the tiles.
         """
@@ -125,7 +125,10 @@ class _Kernel:
         return w.sum_loop(start, end, step, w.zeros("f32", shape), tile)
 
     def _inner(self, k: Code) -> tuple[dict[int, Code], Code | None]:
-        """The indices along the inner axes in the tile that begins at k, and the mask of the indices that exist (None: all)."""
+        """The indices along the inner axes in the tile that begins at inner index k, and a mask: true for those that exist.
+
+        The mask is None if all exist.
+        """
         c, t, w = self.c, self.t, self.w
         *slow, fast = c.inner
         size = c.sizes[fast]
@@ -154,5 +157,5 @@ class _Kernel:
 
 
 def _expanded(w: Writer, x: Code, axis: int) -> Code:
-    """The indices with an additional axis of size 1; a scalar is unchanged."""
+    """The indices `x` with an additional axis of size 1; a scalar is unchanged."""
     return w.expand(x, axis) if x.shape else x

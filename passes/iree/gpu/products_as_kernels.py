@@ -36,7 +36,7 @@ class ProductsAsKernelsPass(Pass):
     triton: int = 0  # the compute capability of the GPU, such as 90
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Replaces products and convolutions by calls of kernels, in place."""
         constants: Constants = {}
         for op in list(nested_in_functions(module)):
             if op.name not in ("stablehlo.dot_general", "stablehlo.convolution"):
@@ -51,7 +51,10 @@ class ProductsAsKernelsPass(Pass):
 
 
 def _replace(op: ir.Operation, c: Contraction, t: Tiling, constants: Constants) -> None:
-    """Replaces a product or a convolution by a call of a Triton kernel, and by a sum if the tiling has several parts."""
+    """Replaces a product or a convolution by a call of a Triton kernel, and by a sum if the tiling has several parts.
+
+    `c` is the contraction that `op` computes, `t` has the sizes of its tiles, and `constants` has constants that calls share.
+    """
     batch, rows, columns, inner = c.shape
     digest = hashlib.sha256(repr((c, t)).encode()).hexdigest()[:8]
     name = f"product_{batch}x{rows}x{columns}x{inner}_{c.element}_{digest}"

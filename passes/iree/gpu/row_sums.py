@@ -50,7 +50,7 @@ class RowSums:
 
 
 def exponent(sums: RowSums) -> int:
-    """The number E with s = E - e in the scale 2^s, if the largest update has the biased exponent e in f32.
+    """The number E that gives the scale 2^(E - e) of updates, if the largest |update| has the biased exponent e in f32.
 
     The largest update is then below 2^(e - 126), so a sum of `count` scaled updates has at most `_BITS` bits.
     """
@@ -58,7 +58,7 @@ def exponent(sums: RowSums) -> int:
 
 
 def largest(name: str, sums: RowSums) -> str:
-    """The kernel with the arguments (indices, updates, m): m = max(m, bits of |update|), for each element of the result."""
+    """The text of a kernel with the arguments (indices, updates, m): m = max(m, bits of |update|), for each element of m."""
 
     def body(w: Writer, element: _Element) -> None:
         update = element.load("%updates", "f32", element.source)
@@ -68,7 +68,7 @@ def largest(name: str, sums: RowSums) -> str:
 
 
 def fixed(name: str, sums: RowSums) -> str:
-    """The kernel with the arguments (indices, updates, m, sum): adds the updates as integers to the sum.
+    """The text of a kernel with the arguments (indices, updates, m, sum) that adds the updates as integers to the sum.
 
     Where m is infinite or NaN, it sets a bit in the sum for each kind of special number instead.
     """
@@ -94,7 +94,7 @@ def fixed(name: str, sums: RowSums) -> str:
 
 
 def integers(name: str, sums: RowSums, element_type: str) -> str:
-    """The kernel with the arguments (indices, updates, sum) that adds integers."""
+    """The text of a kernel with the arguments (indices, updates, sum) that adds updates of integers to the sum."""
 
     def body(w: Writer, element: _Element) -> None:
         update = element.load("%updates", element_type, element.source)
@@ -113,16 +113,19 @@ class _Element:
     mask: Code
 
     def pointers(self, name: str, type: str) -> Code:
-        """The addresses of the elements in the result."""
+        """The addresses of the elements in the array `name` of the result's shape, whose elements have the type `type`."""
         return self.writer.pointers(Code(name, f"{type}*", ()), self.target, self.target.shape)
 
     def load(self, name: str, type: str, offset: Code) -> Code:
-        """The elements of an array at these offsets."""
+        """The elements of the array `name` at these offsets; zero where the mask is false."""
         return self.writer.load(self.writer.pointers(Code(name, f"{type}*", ()), offset, offset.shape), self.mask)
 
 
 def _kernel(name: str, sums: RowSums, arguments: list[tuple[str, str]], body: Callable[[Writer, _Element], None]) -> str:
-    """The text of a kernel with a thread for each element of the updates; `body` writes the code of a thread."""
+    """The text of a kernel with a thread for each element of the updates; `body` writes the code of a thread.
+
+    `arguments` has the name and the element type of each array.
+    """
     w = Writer()
     block = w.op("tt.get_program_id x : i32", "i32")
     source = w.add(w.times(block, _TILE), w.range(_TILE))

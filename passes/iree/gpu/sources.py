@@ -26,7 +26,10 @@ def contraction_of(op: ir.Operation) -> Contraction | None:
 
 
 def _dot(op: ir.Operation, left: Sequence[int], right: Sequence[int], result: Sequence[int], element: str, out: str) -> Contraction:
-    """The contraction of a `dot_general`: the axes of the loop nest, and the strides of both factors and the result."""
+    """The contraction of a `dot_general`: the axes of the loop nest, and the strides of both factors and the result.
+
+    `left`, `right` and `result` are shapes; `element` and `out` are the element types of the factors and the result.
+    """
     dims = hlo.DotDims.decode(op.attributes["dot_dimension_numbers"])
     left_batch, right_batch, left_inner, right_inner = (dims[name] for name in hlo.DotDims.lists)
     left_free = [d for d in range(len(left)) if d not in left_batch + left_inner]
@@ -45,10 +48,10 @@ def _dot(op: ir.Operation, left: Sequence[int], right: Sequence[int], result: Se
 def _convolution(
     op: ir.Operation, left: Sequence[int], right: Sequence[int], result: Sequence[int], element: str, out: str
 ) -> Contraction:
-    """The contraction of a convolution.
+    """The contraction of a convolution, whose image is read through a window.
 
-    Batch axis: groups. Rows: images and positions of the result. Columns: features of the result. Inner axes: features of the
-    image and positions in the kernel (taps).
+    Batch axis: groups. Rows: images and positions of the result. Columns: features of the result. Inner axes: features of the image
+    and positions in the kernel (taps). `left`, `right` and `result` are shapes; `element` and `out` are element types.
     """
     left_dims, right_dims, out_dims = hlo.ConvDims.decode(op.attributes["dimension_numbers"])
     window, (features, batches) = Window.of(op), groups_of(op)

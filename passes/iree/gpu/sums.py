@@ -56,7 +56,7 @@ class Sums:
     def of(shape: Sequence[int], dims: Sequence[int], element: str, fold: Fold, may_split: bool = True) -> Sums:
         """The sums over `dims` of an array of this shape, with tiles and parts that give work to all multiprocessors.
 
-        There is only one part if `may_split` is False.
+        `fold` is the operation that combines elements. There is only one part if `may_split` is False.
         """
         rows = tuple(d for d in range(len(shape)) if d not in dims)
         c = dict(zip(rows, strides_of([shape[d] for d in rows]), strict=True))
@@ -84,12 +84,12 @@ class Sums:
 
 
 def _power_of_two(n: int) -> int:
-    """The least power of two that is not smaller."""
+    """The least power of two that is at least n."""
     return 1 << (n - 1).bit_length()
 
 
 def sums_kernel(name: str, sums: Sums) -> str:
-    """The text of the kernel with the arguments (array, result)."""
+    """The text of a module with the kernel `name`, with the arguments (array, result), which computes `sums`."""
     w, axes = Writer(), sums.axes
     count, inner, element = axes.size(axes.rows), axes.size(axes.inner), axes.element
     shape = (sums.rows, sums.inner)

@@ -40,7 +40,7 @@ class Tiling:
     precision: str = "bf16x6"
 
     def part(self, inner: int) -> int:
-        """The number of inner indices in a part, from the number of all: a multiple of the size of a tile."""
+        """The number of inner indices in a part, a multiple of the size of a tile; `inner` is the number of all inner indices."""
         return -(-inner // (self.splits * self.inner)) * self.inner
 
 
@@ -79,7 +79,7 @@ _MOST_OFFSET = 2**31  # offsets are i32
 
 
 def tiling_of(c: Contraction) -> Tiling | None:
-    """The tiling that the model says is fastest; None if IREE's own code is at least as fast."""
+    """The tiles for which the cost model predicts the least time of a contraction; None if IREE's own code is as fast."""
     batch, rows, columns, inner = c.shape
     if min(rows, columns) == 1 and not c.a.windows + c.b.windows:  # a product with a vector reads more than it computes
         return None
@@ -91,7 +91,7 @@ def tiling_of(c: Contraction) -> Tiling | None:
 
 
 def _candidates(c: Contraction) -> Iterator[tuple[Tiling, float]]:
-    """The tilings that are worth trying, each with its predicted time in microseconds; sums are accurate with all of them."""
+    """The tilings with which the sums of a contraction are accurate, each with its predicted time in microseconds."""
     inner = c.shape[3]
     least = next(splits for splits in _SPLITS if splits * _LONGEST_PART >= inner or splits == _SPLITS[-1])
     for tiling, cost in (_F32 if c.element == "f32" else _HALF).items():
@@ -103,7 +103,10 @@ def _candidates(c: Contraction) -> Iterator[tuple[Tiling, float]]:
 
 
 def microseconds(c: Contraction, t: Tiling, cost: Cost) -> float:
-    """The time that the model predicts for a contraction, with the sum of its parts."""
+    """The time that the model predicts for a contraction with the tiles `t`, including the sum of the parts.
+
+    `cost` has the measured speed of these tiles.
+    """
     batch, rows, columns, inner = c.shape
     tiles = batch * math.ceil(rows / t.rows) * math.ceil(columns / t.columns) * t.splits
     iterations = math.ceil(t.part(inner) / t.inner)

@@ -32,7 +32,7 @@ class UnrollLoopsPass(Pass):
     name: ClassVar[str] = "nabla-unroll-loops"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Unrolls all loops of known length, in place."""
         # Inner loops come first: with their steps, the body of an outer loop may be too large.
         for op in reversed(list(nested_in_functions(module))):
             if op.name == "stablehlo.while" and (counter := find_counter(op)) is not None:
@@ -42,13 +42,16 @@ class UnrollLoopsPass(Pass):
 
 
 def _steps(op: ir.Operation, counter: Counter) -> int:
-    """The number of steps in an iteration: as many as the limits on steps and on operations allow."""
+    """The number of steps to write into one iteration of the loop `op`: as many as the limits on steps and operations allow."""
     size = max(1, len(nested(op)))
     return min(counter.trips, thresholds.UNROLLED_STEPS, thresholds.UNROLLED_OPERATIONS // size)
 
 
 def _unroll(op: ir.Operation, counter: Counter, steps: int) -> None:
-    """Replaces a loop by one with `steps` steps in each iteration, followed by the remaining steps."""
+    """Replaces a loop by one with `steps` steps in each iteration, followed by the remaining steps.
+
+    `counter` describes the counter of the loop and the number of its iterations.
+    """
     others = [i for i in range(len(op.operands)) if i != counter.carry]
     whole, rest = divmod(counter.trips, steps)
 

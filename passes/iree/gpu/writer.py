@@ -19,7 +19,7 @@ class Code(NamedTuple):
 
     @property
     def type(self) -> str:
-        """The type as text, such as `tensor<128x1xi32>`."""
+        """The MLIR type as text, such as `tensor<128x1xi32>`."""
         return type_of(self.element, self.shape)
 
 
@@ -37,12 +37,16 @@ class Writer(Emitter):
     """
 
     def op(self, text: str, element: str, shape: Shape = ()) -> Code:
-        """The result, of this element type and shape, of an operation without side effects."""
+        """The result, of this element type and shape, of an operation without side effects; an equal operation is reused."""
         known = next((block.known[text] for block in self.blocks if text in block.known), None)
         return Code(known or self.pure(text, (), floor=self.level), element, shape)
 
     def sum_loop(self, start: Code, end: Code, step: Code, init: Code, body: Callable[[Code, Code], Code]) -> Code:
-        """The last sum of a loop; the body gets the index and the sum so far, and returns the new sum."""
+        """The last value of a sum that a loop carries from `init` on.
+
+        `body(index, sum)` writes an iteration, and returns the new sum; the index runs from `start` to `end` (exclusively) by
+        `step`.
+        """
 
         def iterate(index: str, sums: list[str]) -> list[str]:
             return [body(Code(index, "i32", ()), init._replace(name=sums[0])).name]
@@ -59,11 +63,11 @@ class Writer(Emitter):
     # Integers.
 
     def number(self, value: int) -> Code:
-        """A constant."""
+        """An i32 constant."""
         return self.op(f"arith.constant {value} : i32", "i32")
 
     def range(self, size: int) -> Code:
-        """0, 1, ..., size - 1."""
+        """The i32 vector 0, 1, ..., size - 1."""
         return self.op(f"tt.make_range {{start = 0 : i32, end = {size} : i32}} : {type_of('i32', (size,))}", "i32", (size,))
 
     def add(self, x: Code, y: Code) -> Code:
@@ -117,7 +121,7 @@ class Writer(Emitter):
         return self._binary("arith.andi", x, y)
 
     def all(self, masks: list[Code]) -> Code | None:
-        """The mask that is true where all masks are; None if there are no masks."""
+        """The mask that is true where all of `masks` are; None if there are no masks."""
         result = None
         for mask in masks:
             result = mask if result is None else self.both(result, mask)
@@ -169,7 +173,7 @@ class Writer(Emitter):
         return self._binary("arith.mulf", x, y)
 
     def _convert(self, name: str, x: Code, element: str) -> Code:
-        """The value with another element type, by the conversion operation `name`."""
+        """The value x with another element type, by the conversion operation `name`."""
         return self.op(
             f"{name} {x.name} : {x.type} -> {type_of(element, x.shape)}"
             if name == "tt.bitcast"
@@ -187,7 +191,7 @@ class Writer(Emitter):
         return self.op(text, x.element, shape)
 
     def spread(self, x: Code, shape: Shape) -> Code:
-        """x, broadcast to a shape."""
+        """The value x, broadcast to a shape."""
         if x.shape == shape:
             return x
         word = "tt.broadcast" if x.shape else "tt.splat"
@@ -196,7 +200,7 @@ class Writer(Emitter):
     # Memory.
 
     def pointers(self, base: Code, offset: Code | None, shape: Shape) -> Code:
-        """The addresses of elements at these offsets."""
+        """The addresses of elements, in an array of `shape`: the pointer `base` plus the offset (None: 0)."""
         start = self.spread(base, shape)
         if offset is None:
             return start
@@ -204,14 +208,14 @@ class Writer(Emitter):
         return self.op(f"tt.addptr {start.name}, {offset.name} : {start.type}, {offset.type}", start.element, shape)
 
     def zeros(self, element: str, shape: Shape) -> Code:
-        """Zeros."""
+        """Zeros of an element type, in this shape."""
         number = "0.0" if element[0] in "fb" else "0"
         if not shape:
             return self.op(f"arith.constant {number} : {element}", element)
         return self.op(f"arith.constant dense<{number}> : {type_of(element, shape)}", element, shape)
 
     def load(self, pointers: Code, mask: Code | None, other: Code | None = None) -> Code:
-        """The elements at the addresses; `other`, or zero, where the mask is false."""
+        """The elements at the addresses `pointers`; `other` or zero where the mask is false. A mask None is true everywhere."""
         element, shape = pointers.element[:-1], pointers.shape
         if mask is None:
             return self.op(f"tt.load {pointers.name} : {pointers.type}", element, shape)
@@ -219,12 +223,12 @@ class Writer(Emitter):
         return self.op(f"tt.load {pointers.name}, {mask.name}, {zeros.name} : {pointers.type}", element, shape)
 
     def store(self, pointers: Code, value: Code, mask: Code | None) -> None:
-        """Writes the elements for which the mask is true."""
+        """Stores `value` at the addresses `pointers` where the mask is true (None: everywhere)."""
         extra = f", {self.spread(mask, pointers.shape).name}" if mask is not None else ""
         self.line(f"tt.store {pointers.name}, {value.name}{extra} : {pointers.type}")
 
     def atomic(self, name: str, pointers: Code, value: Code, mask: Code) -> None:
-        """Updates the elements for which the mask is true by an atomic operation, such as add or max; the order is not defined."""
+        """Updates the elements where the mask is true by an atomic operation, such as add or max, in an undefined order."""
         types = f"({pointers.type}, {value.type}, {mask.type}) -> {value.type}"
         self.result(f"tt.atomic_rmw {name}, relaxed, gpu, {pointers.name}, {value.name}, {mask.name} : {types}")
 
@@ -235,14 +239,14 @@ class Writer(Emitter):
         return self.op(f"{name} {x.name}, {y.name} : {x.type}", x.element, shape)
 
     def _compare(self, predicate: str, x: Code, limit: int) -> Code:
-        """The mask of a comparison with a number, by a predicate of `arith.cmpi`."""
+        """The mask that is true where x and the number `limit` satisfy a predicate of `arith.cmpi`, such as slt."""
         number = self.op(f"arith.constant {limit} : {x.element}", x.element)
         y = self.spread(number, x.shape)
         return self.op(f"arith.cmpi {predicate}, {x.name}, {y.name} : {x.type}", "i1", x.shape)
 
 
 def _joined(x: Shape, y: Shape) -> Shape:
-    """The shape to which two shapes are broadcast; () is a scalar."""
+    """The shape to which values of the shapes x and y are broadcast together; () is a scalar."""
     if not x or not y:
         return x or y
     return tuple(max(m, n) for m, n in zip(x, y, strict=True))

@@ -13,7 +13,7 @@ HOST_BARRIER = "util.optimization_barrier"
 
 
 def behind_barrier(values: Sequence[ir.Value]) -> list[ir.Value]:
-    """The values after a barrier on the host, so that IREE knows nothing about them."""
+    """The values as results of a barrier on the host, so that IREE knows nothing about them."""
     return list(emit(HOST_BARRIER, values, results=[value.type for value in values]).results)
 
 

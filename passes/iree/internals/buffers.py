@@ -21,7 +21,7 @@ _REFLECTION, _LATER = "iree.reflection", "later"
 
 
 def buffers_of(sizes: Sequence[int]) -> list[ir.Value]:
-    """One buffer of each size, from the allocator of the only device."""
+    """The SSA values of new buffers of these sizes in bytes, from the allocator of the only device."""
     device = _make("!hal.device", "hal.devices.get", [_number(0, "index")])
     allocator = _make("!hal.allocator", "hal.device.allocator", [device])
     queues = _number(-1, "i64")  # any queue
@@ -37,17 +37,18 @@ def _number(number: int, type: str, name: str = "arith.constant", attribute: str
 def _make(
     type: str, name: str, operands: Sequence[ir.Value] = (), attributes: Mapping[str, ir.Attribute] | None = None
 ) -> ir.Value:
+    """The only result, of this type, of a new operation."""
     return emit(name, operands, results=[ir.Type.parse(type)], attributes=attributes).results[0]
 
 
 def placed_in(value: ir.Value, buffer: ir.Value) -> ir.Value:
-    """The value, which IREE computes in the buffer."""
+    """The value, marked so that IREE computes it in the buffer."""
     sizes = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 1, 0])}
     return emit(PLACED, [value, buffer], results=[value.type], attributes=sizes).results[0]
 
 
 def with_transients(value: ir.Value, buffer: ir.Value) -> ir.Value:
-    """The value, whose intermediate values IREE stores in the buffer."""
+    """The value, marked so that IREE stores the intermediate values of its computation in the buffer."""
     return emit(TRANSIENTS, [value, buffer], results=[value.type]).results[0]
 
 

@@ -27,7 +27,7 @@ def argument(name: str, position: int) -> list[str]:
 
 
 def binding(name: str, type: str, position: int, start: str, read_only: bool) -> str:
-    """The operation that defines `name` as a buffer of a kernel: binding number `position`, from the offset `start` on."""
+    """The operation that defines the SSA value `name` as a buffer: binding number `position`, from the offset `start` on."""
     flag = " flags(ReadOnly)" if read_only else ""
     return f"{name} = hal.interface.binding.subspan layout(#layout) binding({position}) offset({start}){flag} : {type}"
 

@@ -9,7 +9,7 @@ TRITON = "nabla.triton"  # the attribute with the text of the kernel
 
 
 def triton_source(name: str, text: str, blocks: int, warps: int, stages: int, read_only: Sequence[bool]) -> str:
-    """The executable of a kernel.
+    """The text of an executable that holds a kernel.
 
     Args:
       name: the name of the kernel.

@@ -30,10 +30,9 @@ class Position(NamedTuple):
 
 
 def bind_reads(values: Sequence[ir.Value], room: int) -> tuple[list[ir.Value], list[Position]]:
-    """At most `room` arrays that contain all values, and the position of each value.
+    """At most `room` arrays that contain all `values`, and the position of each value in them.
 
-    A slice of a flat array is read in place. If there are still too many arrays, the smallest ones of each type are
-    joined.
+    A slice of a flat array is read in place. If there are still too many arrays, the smallest ones of each type are joined.
 
     Raises:
       NotSupported: there are more than `room` arrays even after joining.
@@ -56,7 +55,7 @@ def bind_reads(values: Sequence[ir.Value], room: int) -> tuple[list[ir.Value], l
 
 
 def share_results(types: Sequence[ir.Type]) -> tuple[list[ir.Type], list[Position]]:
-    """One flat array for each element type, which has room for all results of that type, and the position of each result."""
+    """The types of flat arrays, one for each element type, that have room for all results, and each result's position in them."""
     ends: dict[np.dtype, int] = {}
     positions = []
     for shape, dtype in map(shape_and_dtype, types):
@@ -68,7 +67,7 @@ def share_results(types: Sequence[ir.Type]) -> tuple[list[ir.Type], list[Positio
 
 
 def result_at(position: Position, results: Sequence[ir.Value], type: ir.Type) -> ir.Value:
-    """The value of a type that is stored at a position of the flat arrays `results`."""
+    """The value of the tensor type `type` whose elements are stored at `position` in the flat arrays `results`."""
     shape, _ = shape_and_dtype(type)
     return reshape(cut(Val(results[position.buffer]), 0, position.start, position.start + math.prod(shape)), shape).value
 

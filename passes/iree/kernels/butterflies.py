@@ -29,17 +29,17 @@ def dft(t: Text, xs: Sequence[Complex]) -> list[Complex]:
 
 
 def plus(t: Text, x: Complex, y: Complex) -> Complex:
-    """The sum."""
+    """The sum x + y of vectors of complex numbers."""
     return Complex(t.plus(x.re, y.re), t.plus(x.im, y.im))
 
 
 def minus(t: Text, x: Complex, y: Complex) -> Complex:
-    """The difference."""
+    """The difference x - y of vectors of complex numbers."""
     return Complex(t.minus(x.re, y.re), t.minus(x.im, y.im))
 
 
 def times(t: Text, x: Complex, y: Complex) -> Complex:
-    """The product."""
+    """The product x y of vectors of complex numbers."""
     re = t.minus(t.multiplied(x.re, y.re), t.multiplied(x.im, y.im))
     return Complex(re, t.plus(t.multiplied(x.re, y.im), t.multiplied(x.im, y.re)))
 
@@ -57,7 +57,7 @@ def _turned(t: Text, x: Complex, k: int, n: int) -> Complex:
 
 
 def _odd(t: Text, xs: Sequence[Complex]) -> list[Complex]:
-    """The transform for odd n: elements j and n - j share the cosine, and have sines of opposite signs."""
+    """The transform of an odd number n of vectors: elements j and n - j share the cosine, and have sines of opposite signs."""
     n = len(xs)
     sums = [plus(t, xs[j], xs[n - j]) for j in range(1, n // 2 + 1)]
     differences = [minus(t, xs[j], xs[n - j]) for j in range(1, n // 2 + 1)]

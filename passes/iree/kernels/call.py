@@ -26,13 +26,13 @@ def form_of(x: Val) -> Form:
 
 
 def call(name: str, text: str, operands: Sequence[Val], results: Sequence[Memory]) -> list[Val]:
-    """The results of a kernel, which is called at the insertion point.
+    """The results of a call of a kernel, which is inserted at the current insertion point.
 
     Args:
       name: the name of the kernel.
       text: the text of its executable.
       operands: its operands.
-      results: the buffers of its results; see `call_kernel`.
+      results: the buffers of its results, whose types are those of the values; see `call_kernel`.
     """
     types = [ir.Type.parse(m.type.replace("memref", "tensor")) for m in results]
     at = ir.InsertionPoint.current.block.owner.operation

@@ -49,7 +49,10 @@ def cholesky_text(name: str, batch: int, n: int, form: Form, lower: bool) -> tup
 
 
 def _read_triangle(t: Text, a: Memory, u: Memory, b: str, n: int, lower: bool) -> None:
-    """Copies the upper triangle of A, or the transposed lower one, to U; elements below the diagonal of U may be written, too."""
+    """Writes a copy of the upper triangle of A, or of the transposed lower one, to U, for matrix `b` of the batch.
+
+    Elements below the diagonal of U may be written, too.
+    """
     lanes = t.form.lanes
     if not lower:
         with t.loop(0, n) as i, t.loop(t.multiple(i, lanes), n, lanes) as j:
@@ -61,7 +64,7 @@ def _read_triangle(t: Text, a: Memory, u: Memory, b: str, n: int, lower: bool) -
 
 
 def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, position: tuple[str, str], terms: Index) -> Tile:
-    """A tile of U, at a row and a column, minus the sum over the first `terms` rows of the panel of their products."""
+    """A tile of U, at a row and a column of matrix `b`, minus the products of the first `terms` rows of the panel."""
     row, column = position
     width, lanes = t.form.width, t.form.lanes
     mine, other = t.of_indices("divui", column, width), t.of_indices("divui", row, width)
@@ -112,7 +115,7 @@ def _factor_tile(t: Text, u: Memory, panel: Memory, b: str, first: str, row: str
 
 
 def _clear_below(t: Text, u: Memory, b: str, n: int) -> None:
-    """Writes zeros below the diagonal of U."""
+    """Writes zeros below the diagonal of U, for matrix `b` of the batch, of n rows."""
     zeros = t.constant("dense<0.0>", t.form.vector)
     with t.loop(0, n) as i:
         whole = t.multiple(i, t.form.lanes)
@@ -123,7 +126,7 @@ def _clear_below(t: Text, u: Memory, b: str, n: int) -> None:
 
 
 def _write_transposed(t: Text, u: Memory, factor: Memory, b: str, n: int) -> None:
-    """Writes L = Uᵀ, with zeros above the diagonal."""
+    """Writes the factor L = Uᵀ of matrix `b` of the batch, of n rows, with zeros above the diagonal."""
     lanes, zeros = t.form.lanes, t.constant("dense<0.0>", t.form.vector)
     with t.loop(0, n, lanes) as first:
         rows = [t.add(first, i) for i in range(lanes)]

@@ -59,7 +59,7 @@ class NestWriter:
         self._stack = 0
 
     def allocate(self, size: int, dtype: str) -> Buffer:
-        """New memory for `size` elements, for the whole kernel; its elements may change in the current block."""
+        """A new buffer of `size` elements that lives for the whole kernel: on the stack, or in `spare` if the stack is full."""
         name = f"%m{len(self.writer.levels)}"
         self.writer.levels[name] = 0
         buffer = Buffer(name, dtype, size, ZERO, self.writer.level)
@@ -73,25 +73,25 @@ class NestWriter:
     # Expressions.
 
     def at(self, node: Node, index: Index, lanes: int) -> Code:
-        """The element of `node` at `index`, or `lanes` elements at the indices of the lanes; a scalar if they are all equal.
+        """The element of `node` at `index` as an SSA value (`lanes` 0), or a vector of `lanes` elements; a scalar if all are equal.
 
-        Elements on which it depends are computed first, from a stack instead of by recursion, because expressions may be deep.
+        Operands are computed first, from a stack instead of by recursion, because expressions may be deep.
         """
         self.writer.ranges[LANE] = (0, max(lanes, 1) - 1)
         work = [(node, index)]
         while work:
-            part, position = work[-1]
-            if self._known(part, position, lanes) is None:
-                value = self.values.get(part)
+            current, position = work[-1]
+            if self._known(current, position, lanes) is None:
+                value = self.values.get(current)
                 if isinstance(value, Buffer):
-                    self._remember(part, position, lanes, self._load(part, linear(position, part.shape), lanes))
+                    self._remember(current, position, lanes, self._load(current, linear(position, current.shape), lanes))
                 elif value is None:
-                    each = [(part, at_lane(position, k)) for k in range(lanes)] if lanes_choose(part, position) else []
+                    of_lanes = [(current, at_lane(position, k)) for k in range(lanes)] if lanes_choose(current, position) else []
                     try:
-                        sources = each or reads(part, position, self.writer.ranges, self._start)
+                        sources = of_lanes or reads(current, position, self.writer.ranges, self._start)
                     except NeedsBuffer as need:
                         # A reshape uses the same memory with other sizes.
-                        self._remember(part, position, lanes, self._load(need.node, linear(position, part.shape), lanes))
+                        self._remember(current, position, lanes, self._load(need.node, linear(position, current.shape), lanes))
                         continue
                     codes = [self._known(n, i, lanes) for n, i in sources]
                     missing = [s for s, c in zip(sources, codes, strict=True) if c is None]
@@ -99,8 +99,8 @@ class NestWriter:
                         work += missing
                         continue
                     found = [c for c in codes if c]
-                    element = self.writer.joined(found) if each else self._compute(part, position, lanes, found)
-                    self._remember(part, position, lanes, element)
+                    element = self.writer.joined(found) if of_lanes else self._compute(current, position, lanes, found)
+                    self._remember(current, position, lanes, element)
             work.pop()
         code = self._known(node, index, lanes)
         assert code is not None
@@ -116,11 +116,11 @@ class NestWriter:
         return self.writer.load(buffer, position, lanes)
 
     def _key(self, node: Node, index: Index, lanes: int) -> object:
-        """The key of an element in the table of a block; the number of lanes matters only if the index differs between lanes."""
+        """The key of an element in the `memo` of a block; the number of lanes matters only if the index differs between lanes."""
         return node, index, lanes if any(i.lane for i in index) else 0
 
     def _known(self, node: Node, index: Index, lanes: int) -> Code | None:
-        """The element if the current block or an outer one has computed it; else None."""
+        """The SSA value of the element if the current block or an outer one has computed the element; else None."""
         value = self.values.get(node)
         if isinstance(value, Code):
             return value
@@ -128,15 +128,15 @@ class NestWriter:
         return next((b.memo[key] for b in self.writer.blocks if key in b.memo), None)
 
     def _remember(self, node: Node, index: Index, lanes: int, code: Code) -> None:
-        """Notes that `code` is the element, in the table of the block that defines it."""
+        """Records in the `memo` of the block that defines `code` that `code` is the element of `node` at `index`."""
         self.writer.blocks[self.writer.levels[code.name]].memo[self._key(node, index, lanes)] = code
 
     def _start(self, indices: Node, positions: int, index: Index = ()) -> Affine:
-        """The element of `indices` at `index` (default: the first one), clamped to 0 ... positions - 1."""
+        """The start of a dynamic slice: the element of `indices` at `index` (by default the first), in 0 ... positions - 1."""
         return ZERO if positions == 1 else self.writer.clamped(self.at(indices, index or origin(indices), 0), positions)
 
     def _compute(self, node: Node, index: Index, lanes: int, operands: list[Code]) -> Code:
-        """The element of `node` at `index` from the elements of its operands; an operation that moves elements needs no code."""
+        """The element of `node` at `index` as an SSA value; `operands` has the elements from which it is computed."""
         if node.name == "constant":
             return self._constant(literal(node.attributes["value"], node.dtype), node.dtype)
         if node.name == "iota":
@@ -146,25 +146,28 @@ class NestWriter:
         return self.apply(node.name, operands, node.dtype, node.attributes.get("direction", ""))
 
     def apply(self, name: str, operands: Sequence[Code], dtype: str, direction: str = "") -> Code:
-        """Writes an elementwise operation on operands that are widened to the same number of lanes."""
+        """The result of an elementwise operation of StableHLO; operands are broadcast to the largest number of lanes first.
+
+        `direction` is that of a comparison, such as LT.
+        """
         lanes = max(c.lanes for c in operands)
         operands = [self.writer.widened(c, lanes) for c in operands]
         source, result = operands[-1].type, vector_type(dtype, lanes)
         names = [c.name for c in operands]
         if name == "convert":
-            word = conversion(operands[0].dtype, dtype)
-            if not word:
+            operation = conversion(operands[0].dtype, dtype)
+            if not operation:
                 return Code(names[0], dtype, lanes)
-            text = f"{word} {names[0]} : {source} to {result}"
+            text = f"{operation} {names[0]} : {source} to {result}"
         elif name == "bitcast_convert":
             if source == result:
                 return Code(names[0], dtype, lanes)
             text = f"arith.bitcast {names[0]} : {source} to {result}"
         else:
             kind = operands[-1].dtype
-            word = DIRECTIONS[kind[0]][direction] if direction else ""
+            operation = DIRECTIONS[kind[0]][direction] if direction else ""
             types = f"{operands[0].type}, {source}" if name == "select" and lanes else source
-            text = ELEMENTWISE[name].text(kind).format(*names, t=types, d=word)
+            text = ELEMENTWISE[name].text(kind).format(*names, t=types, d=operation)
         return self.writer.code(text, operands, dtype, lanes)
 
     def _constant(self, text: str, dtype: str) -> Code:
@@ -236,7 +239,7 @@ class NestWriter:
         return self.buffers[node]
 
     def _store(self, item: Store, positions: Sequence[Index], lanes: int) -> None:
-        """Writes a store for the elements of the source at `positions`."""
+        """Writes a store of the elements of its source at `positions`; each is a vector of `lanes` elements, or a scalar for 0."""
         starts = [Affine((), s) if isinstance(s, int) else self._start(*s) for s in item.starts]
         values = [self.at(item.source, position, lanes) for position in positions]
         steps = item.strides or [1] * len(starts)
@@ -275,12 +278,12 @@ class NestWriter:
     # Reductions.
 
     def _begin(self, target: Node, lanes: int, has_tail: bool) -> list[Code]:
-        """The initial values of a reduction: one for the whole vectors, and one for the tail if there is one."""
+        """The initial values of the sums of a reduction: a vector of neutral elements, and a scalar for a tail, if there is any."""
         start = self._constant(neutral(target.attributes["combine"], target.dtype), target.dtype)
         return [self.writer.widened(start, lanes) if lanes else start, *([start] if has_tail else [])]
 
     def _accumulate(self, target: Node, position: Index, lanes: int, sums: list[Code]) -> list[Code]:
-        """The sums (one, or two with a tail) after adding the operand's element, or vector of elements, at index `position`."""
+        """The sums after adding the operand's elements at `position`: `lanes` elements, or one for 0."""
         if lanes == sums[0].lanes:
             return [self._add(target, position, lanes, sums[0]), *sums[1:]]
         element = self.writer.widened(self.at(target.operands[0], position, lanes), lanes)
@@ -299,9 +302,9 @@ class NestWriter:
     def _within(self, target: Node, vector: Code) -> Code:
         """The scalar that combines all lanes of a vector, in any order, by the operation of the reduction."""
         kind = kind_of(vector.dtype)
-        word = VECTOR_COMBINATIONS[target.attributes["combine"]][kind]
-        order = " fastmath<reassoc>" if kind == "f" and word in ("add", "mul") else ""
-        text = f"vector.reduction <{word}>, {vector.name}{order} : {vector.type} into {vector_type(vector.dtype, 0)}"
+        combination = VECTOR_COMBINATIONS[target.attributes["combine"]][kind]
+        order = " fastmath<reassoc>" if kind == "f" and combination in ("add", "mul") else ""
+        text = f"vector.reduction <{combination}>, {vector.name}{order} : {vector.type} into {vector_type(vector.dtype, 0)}"
         return self.writer.code(text, (vector,), vector.dtype, 0)
 
     def _end(self, target: Node, sums: Sequence[Code], lanes: int) -> Code:
@@ -316,12 +319,11 @@ class NestWriter:
         return total
 
     def _reduce(self, target: Node) -> None:
-        """Writes a reduction with several results: tiles of the result in registers, and inside them loops over the
-        reduced dimensions.
+        """Writes a reduction with several results as loops over tiles of the result, with inner loops over the reduced dimensions.
 
-        For example, the product of 6x30 and 30x40 with vectors of 8 is a loop over tiles of some rows and some vectors
-        of columns; an inner loop over the 30 terms adds to each sum of the tile. Smaller tiles at the borders are
-        written once each.
+        For example, the product of 6x30 and 30x40 with vectors of 8 is a loop over tiles of some rows and some vectors of columns,
+        whose sums are in registers; an inner loop over the 30 terms adds to each. Smaller tiles at the borders are written once
+        each.
         """
         shape = target.operands[0].shape
         long = [d for d, n in enumerate(shape) if n > 1]
@@ -360,7 +362,7 @@ class NestWriter:
         self.values[target] = self.buffers[target]
 
     def _sum(self, target: Node, points: Sequence[Point], inner: list[int], lane: int, lanes: int) -> None:
-        """Writes one tile: for each of `points` (an index with its number of lanes) the sum over the dimensions `inner`.
+        """Writes one tile of a reduction: its sum over the dimensions `inner`, for each of `points`. See `Point`.
 
         Vectors of `lanes` elements run along the dimension `lane`.
         """

@@ -101,11 +101,14 @@ class _Reduction:
         off_diagonal[n - 1] = 0.0
 
     def _vector(self, i: int, j: Index) -> str:
-        """A vector of row i of `pair`, from column j on."""
+        """A vector of row i of the memory `pair`, loaded from column j on."""
         return self.t.vector(self.pair, self.reflections.group, i, j)
 
     def _changed(self, row: Index, j: str, v: str, w: str) -> str:
-        """A vector of a row minus its part of v wᵀ + w vᵀ, for the entries v and w of that row."""
+        """A vector of the matrix (from column j on in a row) minus the same part of v wᵀ + w vᵀ, which is also stored.
+
+        `v` and `w` are the entries of the vectors v and w for that row, in every lane.
+        """
         t, b = self.t, self.reflections.group
         x = t.minus(t.vector(self.work, b, row, j), t.multiplied(v, self._vector(1, j)))
         x = t.minus(x, t.multiplied(w, self._vector(0, j)))
@@ -117,14 +120,14 @@ class _Reduction:
         return [self.t.splat(self.t.load(self.pair, self.reflections.group, i, row)) for i in range(2)]
 
     def _change_row(self, k: Index) -> None:
-        """Subtracts the update of the previous step from row k."""
+        """Writes the subtraction of the pending update v wᵀ + w vᵀ from row k."""
         t = self.t
         v, w = self._entries(k)
         with t.loop(t.multiple(k, self.reflections.step), self.pair.shape[2], t.form.lanes) as j:
             self._changed(k, j, v, w)
 
     def _change_and_multiply(self, k: str) -> None:
-        """Subtracts the update of the previous step from the rows below row k, and multiplies these rows by vector k.
+        """Writes the subtraction of the pending update from the rows below row k, and the products of these rows with vector k.
 
         The first tile may include rows above them, whose results are not needed.
         """
@@ -180,7 +183,7 @@ class _Iteration:
     n: int
 
     def run(self) -> str:
-        """An i1 that is true if all eigenvalues were found."""
+        """An i1 that is true if all eigenvalues were found, after code that writes them to `diagonal`."""
         t = self.t
         size = size_of(t, self.diagonal, self.off_diagonal, self.n)
         bound = size * (0.5 * accuracy(t))

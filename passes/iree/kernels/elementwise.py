@@ -94,10 +94,10 @@ class _Body(NamedTuple):
 
 
 def _simplified(inputs: Sequence[str], lines: Sequence[str], codes: Sequence[Code]) -> _Body:
-    """A body after MLIR's simplification, with inputs named %arg0, %arg1, ...
+    """The computation of one element after MLIR's simplification, with inputs named %arg0, %arg1, ...
 
-    IREE 3.13 simplifies the body of a dispatch, too. If results are then equal to each other (1 + x and x + 1), to an
-    input or to a constant, it confuses them.
+    `inputs` has their types; `lines` compute `codes` from inputs named %in0, %in1, ... IREE 3.13 simplifies the body of a dispatch,
+    too. If results are then equal to each other (1 + x and x + 1), to an input or to a constant, it confuses them.
     """
     arguments = ", ".join(f"%in{i}: {t}" for i, t in enumerate(inputs))
     types = ", ".join(code.type for code in codes)
@@ -153,7 +153,7 @@ _PARALLEL = '"parallel"'
 
 
 def _parsed(text: str, operands: Sequence[Val], at: ir.Operation) -> ir.Operation:
-    """The dispatch in the text of a function of `operands`, moved before the operation `at`."""
+    """The operation in the text of a function of `operands` (a dispatch), moved before the operation `at`."""
     module = ir.Module.parse(text)  # must stay alive until the dispatch has moved
     block = module.body.operations[0].operation.regions[0].blocks[0]
     for argument, operand in zip(block.arguments, operands, strict=True):
@@ -181,6 +181,6 @@ def _before_broadcast(value: ir.Value) -> tuple[ir.Value, Sequence[int]]:
 
 
 def _like(x: Val, type: ir.Type) -> Val:
-    """The value with the shape of a type, and, if the type is unsigned, with its dtype."""
+    """The value `x` with the shape of `type`, and with its dtype if that is unsigned."""
     shape, dtype = shape_and_dtype(type)
     return reshape(bitcast(x, dtype) if dtype.kind == "u" else x, shape)

@@ -15,17 +15,20 @@ def _full(value: float, like: Node, dtype: str = "") -> Node:
 
 
 def _not(x: Node) -> Node:
+    """The complement: all bits flipped, or the logical not of booleans."""
     ones = (1 << 8 * BYTES[x.dtype]) - 1 if x.dtype[0] == "u" else -1
     return Node("xor", (x, _full(True if x.dtype == "i1" else ones, x)), x.shape, x.dtype)
 
 
 def _negative(x: Node) -> Node:
+    """The negative -x; for integers 0 - x, since `arith` has no negation of integers."""
     if x.dtype[0] == "f":
         return Node("negate", (x,), x.shape, x.dtype)
     return Node("subtract", (_full(0, x), x), x.shape, x.dtype)
 
 
 def _is_finite(x: Node) -> Node:
+    """A boolean, true for elements that are neither infinite nor NaN: |x| < inf."""
     size = Node("abs", (x,), x.shape, x.dtype)
     return Node("compare", (size, _full(math.inf, x)), x.shape, "i1", {"direction": "LT"})
 
@@ -40,17 +43,19 @@ def _sign(x: Node) -> Node:
 
 
 def _clamped(low: Node, x: Node, high: Node) -> Node:
+    """The elements of x, limited to low ... high."""
     return Node("minimum", (Node("maximum", (x, low), x.shape, x.dtype), high), x.shape, x.dtype)
 
 
 def _logistic(x: Node) -> Node:
+    """The logistic function 1 / (1 + exp(-x))."""
     one = _full(1.0, x)
     power = Node("exponential", (_negative(x),), x.shape, x.dtype)
     return Node("divide", (one, Node("add", (one, power), x.shape, x.dtype)), x.shape, x.dtype)
 
 
 def _quotient(x: Node, y: Node) -> Node:
-    """The quotient x / y; for integers rounded towards zero, and with all bits set if y is 0."""
+    """The quotient x / y; for integers it is rounded towards zero, and all its bits are set if y is 0."""
     if x.dtype[0] == "f":
         return Node("divide", (x, y), x.shape, x.dtype)
     quotient = Node("divide", (x, _divisor(y)), x.shape, x.dtype)
@@ -62,7 +67,7 @@ def _quotient(x: Node, y: Node) -> Node:
 
 
 def _remainder(x: Node, y: Node) -> Node:
-    """The remainder x - trunc(x / y) y; it is x for integers if y is 0."""
+    """The remainder x - trunc(x / y) y; for integers it is x if y is 0."""
     if x.dtype[0] == "f":
         return Node("remainder", (x, y), x.shape, x.dtype)
     remainder = Node("remainder", (x, _divisor(y)), x.shape, x.dtype)
@@ -82,17 +87,17 @@ def _divisor(y: Node) -> Node:
 
 
 def _is_safe(y: Node) -> bool:
-    """True for a constant that divides every integer."""
+    """True for a constant divisor other than 0 and -1, by which every integer can be divided."""
     return y.name == "constant" and y.attributes["value"] not in (0, -1)
 
 
 def is_nonzero(x: Node) -> Node:
-    """True for elements that are not 0, also for NaN."""
+    """A boolean for each element: true if it is not 0, also for NaN."""
     return Node("compare", (x, _full(0, x)), x.shape, "i1", {"direction": "NE"})
 
 
 def total_order(x: Node, y: Node, direction: str) -> Node:
-    """A comparison of floats in total order: -NaN < -inf < ... < -0 < 0 < ... < inf < NaN."""
+    """The comparison of floats, by a `direction` such as LT, in total order: -NaN < -inf < ... < -0 < 0 < ... < inf < NaN."""
     return Node("compare", (_ordered(x), _ordered(y)), x.shape, "i1", {"direction": direction})
 
 
@@ -107,11 +112,15 @@ def _ordered(x: Node) -> Node:
 
 
 def _equals(x: Node, value: int) -> Node:
+    """A boolean for each element: true if it is equal to the number `value`."""
     return Node("compare", (x, _full(value, x)), x.shape, "i1", {"direction": "EQ"})
 
 
 def _shifted(name: str) -> Callable[[Node, Node], Node]:
-    """A shift. If the amount is at least the number of bits, the result is 0 (or all sign bits in an arithmetic shift)."""
+    """A function that makes the node of a shift by the operation `name`.
+
+    If the amount is at least the number of bits, the result is 0 (or all sign bits in an arithmetic shift).
+    """
 
     def make(x: Node, n: Node) -> Node:
         """The shift of x by n."""

@@ -63,7 +63,7 @@ class Transforms:
 
 
 def radices(n: int, form: Form) -> list[int] | None:
-    """The radices of the steps of a transform of length n; None if a prime factor is too large."""
+    """The numbers of elements of the butterflies in each step of a transform of length n; None if a prime factor is too large."""
     largest = 8 if form.rows == 8 else 4  # the largest radix that fits into 32 registers, or into 16
     steps = []
     for radix in (largest, 4, 2, 3, 5, 7, 11, 13):
@@ -73,27 +73,27 @@ def radices(n: int, form: Form) -> list[int] | None:
     return steps if n == 1 else None
 
 
-def roots(what: Transforms, form: Form) -> list[np.ndarray]:
+def roots(spec: Transforms, form: Form) -> list[np.ndarray]:
     """The tables of roots of unity that a kernel reads, in f64; the second dimension has the cosine and the sine.
 
     The first table is for the steps, the second for real rows if there are any, the last for the first of two transforms.
     """
-    tables = [_step_roots(what.n, form)]
-    if what.real:
-        tables.append(cosines_and_sines(np.arange(what.n + 1), 2 * what.n))
-    if what.whole:
-        step = share(what.n)
-        k = np.concatenate([np.arange(step), step * np.arange(-(-what.n // step))])
-        tables.append(cosines_and_sines(k[:, None] * np.arange(what.columns), what.whole))
+    tables = [_step_roots(spec.n, form)]
+    if spec.real:
+        tables.append(cosines_and_sines(np.arange(spec.n + 1), 2 * spec.n))
+    if spec.whole:
+        step = share(spec.n)
+        k = np.concatenate([np.arange(step), step * np.arange(-(-spec.n // step))])
+        tables.append(cosines_and_sines(k[:, None] * np.arange(spec.columns), spec.whole))
     return tables
 
 
-def fourier_text(name: str, what: Transforms, form: Form, tables: Sequence[np.ndarray]) -> tuple[str, list[Memory]]:
+def fourier_text(name: str, spec: Transforms, form: Form, tables: Sequence[np.ndarray]) -> tuple[str, list[Memory]]:
     """A kernel for the transforms of all columns.
 
     Args:
       name: the name of the kernel.
-      what: the transforms; a group has at least as many columns as a vector has lanes.
+      spec: the transforms; a group has at least as many columns as a vector has lanes.
       form: the form of vectors.
       tables: the tables from `roots`.
 
@@ -101,7 +101,7 @@ def fourier_text(name: str, what: Transforms, form: Form, tables: Sequence[np.nd
       The text, and the buffers of the results: the transforms, as pairs of numbers, and memory that the kernel needs.
       The operands are the source, unless the transform is in place, and the tables.
     """
-    return _Writer(what, form, tables).write(name)
+    return _Writer(spec, form, tables).write(name)
 
 
 def cosines_and_sines(k: np.ndarray, n: int) -> np.ndarray:
@@ -132,62 +132,62 @@ Write = Callable[[Index, Complex], None]
 class _Writer:
     """Writes the kernel. A `Read` gives the element with an index for a vector of columns, and a `Write` stores one."""
 
-    def __init__(self, what: Transforms, form: Form, tables: Sequence[np.ndarray]):
-        self.t, self.what, self.steps, self.lanes = Text(form), what, radices(what.n, form) or [], form.lanes
-        self.panels = -(-what.columns // form.lanes)
-        self.workgroups = min(what.groups * self.panels, MOST_GROUPS)
-        spectrum = what.n + what.real
-        self.sizes = (spectrum, what.n) if what.inverse else (what.n, spectrum)  # elements of a source and a target
+    def __init__(self, spec: Transforms, form: Form, tables: Sequence[np.ndarray]):
+        self.t, self.spec, self.steps, self.lanes = Text(form), spec, radices(spec.n, form) or [], form.lanes
+        self.panels = -(-spec.columns // form.lanes)
+        self.workgroups = min(spec.groups * self.panels, MOST_GROUPS)
+        spectrum = spec.n + spec.real
+        self.sizes = (spectrum, spec.n) if spec.inverse else (spec.n, spectrum)  # elements of a source and a target
         self.source, self.target = (
-            Memory(name, (2 * _extent(what, strides, size),), form.element, name == "%source")
-            for name, strides, size in zip(("%source", "%target"), (what.source, what.target), self.sizes, strict=True)
+            Memory(name, (2 * _extent(spec, strides, size),), form.element, name == "%source")
+            for name, strides, size in zip(("%source", "%target"), (spec.source, spec.target), self.sizes, strict=True)
         )
         self.tables = [Memory(f"%roots{i}", table.shape, form.element, read_only=True) for i, table in enumerate(tables)]
         self.count = ""  # the number of columns of a vector that are written; "" means all
         self.memory = Memory("%memory", (self.workgroups, 2, spectrum, 2, self.lanes), form.element)
-        if what.in_place:
+        if spec.in_place:
             self.source = self.target
         self.workgroup = self.t.result(workgroup())
 
     def write(self, name: str) -> tuple[str, list[Memory]]:
-        """The text of the kernel, and the buffers of its results."""
-        t, what, lanes = self.t, self.what, self.lanes
-        with t.loop(self.workgroup, what.groups * self.panels, self.workgroups) as unit:
+        """The text of the kernel with this name, and the buffers of its results: the transforms, and memory that it needs."""
+        t, spec, lanes = self.t, self.spec, self.lanes
+        with t.loop(self.workgroup, spec.groups * self.panels, self.workgroups) as unit:
             group, panel = t.of_indices("divui", unit, self.panels), t.of_indices("remui", unit, self.panels)
             # If the columns do not fill the first vector, the second one overlaps with it.
-            surplus = -what.columns % lanes
+            surplus = -spec.columns % lanes
             column = t.of_indices("maxsi", t.of_indices("subi", t.mul(panel, lanes), surplus), 0)
-            if what.in_place and surplus:
+            if spec.in_place and surplus:
                 is_first = t.compare("eq", panel, 0)
                 self.count = t.result(f"arith.select {is_first}, {t.index(lanes - surplus)}, {t.index(lanes)} : index")
             self._vector(group, column)
         results = [self.target, self.memory]
-        operands = [*([] if what.in_place else [self.source]), *self.tables]
+        operands = [*([] if spec.in_place else [self.source]), *self.tables]
         return t.kernel(name, [*operands, *results], (self.workgroups, 1, 1)), results
 
     def _vector(self, group: Index, column: Index) -> None:
-        """Writes the transforms of one vector of columns; each step goes from one half of the memory to the other."""
-        what, side = self.what, 0
-        if what.source.column == 1:
+        """Writes all steps for one vector of columns, from the column `column` of a group on; each swaps the halves of memory."""
+        spec, side = self.spec, 0
+        if spec.source.column == 1:
             elements = self._columns(group, column)
         else:
             self._read_rows(group, column)
             elements, side = self._reader(0), 1
-        if what.inverse and what.real:
+        if spec.inverse and spec.real:
             self._join_halves(elements, self._put(side))
             elements, side = self._reader(side), 1 - side
-        if what.inverse:
+        if spec.inverse:
             elements = _swapped(elements)
         before, row = 1, 1
         for radix in self.steps[:-1]:
             self._step(radix, before, row, elements, self._put(side))
             elements, side, before = self._reader(side), 1 - side, before * radix
-            row += what.n // before * (radix - 1)
-        if what.target.column == 1:
+            row += spec.n // before * (radix - 1)
+        if spec.target.column == 1:
             self._step(self.steps[-1], before, row, elements, self._final(self._put_columns(group, column), column))
             return
         self._step(self.steps[-1], before, row, elements, self._final(self._put(side), column))
-        if what.real and not what.inverse:
+        if spec.real and not spec.inverse:
             self._part_halves(self._reader(side), self._put(1 - side))
             side = 1 - side
         self._write_rows(group, column, self._reader(side))
@@ -202,10 +202,10 @@ class _Writer:
           elements: reads the elements.
           write: writes the results.
         """
-        t, terms = self.t, self.what.n // (before * radix)
+        t, terms = self.t, self.spec.n // (before * radix)
 
         def at(p: Index, q: Index, factors: list[Complex]) -> None:
-            """Writes the butterfly of the elements q + before (p + terms k); its results except the first are times the factors."""
+            """Writes the butterfly of elements q + before (p + terms k); its results, except the first, are times the factors."""
             values = [elements(t.add(q, t.mul(before, t.add(p, terms * k)))) for k in range(radix)]
             for j, x in enumerate(dft(t, values)):
                 product = times(t, x, factors[j - 1]) if j and factors else x
@@ -224,10 +224,10 @@ class _Writer:
             with t.loop(0, before) as q:
                 at(p, q, factors)
 
-    # ---------------------------------------------------------------- what is read and written
+    # ---------------------------------------------------------------- spec is read and written
 
     def _reader(self, side: int) -> Read:
-        """A function that reads elements from one half of the memory."""
+        """A function that loads an element (of a vector of columns) from one half of the memory; `side` is 0 or 1."""
 
         def elements(i: Index) -> Complex:
             return Complex(*(self.t.vector(self.memory, self.workgroup, side, i, part, 0) for part in (0, 1)))
@@ -235,7 +235,7 @@ class _Writer:
         return elements
 
     def _put(self, side: int) -> Write:
-        """A function that writes elements to one half of the memory."""
+        """A function that stores an element (of a vector of columns) in one half of the memory; `side` is 0 or 1."""
 
         def put(i: Index, x: Complex) -> None:
             for part, value in enumerate(x):
@@ -244,39 +244,39 @@ class _Writer:
         return put
 
     def _final(self, write: Write, column: Index) -> Write:
-        """A function that writes results: scaled, and multiplied by a root if this is the first of two transforms."""
-        t, what = self.t, self.what
+        """A function that scales a result, multiplies it by a root for the first of two transforms, and gives it to `write`."""
+        t, spec = self.t, self.spec
 
         def put(i: Index, x: Complex) -> None:
             """Writes element i of the results."""
-            if what.whole:
+            if spec.whole:
                 for root in self._column_roots(i, column):
                     x = times(t, x, root)
-            if what.scale != 1.0:
-                scale = t.constant(f"dense<{what.scale:.17e}>", t.form.vector)
+            if spec.scale != 1.0:
+                scale = t.constant(f"dense<{spec.scale:.17e}>", t.form.vector)
                 x = Complex(t.multiplied(x.re, scale), t.multiplied(x.im, scale))
-            write(i, Complex(x.im, x.re) if what.inverse else x)
+            write(i, Complex(x.im, x.re) if spec.inverse else x)
 
         return put
 
     def _columns(self, group: Index, column: Index) -> Read:
-        """A function that reads elements of columns whose real and imaginary parts are adjacent."""
+        """A function that loads elements of the columns from `column` on of a group: real and imaginary parts are adjacent."""
         t, lanes = self.t, self.lanes
 
         def elements(i: Index) -> Complex:
-            start = self._start(self.what.source, group, column, i)
+            start = self._start(self.spec.source, group, column, i)
             low, high = t.vector(self.source, start), t.vector(self.source, t.add(start, lanes))
             return Complex(*(t.shuffled(low, high, [2 * lane + part for lane in range(lanes)]) for part in (0, 1)))
 
         return elements
 
     def _put_columns(self, group: Index, column: Index) -> Write:
-        """A function that writes elements of columns, with real and imaginary parts adjacent."""
+        """A function that stores elements of the columns from `column` on, with real and imaginary parts adjacent."""
         t, lanes = self.t, self.lanes
 
         def put(i: Index, x: Complex) -> None:
             """Writes element i of a vector of columns."""
-            start = self._start(self.what.target, group, column, i)
+            start = self._start(self.spec.target, group, column, i)
             for half in (0, 1):
                 pairs = [lane // 2 + lanes * (lane % 2) for lane in range(half * lanes, (half + 1) * lanes)]
                 vector, position = t.shuffled(*x, pairs), t.add(start, half * lanes)
@@ -289,40 +289,40 @@ class _Writer:
         return put
 
     def _read_rows(self, group: Index, column: Index) -> None:
-        """Copies rows to the memory: whole vectors of each row, transposed, and the remaining numbers one by one."""
+        """Writes a copy of rows of the source to memory: whole vectors of a row are transposed, remaining numbers are single."""
         t, put, pairs = self.t, self._put(0), self.lanes // 2
         whole = self.sizes[0] // pairs * pairs
         with t.loop(0, whole, pairs) as i:
-            rows = [t.vector(self.source, self._row(self.what.source, group, column, lane, i)) for lane in range(self.lanes)]
+            rows = [t.vector(self.source, self._row(self.spec.source, group, column, lane, i)) for lane in range(self.lanes)]
             parts = t.transposed(rows)
             for k in range(pairs):
                 put(t.add(i, k), Complex(parts[2 * k], parts[2 * k + 1]))
         with t.loop(whole, self.sizes[0]) as i:
             for lane in range(self.lanes):
-                start = self._row(self.what.source, group, column, lane, i)
+                start = self._row(self.spec.source, group, column, lane, i)
                 for part in (0, 1):
                     t.store(t.load(self.source, t.add(start, part)), self.memory, self.workgroup, 0, i, part, lane)
 
     def _write_rows(self, group: Index, column: Index, elements: Read) -> None:
-        """Stores the elements as rows: pairs of numbers in vectors, and the remaining ones by themselves."""
+        """Writes the elements to rows of the target: transposed to whole vectors of a row, and remaining numbers one by one."""
         t, pairs = self.t, self.lanes // 2
         whole = self.sizes[1] // pairs * pairs
         with t.loop(0, whole, pairs) as i:
             parts = [part for k in range(pairs) for part in elements(t.add(i, k))]
             for lane, row in enumerate(t.transposed(parts)):
-                t.put(row, self.target, self._row(self.what.target, group, column, lane, i))
+                t.put(row, self.target, self._row(self.spec.target, group, column, lane, i))
         with t.loop(whole, self.sizes[1]) as i:
             for part, x in enumerate(elements(i)):
                 for lane in range(self.lanes):
-                    start = self._row(self.what.target, group, column, lane, i)
+                    start = self._row(self.spec.target, group, column, lane, i)
                     t.store(t.lane(x, lane), self.target, t.add(start, part))
 
     def _row(self, strides: Strides, group: Index, column: Index, lane: int, i: Index) -> Index:
-        """The address of element i in the column of a lane; see `_start`."""
+        """The offset of element i of the column that a lane of a vector holds, in real numbers; `column` is that of lane 0."""
         return self._start(strides, group, self.t.add(column, lane), i)
 
     def _start(self, strides: Strides, group: Index, column: Index, i: Index) -> Index:
-        """The address of element i of a column, in real numbers: a complex number is two of them."""
+        """The offset of element i of a column in the source or target, in real numbers: a complex number is two of them."""
         t = self.t
         terms = [t.mul(2 * n, x) for n, x in zip(strides, (group, column, i), strict=True)]
         return t.add(t.add(terms[0], terms[1]), terms[2])
@@ -330,13 +330,13 @@ class _Writer:
     # ---------------------------------------------------------------- roots
 
     def _root(self, table: Memory, row: Index) -> Complex:
-        """The root in a row of a table, in every lane."""
+        """The complex root of unity in a row of a table, in every lane of a vector."""
         t = self.t
         return Complex(*(t.splat(t.load(table, row, part)) for part in (0, 1)))
 
     def _column_roots(self, i: Index, column: Index) -> list[Complex]:
-        """The root of unity for element i and each column of a vector, as two factors from the last table."""
-        t, step = self.t, share(self.what.n)
+        """Two complex numbers whose product is the root of unity for element i, in each lane for one column from `column` on."""
+        t, step = self.t, share(self.spec.n)
         rows = t.of_indices("remui", i, step), t.add(t.of_indices("divui", i, step), step)
         return [Complex(*(t.vector(self.tables[-1], row, part, column) for part in (0, 1))) for row in rows]
 
@@ -348,7 +348,7 @@ class _Writer:
         Let E and O be the spectra of the elements at even and odd indices. Then Z = E + i O, and the result is E + w O, with
         w(k) = exp(-pi i k / h). E and O are spectra of real numbers, so E(k) = (Z(k) + conj Z(h - k)) / 2.
         """
-        t, h = self.t, self.what.n
+        t, h = self.t, self.spec.n
         half, zero = t.constant("dense<0.5>", t.form.vector), t.zeros()
         first = elements(0)
         write(0, Complex(t.plus(first.re, first.im), zero))
@@ -366,7 +366,7 @@ class _Writer:
         With Z, E, O and w as in `_part_halves`: 2 E(k) = X(k) + conj X(h - k), and 2 O(k) = conj(w) (X(k) - conj X(h - k)). The
         imaginary parts of the first and the last number of X are ignored.
         """
-        t, h = self.t, self.what.n
+        t, h = self.t, self.spec.n
         first, last = elements(0), elements(h)
         write(0, Complex(t.plus(first.re, last.re), t.minus(first.re, last.re)))
         with t.loop(1, h) as k:
@@ -381,9 +381,9 @@ class _Writer:
             write(k, Complex(t.minus(even.re, odd.im), t.plus(even.im, odd.re)))
 
 
-def _extent(what: Transforms, strides: Strides, n: int) -> int:
-    """The size of a source or a target, in complex numbers."""
-    sizes = (what.groups, what.columns, n)
+def _extent(spec: Transforms, strides: Strides, n: int) -> int:
+    """The size of a source or a target with `n` elements in a column, in complex numbers."""
+    sizes = (spec.groups, spec.columns, n)
     return 1 + sum(stride * (size - 1) for stride, size in zip(strides, sizes, strict=True))
 
 

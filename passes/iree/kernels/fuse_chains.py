@@ -61,6 +61,7 @@ class FuseChainsPass(Pass):
     target: str = "cpu"  # the kind of device: cpu, vulkan or cuda
 
     def run(self, module: ir.Operation) -> None:
+        """Replaces long chains in all blocks by dispatches, in place."""
         for holder in [op for op in nested_in_functions(module) if runs_regions(op)]:
             for block in (block for region in holder.regions for block in region.blocks):
                 for chain in _chains(block):
@@ -82,7 +83,7 @@ class FuseChainsPass(Pass):
         return is_cut and spills >= self.least_spills and len(steps) >= self.least_of_spills
 
     def _pieces(self, chain: _Chain) -> Iterator[Sequence[ir.Operation]]:
-        """The operations of a chain in consecutive pieces, one for each dispatch; cuts are where the piece binds few buffers."""
+        """The operations of a chain in consecutive pieces, one for each dispatch; a piece ends where it binds few buffers."""
         start, steps = 0, chain.steps()
         codegen = TARGETS[self.target].codegen
         most = self.max_bindings if codegen.cheap_dispatches else min(self.max_bindings, codegen.most_arguments)
@@ -103,7 +104,7 @@ class _Chain:
     ops: list[ir.Operation] = field(default_factory=list)
 
     def steps(self) -> list[_Step]:
-        """The operations, each with its operands; a result of the chain is replaced by its index in the chain."""
+        """The operations of the chain, each with its operands and the number of its uses; a result of the chain is an index."""
         positions: dict[ir.Value, int] = {op.results[0]: i for i, op in enumerate(self.ops)}
         return [_Step([positions.get(v, v) for v in sources(op)], sum(1 for _ in op.results[0].uses)) for op in self.ops]
 
@@ -192,7 +193,7 @@ class _Parts:
 
     @staticmethod
     def of(steps: Sequence[_Step]) -> _Parts:
-        """Makes each step a part of its only reader, if that is allowed, from the last step to the first."""
+        """The steps of a chain as IREE fuses them: each becomes a part of its only reader if allowed, the last step first."""
         users: list[set[int]] = [set() for _ in steps]
         for position, step in enumerate(steps):
             for value in step.reads:
@@ -204,7 +205,7 @@ class _Parts:
         return parts
 
     def copies(self) -> int:
-        """The largest number of operations that IREE writes for a step, if it copies a home into each of its readers."""
+        """The largest number of operations that IREE writes for one step, if it copies each home into all of its readers."""
         copies = [0] * len(self.steps)
         for position in self._homes():
             copies[position] = self.sizes[position] + sum(copies[v] for v in self.reads[position] if isinstance(v, int))
@@ -219,7 +220,7 @@ class _Parts:
         return sum(1 for position in self._homes() if self.users[position] and self._is_inner(position))
 
     def _join_reader(self, position: int) -> None:
-        """Makes a step a part of its only reader, if that is allowed."""
+        """Makes the step at `position` a part of its only reader, if IREE's limit of operands allows it."""
         homes = {self.home[user] for user in self.users[position]}
         if len(homes) != 1 or not self._is_inner(position):
             return
@@ -234,7 +235,7 @@ class _Parts:
         return (position for position, home in enumerate(self.home) if home == position)
 
     def _is_inner(self, position: int) -> bool:
-        """True if only the chain reads a value."""
+        """True if only steps of the chain read the result of the step at `position`."""
         return sum(self.steps[user].reads.count(position) for user in self.users[position]) == self.steps[position].uses
 
 
@@ -273,5 +274,5 @@ def _fuse(ops: Sequence[ir.Operation]) -> None:
 
 
 def _makes(op: ir.Operation, values: set[ir.Value]) -> bool:
-    """True if the only result of an operation is one of the values."""
+    """True if an operation has one result, and it is one of `values`."""
     return len(op.results) == 1 and op.results[0] in values

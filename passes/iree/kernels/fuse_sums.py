@@ -36,7 +36,7 @@ class FuseSumsPass(Pass):
     least_size: int = thresholds.FUSED_SUMS  # the number of elements of the space
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Replaces groups of large sums by kernels, in place."""
         names = Names("sums")
         for block in blocks_of(module):
             for group in [*groups_of(block, self._is_sum, self._is_inner)]:

@@ -93,6 +93,7 @@ class Loop(Compound):
 
     @property
     def regions(self) -> list[Region]:
+        """The condition and the body."""
         return [self.condition, self.body]
 
 
@@ -104,6 +105,7 @@ class Branch(Compound):
 
     @property
     def regions(self) -> list[Region]:
+        """One region for each value of the index."""
         return self.branches
 
 
@@ -117,6 +119,7 @@ class Sort(Compound):
 
     @property
     def regions(self) -> list[Region]:
+        """The comparator."""
         return [self.comparator]
 
 

@@ -24,6 +24,7 @@ class Affine(NamedTuple):
     constant: int = 0
 
     def __add__(self, other: Affine | int) -> Affine:  # type: ignore[override]  # of indices, not of tuples
+        """The sum of two affine expressions, or of one and a number; terms that cancel are left out."""
         if isinstance(other, int):
             return Affine(self.terms, self.constant + other)
         if not other.terms or not self.terms:
@@ -35,6 +36,7 @@ class Affine(NamedTuple):
         return Affine(terms, self.constant + other.constant)
 
     def __mul__(self, factor: int) -> Affine:  # type: ignore[override]
+        """The expression times a number."""
         if factor == 0:
             return ZERO
         return Affine(tuple((s, f * factor) for s, f in self.terms), self.constant * factor)
@@ -49,7 +51,7 @@ class Affine(NamedTuple):
         return Affine(tuple(t for t in self.terms if t[0] != LANE), self.constant)
 
     def range(self, ranges: Mapping[str, Range]) -> Range:
-        """The smallest and the largest value, from the ranges of the symbols."""
+        """The smallest and the largest value of the expression; `ranges` has the smallest and largest value of each symbol."""
         low = high = self.constant
         for symbol, factor in self.terms:
             bounds = [factor * b for b in ranges[symbol]]
@@ -82,7 +84,7 @@ def symbol(name: str) -> Affine:
 
 
 def linear(index: Sequence[Affine], shape: Shape) -> Affine:
-    """The offset of an element in memory."""
+    """The offset of an element in a dense row-major array of `shape`: for the index (i, j) and the shape (n, m), i * m + j."""
     total = ZERO
     for i, n in zip(index, shape, strict=True):
         total = total * n + i
@@ -90,7 +92,10 @@ def linear(index: Sequence[Affine], shape: Shape) -> Affine:
 
 
 def reads(node: Node, index: Index, ranges: Mapping[str, Range], start: Start) -> list[tuple[Node, Index]]:
-    """The elements of operands from which the element of `node` at `index` is computed or copied.
+    """The elements of operands, as pairs of node and index, from which the element of `node` at `index` is computed or copied.
+
+    For example, the element (i, j) of a transpose is copied from the element (j, i) of its operand. `ranges` has the range of each
+    symbol; `start` makes an affine index of an element of an integer array.
 
     Raises:
       NeedsBuffer: which elements are read depends on the values of the symbols, or an index is not affine.
@@ -132,25 +137,27 @@ def reads(node: Node, index: Index, ranges: Mapping[str, Range], start: Start) -
 
 
 def _inside(index: Index, shape: Shape) -> Index:
-    """The index in a canonical form: zero in dimensions of size 1, and empty for a scalar."""
+    """`index` without superfluous parts: zero in dimensions of size 1 of `shape`, and only as many indices as `shape` has
+    dimensions.
+    """
     index = index[: len(shape)]
     return index if 1 not in shape else tuple([ZERO if n == 1 else i for i, n in zip(index, shape, strict=True)])
 
 
 def _reshaped(node: Node, index: Index) -> Index:
-    """The index in the operand of a reshape.
+    """The index in the operand of a reshape of the element that the reshape has at `index`.
 
     Raises:
       NeedsBuffer: the reshape joins several axes of the operand, so their indices would need a division.
     """
-    source: list[Affine] = []
+    operand_index: list[Affine] = []
     for before, after in _groups(node.operands[0].shape, node.shape):
         position = linear([index[d] for d in after], tuple(node.shape[d] for d in after))
         long = [d for d in before if node.operands[0].shape[d] != 1]
         if len(long) > 1:
             raise NeedsBuffer(node.operands[0])
-        source += [position if d in long else ZERO for d in before]
-    return tuple(source)
+        operand_index += [position if d in long else ZERO for d in before]
+    return tuple(operand_index)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -179,7 +186,7 @@ def _groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]]:
 
 
 def _gathered(node: Node, index: Index, start: Start) -> Index:
-    """The index in the operand of a gather: the start of the window plus the index in the window."""
+    """The index in the operand of the element that a gather has at `index`: the window's start plus the index in the window."""
     operand, indices = node.operands
     windows, source = node.attributes["windows"], []
     for n, size, (along, component) in zip(operand.shape, windows.sizes, windows.sources, strict=True):
@@ -191,13 +198,13 @@ def _gathered(node: Node, index: Index, start: Start) -> Index:
 
 
 def component_at(windows: Windows, index: Mapping[int, Affine] | Index, component: int, shape: Shape) -> Index:
-    """The index, in the array of indices, of a component of the index vector for one element of the array of windows.
+    """The index, in the array of start indices, of one component of the index vector that an element of a gather or scatter uses.
 
     Args:
-      windows: the windows.
-      index: the index of the element, along the batch dimensions at least.
-      component: the number of the component.
-      shape: the shape of the array of indices.
+      windows: the dimension numbers of the gather or scatter.
+      index: the index of the element in the result of the gather, or in the updates; batch dimensions are enough.
+      component: the number of the component in the index vector.
+      shape: the shape of the array of start indices.
     """
     batch = [index[d] for d in windows.batch]
     whole = (*batch[: windows.vector], Affine((), component), *batch[windows.vector :])
@@ -210,7 +217,7 @@ def lanes_choose(node: Node, index: Index) -> bool:
 
 
 def at_lane(index: Index, lane: int) -> Index:
-    """The index of the element in a lane."""
+    """The index of the element in one lane, from the index of a vector."""
     return tuple(i.scalar() + i.lane * lane for i in index)
 
 

@@ -12,7 +12,7 @@ from nabla_mlir.passes.iree.kernels.writer import At, Buffer, Code, Writer
 
 
 def write_scatter(kernel: StepWriter, scatter: Scatter) -> None:
-    """Writes a scatter; afterwards the value of its result is known. A window that is partly outside is dropped."""
+    """Writes a scatter; afterwards its result is in memory, in `kernel.values`. A window that is partly outside is dropped."""
     writer, windows = kernel.writer, scatter.windows
     operand, _, updates = scatter.inits
     target, index_memory, update_memory = (kernel.allocate(n.size, n.dtype) for n in scatter.inits)
@@ -47,7 +47,7 @@ def write_scatter(kernel: StepWriter, scatter: Scatter) -> None:
 def _starts(writer: Writer, scatter: Scatter, at: At, memory: Buffer) -> tuple[list[Affine], list[Code]]:
     """The first index of a window along each dimension of the operand, and i1 values that are all true if the window is inside.
 
-    `at` has the batch indices of the window, and `memory` has the indices of the scatter.
+    `at` has the batch indices of the window, and `memory` has the index vectors of the scatter.
     """
     (operand, indices, _), windows = scatter.inits, scatter.windows
     starts: list[Affine] = []

@@ -18,7 +18,7 @@ _INSERTED = 16
 
 
 def write_sort(kernel: StepWriter, sort: Sort) -> None:
-    """Writes a stable sort; afterwards the values of its results are known."""
+    """Writes a stable sort; afterwards its results are in memory, in `kernel.values`."""
     writer, whole = kernel.writer, sort.inits[0]
     memories = [kernel.allocate(2 * n.size, n.dtype) for n in sort.inits]
     kernel.run([], [kernel.slot(n, memory) for n, memory in zip(sort.inits, memories, strict=True)])
@@ -31,7 +31,10 @@ def write_sort(kernel: StepWriter, sort: Sort) -> None:
 
 
 def _merge_all(kernel: StepWriter, sort: Sort, memories: list[Buffer]) -> Affine:
-    """Merges sorted runs until there is one. Returns the offset of the half of memory that has this run."""
+    """Writes passes that merge sorted runs until there is one; returns the offset in each of `memories` of the sorted elements.
+
+    Each memory has two halves: a pass reads one, and writes the other.
+    """
     writer, whole = kernel.writer, sort.inits[0]
     count = whole.shape[sort.dimension]
 
@@ -50,34 +53,34 @@ def _merge_all(kernel: StepWriter, sort: Sort, memories: list[Buffer]) -> Affine
 
 
 def _each_row(writer: Writer, sort: Sort, body: Callable[[list[Affine]], None]) -> None:
-    """Writes loops over the dimensions that are not sorted; `body` gets the index of the first element of a row."""
+    """Writes loops over the dimensions that are not sorted; `body` writes one row, and gets the index of its first element."""
     shape = sort.inits[0].shape
     others = [d for d in range(len(shape)) if d != sort.dimension]
     writer.each(shape, others, lambda at: body([at.get(d, ZERO) for d in range(len(shape))]))
 
 
 def _element(writer: Writer, sort: Sort, row: list[Affine], memory: Buffer, at: Affine) -> Code:
-    """The element of a row at an index along the sorted dimension, as it is now."""
+    """The element of a row at index `at` along the sorted dimension, loaded from `memory`; it may change later."""
     index = [*row[: sort.dimension], at, *row[sort.dimension + 1 :]]
     return writer.load(replace(memory, floor=writer.level), linear(index, sort.inits[0].shape), 0)
 
 
 def _put(writer: Writer, sort: Sort, row: list[Affine], memories: list[Buffer], at: Affine, values: Sequence[Code]) -> None:
-    """Stores an element of each operand at an index along the sorted dimension of a row."""
+    """Stores `values`, one for each of `memories`, at index `at` along the sorted dimension of a row."""
     position = linear([*row[: sort.dimension], at, *row[sort.dimension + 1 :]], sort.inits[0].shape)
     for memory, value in zip(memories, values, strict=True):
         writer.store(memory, [position], [value], 0)
 
 
 def _is_before(kernel: StepWriter, sort: Sort, x: Sequence[Code], y: Sequence[Code]) -> Code:
-    """An i1 by the comparator of the sort: an element is before another one, for their values x and y in each operand."""
+    """The i1 of the comparator: true if element x is before element y; both are given by their values in each operand."""
     kernel.values.update(zip(sort.comparator.arguments, (side for both in zip(x, y, strict=True) for side in both), strict=True))
     kernel.run(sort.comparator.compounds, [], sort.comparator.results)
     return kernel.scalar(sort.comparator.results[0])
 
 
 def _insert(kernel: StepWriter, sort: Sort, row: list[Affine], memories: list[Buffer]) -> None:
-    """Inserts each element of a row into the `wanted` first ones so far, in the second half of memory."""
+    """Writes a loop that inserts each element of a row into the `wanted` first ones so far, in the second half of `memories`."""
     writer, whole = kernel.writer, sort.inits[0]
     zero, one, wanted = (writer.number(i) for i in (0, 1, sort.wanted))
     first = [replace(m, offset=Affine((), whole.size)) for m in memories]
@@ -114,10 +117,10 @@ def _insert(kernel: StepWriter, sort: Sort, row: list[Affine], memories: list[Bu
 
 
 def _merge(kernel: StepWriter, sort: Sort, row: list[Affine], width: Code, olds: list[Buffer], news: list[Buffer]) -> None:
-    """Merges neighbouring runs of `width` elements of a row; the width is a power of two.
+    """Writes a loop that merges neighbouring sorted runs of `width` elements of a row, from the buffers `olds` to `news`.
 
-    A loop writes one element after the other. It carries the next element of the left run and of the right run, and takes
-    the right one if it is before the left one.
+    `width` is a power of two. An iteration writes one element. The loop carries the index of the next element of the left run and
+    of the right run, and takes the right element if it is before the left one.
     """
     writer, count = kernel.writer, sort.inits[0].shape[sort.dimension]
     zero, one, most, end = (writer.number(i) for i in (0, 1, count - 1, count))

@@ -22,14 +22,21 @@ class Space:
 
     @staticmethod
     def of(shape: Shape) -> Space:
-        """The space in which a tensor of this shape is computed."""
+        """The loops in which a tensor of this shape is computed: one for each dimension except those of size 1, and a short last
+        one.
+
+        For example, the shape (100, 1, 3) has one loop of 100 iterations with 3 elements each.
+        """
         long = [n for n in shape if n != 1]
         if len(long) > 1 and long[-1] <= SHORT and long[-2] > long[-1]:
             return Space(tuple(long[:-1]), long[-1])
         return Space(tuple(long))
 
     def indices(self, shape: Shape, loops: Sequence[Affine]) -> list[Index]:
-        """The indices of the elements of a tensor of `shape` that belong to the iteration at the loop indices `loops`."""
+        """The indices of the elements of a tensor of `shape` that one iteration computes; `loops` has the index of each loop.
+
+        For example, ``Space((100,), 3)`` has the indices (i, 0), (i, 1), (i, 2) for the shape (100, 3) and the loop index i.
+        """
         elements = []
         for i in range(self.short):
             positions = iter((*loops, Affine((), i)))
@@ -85,7 +92,7 @@ class Nest:
 
 
 def items_of(node: Node) -> Iterable[Item]:
-    """The items that compute a node: stores of its parts, or a reduction."""
+    """The stores or the reduction that write `node` to memory: one store for each operand of a concatenation, for example."""
     starts = [0] * len(node.shape)
     if node.name == "reduce":
         yield Reduction(node)
@@ -109,6 +116,6 @@ def items_of(node: Node) -> Iterable[Item]:
 
 
 def starts_of(node: Node) -> list[int | Start]:
-    """The start indices of a dynamic_update_slice."""
+    """The start indices of a dynamic_update_slice, each with the number of values to which it is clamped."""
     _, update, *starts = node.operands
     return [(s, n - m + 1) for s, n, m in zip(starts, node.shape, update.shape, strict=True)]

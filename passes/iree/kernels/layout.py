@@ -75,7 +75,7 @@ class Layout:
 
     @property
     def kind(self) -> Kind:
-        """The kind of the layout, for which the kernel is written."""
+        """The properties of the layout on which the text of the kernel depends."""
         terms, free = self.terms[-1], self.free[-1]
         if terms.stride == free.stride == 1:
             unit = "f" if free.size >= terms.size else "k"
@@ -85,7 +85,7 @@ class Layout:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The arguments of the kernel, in the order in which `View` reads them."""
+        """The sizes and strides of the layout as the integer arguments of its kernel, in the order in which `View` reads them."""
         free, terms = padded(self.free), padded(self.terms)
         inner = [axis.size for axes in (free, terms) for axis in axes[1:]]
         strides = [axis.stride for axis in (*free, *terms)]
@@ -191,7 +191,7 @@ class View:
         return self.t.of_indices("remui", row, self._free_sizes[-1])
 
     def _positions(self, n: Index, inner: Sequence[str]) -> list[Index]:
-        """The index along each axis, from the flat index `n`; `inner` has the sizes of all axes but the first."""
+        """The index along each axis, from the row-major flat index `n`; `inner` has the sizes of all axes but the first."""
         positions: list[Index] = []
         for size in reversed(inner):
             positions.append(self.t.of_indices("remui", n, size))
@@ -199,7 +199,7 @@ class View:
         return [n, *reversed(positions)]
 
     def _sum(self, base: Index, positions: Sequence[Index], strides: Sequence[Index]) -> Index:
-        """The offset `base` plus, for each axis, the index times the stride."""
+        """The offset `base` plus, for each axis, the index in `positions` times the stride."""
         for position, stride in zip(positions, strides, strict=True):
             base = self.t.add(base, self.t.mul(position, stride))
         return base

@@ -43,13 +43,13 @@ class Kernel(StepWriter):
     """Writes a kernel that runs a loop."""
 
     def write(self, name: str, loop: Loop, inputs: Mapping[Node, Position], wanted: Mapping[int, Position]) -> tuple[str, int]:
-        """The text of an executable with the function, and the bytes of scratch memory that it needs as an additional result.
+        """The text of an executable with the function, and the number of bytes of an additional result, its scratch memory.
 
         Args:
           name: the name of the function.
           loop: the loop that it runs.
           inputs: the captured values of the loop, and their positions in the first bound buffers.
-          wanted: the carries that are results, and their positions in the next bound buffers.
+          wanted: the carries that are results, by their index, and their positions in the next bound buffers.
 
         Raises:
           NotSupported: the loop cannot be written as a kernel.
@@ -111,7 +111,7 @@ class Kernel(StepWriter):
         define(loop.results, writer.repeat_while(first, test, iterate))
 
     def _branch(self, branch: Branch) -> None:
-        """Writes a branch: its arrays are stored by the region that runs, and its scalars are returned."""
+        """Writes a branch as nested `scf.if`: its arrays are stored by the region that runs, and its scalars are results."""
         writer, results = self.writer, branch.results
         scalars = [i for i, r in enumerate(results) if r.size == 1]
         arrays = {i: self.allocate(r.size, r.dtype) for i, r in enumerate(results) if i not in scalars}
@@ -147,7 +147,11 @@ class Kernel(StepWriter):
         return _Array(position, init.size, self.allocate(init.size * (1 if in_place else 2), init.dtype), in_place)
 
     def _body(self, loop: Loop, scalars: Sequence[Node], arrays: Sequence[_Array], copy: str) -> None:
-        """Writes one iteration. Values that are written in place and also read elsewhere are written last, from scratch memory."""
+        """Writes one iteration of a loop, which computes the new `scalars` and stores the new `arrays`.
+
+        `copy` is the SSA value of the number of the current copy of arrays that are not updated in place. A part of an array whose
+        old elements other operations read is computed in scratch memory, and stored last.
+        """
         region = loop.body
         planner = Planner(region.compounds, self.values.__contains__)
         stores: list[Store] = []
@@ -186,7 +190,10 @@ class Kernel(StepWriter):
         return Buffer(name, node.dtype, node.size)
 
     def _function(self, name: str, inputs: Sequence[Bound], outputs: Sequence[Bound]) -> tuple[str, int]:
-        """The text of the executable, and the number of bytes of its scratch memory, in which the buffers of `spare` are."""
+        """The text of the executable, and the number of bytes of its scratch memory, which holds the buffers of `spare`.
+
+        `inputs` and `outputs` have the buffers of the arguments, with their positions in the buffers that IREE binds.
+        """
         input_count, output_count = (
             1 + max(position.buffer for _, position in bound) if bound else 0 for bound in (inputs, outputs)
         )

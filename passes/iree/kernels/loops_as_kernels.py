@@ -38,7 +38,7 @@ class LoopsAsKernelsPass(Pass):
     vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Replaces loops by calls of kernels, in place."""
         names = (f"loop_{i}" for i in itertools.count())
         for block in blocks_of(module):
             _replace_in(block, names, self.vector_bytes)
@@ -83,7 +83,7 @@ def _replace(op: ir.Operation, name: str, vector_bytes: int) -> None:
 
 
 def _before(value: ir.Value) -> ir.Value:
-    """The value, if it is defined before the loop; a constant, which may be inside the loop, is copied to the insertion point."""
+    """The value, if it is defined before the loop; a constant, which may be inside the loop, is copied before it."""
     owner = made_by(value)
     if owner is None or owner.name != "stablehlo.constant":
         return value
@@ -91,13 +91,13 @@ def _before(value: ir.Value) -> ir.Value:
 
 
 def _signed(type: ir.Type) -> ir.Type:
-    """The type with signed integers of the same width: dispatches have no unsigned arguments."""
+    """The type with signed integers of the same width if its integers are unsigned: dispatches have no unsigned arguments."""
     shape, dtype = shape_and_dtype(type)
     return tensor_type(shape, np.dtype(f"i{dtype.itemsize}")) if dtype.kind == "u" else type
 
 
 def _with_type(value: ir.Value, type: ir.Type) -> ir.Value:
-    """The same bits as a value of this type."""
+    """The value with its bits read as `type`."""
     return value if value.type == type else b.op("stablehlo.bitcast_convert", Val(value), type=type).value
 
 

@@ -93,7 +93,7 @@ def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str
 
 
 def _larger(t: Text, u: Memory, b: str, row: str, column: str, best: list[str]) -> list[str]:
-    """The absolute value and the row of an entry if it is larger than `best`, else `best`: such a pair of the entries so far."""
+    """The entry of matrix `b` or `best`, whichever has the larger absolute value: a pair of this value and the row."""
     size = t.scalar("math.absf", t.load(u, b, row, column))
     more = t.result(f"arith.cmpf ogt, {size}, {best[0]} : {t.form.element}")
     return [
@@ -103,7 +103,7 @@ def _larger(t: Text, u: Memory, b: str, row: str, column: str, best: list[str]) 
 
 
 def _exchange(t: Text, u: Memory, b: str, i: str, j: str) -> None:
-    """Exchanges rows i and j of matrix b."""
+    """Writes the exchange of rows i and j of matrix `b` of the batch."""
     with t.loop(0, u.shape[2], t.form.lanes) as column:
         x, y = (t.vector(u, b, row, column) for row in (i, j))
         t.put(y, u, b, i, column)
@@ -119,7 +119,7 @@ def _inverse(t: Text, pivot: str) -> str:
 
 
 def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, position: tuple[str, str, str], terms: Index) -> Tile:
-    """A tile minus the product of L (its rows, and `terms` columns of the panel) and U (`terms` rows, and its columns).
+    """A tile of matrix `b` minus the product of L (its rows, `terms` columns of the panel) and U (`terms` rows, its columns).
 
     `position` has the first column of the panel, and the first row and column of the tile.
     """
@@ -135,9 +135,9 @@ def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, position: tuple[str,
 
 
 def _solve_right(t: Text, u: Memory, panel: Memory, b: str, columns: tuple[str, str]) -> None:
-    """Computes the rows of U to the right of a panel: X in L X = B, for the panel's triangle L with ones on the diagonal.
+    """Writes the rows of U to the right of a panel: X in L X = B, for the panel's triangle L with ones on the diagonal.
 
-    `columns` are the first column of the panel and its end, which are also the rows of X.
+    `columns` are the first column of the panel and its end, which are also the rows of X; `b` is the index of the matrix.
     """
     first, end = columns
     count = t.of_indices("subi", end, first)

@@ -15,6 +15,7 @@ class Number:
     name: str
 
     def __add__(self, other: Number | float) -> Number:
+        """The sum, as an operation in the kernel."""
         return self._with("arith.addf", other)
 
     def __sub__(self, other: Number | float) -> Number:
@@ -53,7 +54,7 @@ class Number:
         return self._compared("olt", other)
 
     def with_sign_of(self, other: Number) -> Number:
-        """The absolute value with the sign of `other`."""
+        """The absolute value of this number, negated if `other` is negative."""
         return where(other.is_less(0.0), -abs(self), abs(self))
 
     def _with(self, operation: str, other: Number | float) -> Number:
@@ -67,7 +68,7 @@ class Number:
 
 
 def where(condition: str, x: Number, y: Number | float) -> Number:
-    """`x` if the condition holds, else `y`."""
+    """`x` if the i1 `condition` is true, else `y`."""
     other = y if isinstance(y, Number) else Number(x.t, x.t.number(y))
     return Number(x.t, x.t.result(f"arith.select {condition}, {x.name}, {other.name} : {x.t.form.element}"))
 

@@ -50,7 +50,7 @@ class Panels:
         return max(form.lanes, form.rows) * max(form.width, form.rows)
 
     def write(self, panel: Panel, term: str, terms: str, to: Index) -> None:
-        """Copies a panel to memory, from the offset `to` on: `terms` terms, beginning with `term`."""
+        """Writes a copy of a panel to memory, from the offset `to` on: `terms` terms from the index `term` on."""
         match panel.factor.unit:
             case "k":
                 self._transposed(panel, term, terms, to)
@@ -60,7 +60,7 @@ class Panels:
                 self._elements(panel, term, terms, to)
 
     def _transposed(self, panel: Panel, term: str, terms: str, to: Index) -> None:
-        """Copies a panel whose terms are adjacent in the factor: reads vectors of terms, and writes vectors of rows."""
+        """Writes a copy of a panel whose terms are adjacent in the factor: it loads vectors of terms and stores vectors of rows."""
         lanes, width = self.form.lanes, panel.width
         if width % lanes:  # the last vector also writes to the start of the next term, which is written correctly after it
             groups = [(start, min(lanes, width - start)) for start in range(0, width, lanes)]
@@ -70,7 +70,7 @@ class Panels:
             self._transposed_groups(panel, [(start, lanes)], (term, terms), to)
 
     def _transposed_groups(self, panel: Panel, groups: Sequence[tuple[Index, int]], block: tuple[str, str], to: Index) -> None:
-        """Copies groups of rows of a panel to the offset `to`.
+        """Writes a copy of groups of rows of a panel, whose terms are adjacent in the factor.
 
         Args:
           panel: the panel.
@@ -92,7 +92,7 @@ class Panels:
                     t.put(group[n], self.memory, self.group, t.add(t.add(base, n * panel.width), start))
 
     def _rows(self, panel: Panel, term: str, terms: str, to: Index) -> None:
-        """Copies a panel whose rows are adjacent in the factor, as vectors of rows; single elements if a run ends in the panel."""
+        """Writes a copy of a panel whose rows are adjacent in the factor: vectors of rows, or elements at the end of a run."""
         t, lanes, factor = self.t, self.form.lanes, panel.factor
         starts = range(0, panel.width, lanes)
         span = starts[-1] + lanes
@@ -108,7 +108,7 @@ class Panels:
             self._elements(panel, term, terms, to)
 
     def _elements(self, panel: Panel, term: str, terms: str, to: Index) -> None:
-        """Copies a panel one element after another; rows after the last one of the factor are zeros."""
+        """Writes a copy of a panel one element after another; rows after the last one of the factor become zeros."""
         t, factor = self.t, panel.factor
         with t.loop(0, t.mul(terms, panel.width), self.form.lanes) as n:
             t.put(t.zeros(), self.memory, self.group, t.add(to, n))
@@ -121,9 +121,9 @@ class Panels:
 
     @contextmanager
     def _runs(self, panel: Panel, term: str, terms: str) -> Iterator[tuple[Index, Index, Index, Index]]:
-        """A loop over the runs (terms with one stride) that contain some of the terms to copy.
+        """A context for the loop over the runs (terms with one stride) that contain some of the terms from `term` on.
 
-        The context yields the offset of the run, its first term, and the first and the end of its terms that are to be copied.
+        It yields the offset of the run, its first term, and the first and the end of its terms that are copied.
         """
         t, factor, end = self.t, panel.factor, self.t.add(term, terms)
         last = t.of_indices("divui", t.add(end, -1), factor.run)
@@ -133,5 +133,5 @@ class Panels:
             yield factor.of_run(0, n), first, low, high
 
     def _term_offset(self, k: Index, term: Index, width: int) -> Index:
-        """The offset of a term from the beginning of its panel."""
+        """The offset of term k from the beginning of its panel, whose first term is `term`."""
         return self.t.mul(self.t.of_indices("subi", k, term), width)

@@ -22,13 +22,17 @@ class Planner:
     """Plans the steps of a region with some `compounds`; `is_known` is True for a node whose value the kernel has already."""
 
     def __init__(self, compounds: Iterable[Compound], is_known: Callable[[Node], bool]):
+        """`compounds` are those of the region; `is_known` tells if the kernel has the value of a node already."""
         self._is_known = is_known
         self._compounds = {r: compound for compound in compounds for r in compound.results}
         self._items: dict[Node, list[Item]] = {}
         self._reads: dict[tuple[Node, Index], list[tuple[Node, Index]]] = {}
 
     def plan(self, stores: Sequence[Store], last: Sequence[Store], wanted: Sequence[Node]) -> list[Nest | Compound]:
-        """The steps that run `stores`, then `last`, and that compute the `wanted` values."""
+        """The steps, in the order in which they run, that run `stores`, then `last`, and that compute the `wanted` values.
+
+        Planning is repeated with one more value in memory until no step needs one.
+        """
         while True:
             try:
                 steps = _Steps(self)
@@ -67,7 +71,10 @@ class Planner:
         return self._items.get(node)
 
     def reads(self, node: Node, index: Index, ranges: Mapping[str, Range], start: Reading) -> list[tuple[Node, Index]]:
-        """The elements from which an element of a node is computed; cached if they depend only on these arguments."""
+        """The elements, as pairs of node and index, from which the element of `node` at `index` is computed.
+
+        They are cached unless they depend on `ranges` (of the symbols) or `start` (which makes an index of a dynamic start).
+        """
         if node.name in ("dynamic_slice", "gather", "pad", "concatenate"):
             return reads(node, index, ranges, start)
         if (node, index) not in self._reads:
@@ -75,7 +82,7 @@ class Planner:
         return self._reads[node, index]
 
     def is_known(self, node: Node) -> bool:
-        """True if the node needs no computation."""
+        """True if the node has its value before the region runs."""
         return self._is_known(node) and node not in self._compounds
 
 
@@ -99,7 +106,7 @@ class _Steps:
             self._provide(need)
 
     def shared(self) -> list[Node]:
-        """The values that should be stored, because several steps compute them, or one step does so at many indices.
+        """The values that should be in memory, because several steps compute them, or one step does so at many indices.
 
         A value is left out if the same steps compute another such value from it: it is enough to store the latter.
         """
@@ -132,9 +139,12 @@ class _Steps:
         return self._done[node]
 
     def add(self, item: Item, earliest: int = 0) -> int:
-        """Adds an item to the first nest that it fits; returns the number of the step after that nest."""
-        partial = isinstance(item, Reduction) and item.target.size > 1
-        space = None if partial else Space.of(item.domain)
+        """Adds an item to the first nest with the same loops that may run it, else to a new one; returns the step after the nest.
+
+        The nest is not before the step `earliest`, and not before what the item reads is computed.
+        """
+        is_tiled = isinstance(item, Reduction) and item.target.size > 1
+        space = None if is_tiled else Space.of(item.domain)
         roots = _roots(item)
         seen, needs = _visit(roots, self.planner, {item.target})
         first = max(self._first, earliest)
@@ -153,7 +163,10 @@ class _Steps:
         return len(self.steps)
 
     def _computes_elements(self, node: Node, positions: set[Index], step: int, space: Space) -> bool:
-        """True if each iteration of a step over `space` stores all elements of `node` that a new item reads in this iteration."""
+        """True if each iteration of step number `step` stores those elements of `node` that an iteration of a new item reads.
+
+        `positions` has their indices, and `space` has the loops of the item.
+        """
         if step < self._first or not isinstance(nest := self.steps[step], Nest) or nest.space != space:
             return False
         return any(
@@ -172,7 +185,7 @@ def _iteration(domain: Shape) -> list[Index]:
 
 
 def _roots(item: Item) -> list[tuple[Node, Index]]:
-    """The elements that an item of a plan computes first, from which the planner follows the operands."""
+    """The elements that an item of a plan computes first, as pairs of node and index; the planner goes on to their operands."""
     if isinstance(item, Store):
         starts = [(s[0], origin(s[0])) for s in item.starts if not isinstance(s, int)]
         return [*starts, *((item.source, index) for index in _iteration(item.domain))]
@@ -186,15 +199,12 @@ def _roots(item: Item) -> list[tuple[Node, Index]]:
 def _visit(
     roots: Sequence[tuple[Node, Index]], planner: Planner, targets: set[Node]
 ) -> tuple[dict[Node, set[Index]], dict[Node, set[Index]]]:
-    """Follows the operands of elements to memory.
+    """Two dictionaries from nodes to indices: the elements that a loop nest computes, and the elements that it reads from memory.
 
     Args:
-      roots: the elements that a loop nest computes, as pairs of node and index.
-      planner: the planner.
+      roots: the elements that the nest computes first, as pairs of node and index; their operands follow.
+      planner: knows which nodes are in memory.
       targets: the nodes that the loop nest itself stores.
-
-    Returns:
-      Two dictionaries from nodes to indices: the elements that the nest computes, and the elements that it reads from memory.
     """
     ranges: dict[str, Range] = {LANE: (0, 0)}
     seen: dict[Node, set[Index]] = {}
@@ -247,7 +257,7 @@ def _is_read_often(node: Node) -> bool:
 
 
 def _ranges(roots: Sequence[tuple[Node, Index]]) -> dict[str, Range]:
-    """The ranges of loop symbols, from the sizes of the dimensions along which they run."""
+    """The range of each loop symbol in the indices of `roots` (pairs of node and index), from the sizes of the dimensions."""
     ranges: dict[str, Range] = {}
     for node, index in roots:
         for position, n in zip(index, node.shape, strict=True):
@@ -268,7 +278,7 @@ def _parts(node: Node) -> Iterable[Node]:
 
 
 def _needs(compound: Compound, planner: Planner) -> list[Node]:
-    """The values that must be in memory before a compound: its operands, and values that its regions read and do not change."""
+    """The nodes that are in memory before a compound runs: its operands, and values that its regions read and do not change."""
     outer: dict[Node, None] = {}
     inside = set(compound.results)
     work = []

@@ -49,7 +49,7 @@ class Product:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The arguments of the kernel."""
+        """The sizes and strides of the product, as the integer arguments of the kernel."""
         return *self.sizes, *[1] * (AXES - len(self.batch)), *self.batch, *self.left.numbers, *self.right.numbers
 
     @property
@@ -81,7 +81,7 @@ class Blocks:
 
     @staticmethod
     def of(product: Product, form: Form) -> Blocks:
-        """The blocks of a product: blocks of terms of about equal size, and as many shares of whole tiles as there is work for."""
+        """The blocks of a product: terms in blocks of about equal size, and as many shares of whole tiles as there is work for."""
         m, n, length = product.sizes
         groups = -(-thresholds.PACKED_GROUPS // math.prod(product.batch))
         wanted = max(1, min(groups, m * n * length // thresholds.PACKED_GROUP_WORK))
@@ -142,13 +142,13 @@ class ProductKernel:
 
 @functools.cache
 def _name_and_text(form: Form, batches: int, left: Kind, right: Kind) -> tuple[str, str]:
-    """The name and the text of the kernel for factors of these kinds."""
+    """The name and the text of the kernel for factors of the layouts `left` and `right`, with this number of batch axes."""
     writer = _Writer(form, batches, left, right)
     return writer.name, writer.text()
 
 
 def form_of(product: Product, vector_bytes: int) -> Form:
-    """The form with the number of rows of a tile that wastes the least: at most six with 16 registers, eight with 32."""
+    """The form of tiles with the number of rows that wastes least: at most six with 16 registers, eight with 32."""
     form = Form.of(product.element, vector_bytes)
     tallest = 8 if vector_bytes >= 64 else 6
     return replace(form, rows=min((tallest, 4), key=lambda r: -(-product.left.rows // r) * (r + 1)))
@@ -188,7 +188,7 @@ class _Writer:
         return t.kernel_of_sizes(self.name, memories)
 
     def _blocks(self, group: str) -> None:
-        """Writes the loops over blocks and tiles of one workgroup."""
+        """Writes the loops over blocks and tiles for the workgroup with the index `group`."""
         t, form, write = self.t, self.form, self.panels.write
         a, b = (factor.of_batch(self._batch_positions()) for factor in (self.a, self.b))
         start, end = self._share_of(t.of_indices("remui", group, self.counts[0]), 0, self.rows)
@@ -210,14 +210,14 @@ class _Writer:
     # ---------------------------------------------------------------- positions
 
     def _product(self, sizes: Sequence[Index]) -> Index:
-        """The product of indices."""
+        """The product of indices as an index."""
         total: Index = 1
         for size in sizes:
             total = self.t.mul(total, size)
         return total
 
     def _of_sizes(self, name: str, sizes: Sequence[Index]) -> Memory:
-        """A buffer whose sizes are indices of the kernel."""
+        """A buffer of the name `name` whose sizes are indices of the kernel."""
         names = tuple(map(self.t.index, sizes))
         return Memory(name, (-1,) * len(names), self.form.element, given=names)
 
@@ -259,7 +259,7 @@ class _Writer:
         )
 
     def _store(self, tile: Tile, i: str, j: str, term: str) -> None:
-        """Writes a tile of the result, whose first element is (i, j); adds it to the old result if `term` is not the first."""
+        """Writes a tile of the result, whose first element is (i, j); it is added to the old result if `term` is not the first."""
         t, form = self.t, self.form
         rows, columns = t.of_indices("subi", self.rows, i), t.of_indices("subi", self.columns, j)
         is_whole = t.result(f"arith.andi {t.compare('sle', form.rows, rows)}, {t.compare('sle', form.width, columns)} : i1")

@@ -37,18 +37,9 @@ from nabla_mlir.table.registry import REGISTRY
 REDUCERS = tuple(VECTOR_COMBINATIONS)
 # The largest number of elements of a window of `reduce_window`: the code has a term for each of them.
 _WINDOW = 16
-_STRUCTURAL = (
-    "slice",
-    "reshape",
-    "transpose",
-    "broadcast_in_dim",
-    "reverse",
-    "iota",
-    "dynamic_slice",
-    "dynamic_update_slice",
-    "concatenate",
-    "pad",
-)
+# Operations that become nodes of the same name: each element of the result is an element of an operand, or its own index.
+_MOVES = ("slice", "reshape", "transpose", "broadcast_in_dim", "reverse", "dynamic_slice", "dynamic_update_slice")
+_STRUCTURAL = (*_MOVES, "concatenate", "pad", "iota")
 
 
 class Reader:
@@ -65,6 +56,7 @@ class Reader:
         return Loop(inits, results, condition, body)
 
     def _compound(self, op: ir.Operation) -> Compound:
+        """The compound of a `while`, `if`, `case`, `sort` or `scatter`, whose operations are read, too."""
         if op.name == "stablehlo.while":
             return self.loop(op)
         inits, results = self._operands_and_results(op)
@@ -82,7 +74,7 @@ class Reader:
         return [self.node(v) for v in op.operands], results
 
     def _region(self, region: ir.Region) -> Region:
-        """A region as nodes; the nodes of its operations are numbered one after the other."""
+        """The region as nodes, with the range of their numbers, so that a plan knows which nodes are inside it."""
         first = next_number()
         block = region.blocks[0]
         arguments = [Node("argument", (), *_type(a)) for a in block.arguments]
@@ -113,7 +105,7 @@ class Reader:
         return self._nodes[op.results[0]]
 
     def node(self, value: ir.Value) -> Node:
-        """The node of a value: the result of an operation that was read, a constant, or an input."""
+        """The node of a value: the result of an operation that was read, a constant, or a new input of the kernel."""
         if value not in self._nodes:
             owner = made_by(value)
             splat = None if owner is None else splat_of(owner)
@@ -194,7 +186,7 @@ _OF_EACH_ELEMENT = frozenset({*ELEMENTWISE, *FORMULAS, "convert", "bitcast_conve
 
 
 def _type(value: ir.Value) -> tuple[Shape, str]:
-    """The shape and the element type of a value. Raises NotSupported if kernels do not have the type."""
+    """The shape and the element type (such as "f32") of a value. Raises NotSupported if kernels do not have the type."""
     known = _shape_and_word(value.type)
     if known is None:
         raise NotSupported(f"a value of type {value.type}")
@@ -203,6 +195,7 @@ def _type(value: ir.Value) -> tuple[Shape, str]:
 
 @functools.lru_cache(maxsize=65536)
 def _shape_and_word(kind: ir.Type) -> tuple[Shape, str] | None:
+    """The shape and the element type of a tensor type; None if kernels do not have the type."""
     if not isinstance(kind, ir.RankedTensorType) or not kind.has_static_shape or 0 in kind.shape:
         return None
     element = str(kind.element_type)
@@ -225,7 +218,7 @@ def _word(attribute: ir.Attribute) -> str:
 
 
 def _attribute(attribute: ir.Attribute) -> Any:
-    """The value of an integer attribute as an int, and of an array attribute as a tuple."""
+    """An integer attribute as an int, or an array attribute as a tuple."""
     return attribute.value if isinstance(attribute, ir.IntegerAttr) else tuple(attribute)
 
 
@@ -235,7 +228,7 @@ def _product(op: ir.Operation, operands: Sequence[Node], shape: Shape, dtype: st
     For 3x5 and 5x4, ``a @ b`` is ``sum(broadcast(a, (3, 4, 5), dims=[0, 2]) * broadcast(b, (3, 4, 5), dims=[2, 1]))``
     over the last dimension.
     """
-    if any(n.dtype != dtype for n in operands) or dtype not in ("f32", "f64"):
+    if any(x.dtype != dtype for x in operands) or dtype not in ("f32", "f64"):
         raise NotSupported("a product of other types")
     numbers = DotDims.decode(op.attributes["dot_dimension_numbers"])
     batch = [numbers[f"{side}_batching_dimensions"] for side in ("lhs", "rhs")]
@@ -243,20 +236,20 @@ def _product(op: ir.Operation, operands: Sequence[Node], shape: Shape, dtype: st
     sizes = (*shape, *(operands[0].shape[d] for d in contracting[0]))
     free = len(batch[0])
     positions = []  # for each factor, its dimensions among all dimensions of the product
-    for n, b, c in zip(operands, batch, contracting, strict=True):
+    for x, b, c in zip(operands, batch, contracting, strict=True):
         position = {d: i for i, d in enumerate(b)} | {d: len(shape) + i for i, d in enumerate(c)}
-        for d in range(len(n.shape)):
+        for d in range(len(x.shape)):
             if d not in position:
                 position[d], free = free, free + 1
-        positions.append(tuple(position[d] for d in range(len(n.shape))))
+        positions.append(tuple(position[d] for d in range(len(x.shape))))
     lane, packed = _vector_dimension(operands, positions, shape, sizes)
     factors = []
-    for n, p in zip(operands, positions, strict=True):
-        if lane in packed and lane in p and p[-1] != lane:
-            order = (*(d for d in range(len(p)) if p[d] != lane), p.index(lane))
-            n = Node("transpose", (n,), tuple(n.shape[d] for d in order), dtype, {"permutation": order, "in_memory": True})
-            p = tuple(p[d] for d in order)
-        factors.append(Node("broadcast_in_dim", (n,), sizes, dtype, {"broadcast_dimensions": p}))
+    for x, dims in zip(operands, positions, strict=True):
+        if lane in packed and lane in dims and dims[-1] != lane:
+            order = (*(d for d in range(len(dims)) if dims[d] != lane), dims.index(lane))
+            x = Node("transpose", (x,), tuple(x.shape[d] for d in order), dtype, {"permutation": order, "in_memory": True})
+            dims = tuple(dims[d] for d in order)
+        factors.append(Node("broadcast_in_dim", (x,), sizes, dtype, {"broadcast_dimensions": dims}))
     terms = Node("multiply", tuple(factors), sizes, dtype)
     zero = Node("constant", (), (), dtype, {"value": 0.0})
     dimensions = tuple(range(len(shape), len(sizes)))
@@ -264,6 +257,7 @@ def _product(op: ir.Operation, operands: Sequence[Node], shape: Shape, dtype: st
 
 
 def _gather(op: ir.Operation, operands: tuple[Node, ...], shape: Shape, dtype: str) -> Node:
+    """The node of a gather, whose dimension numbers are written as `Windows` of the result."""
     numbers, sizes = GatherDims.decode(op.attributes["dimension_numbers"]), tuple(op.attributes["slice_sizes"])
     batching = zip(numbers["operand_batching_dims"], numbers["start_indices_batching_dims"], strict=True)
     single, starts = numbers["collapsed_slice_dims"], numbers["start_index_map"]
@@ -312,25 +306,25 @@ def _vector_dimension(
 ) -> tuple[int | None, set[int]]:
     """The dimension of a product along which vectors are read (None: any), and a set: this dimension if a factor is transposed.
 
-    It is the last dimension of the result, if the factor with this dimension ends with it, or can be transposed once before
-    the loop. Otherwise it is the contracted dimension, if both factors end with it.
+    It is the last dimension of the result, if the factor with this dimension ends with it, or can be transposed once before the
+    loop. Else it is the contracted one, if both end with it. `positions` has the dimension in `sizes` of each axis of an operand.
     """
     columns = [d for d, n in enumerate(shape) if n > 1]
     last = [p[-1] if p else None for p in positions]
-    along = last[0] if last[0] == last[1] and last[0] is not None and last[0] >= len(shape) else None
+    contracted = last[0] if last[0] == last[1] and last[0] is not None and last[0] >= len(shape) else None
     if not columns:
-        return along, set()
+        return contracted, set()
     column = columns[-1]
     owner = next(i for i in (1, 0) if column in positions[i])
-    if last[owner] == column and (along is None or shape[column] >= 4):
+    if last[owner] == column and (contracted is None or shape[column] >= 4):
         return column, set()
-    if along is not None and sizes[along] > 1 and not (operands[owner].fixed and shape[column] >= 4):
-        return along, set()
+    if contracted is not None and sizes[contracted] > 1 and not (operands[owner].fixed and shape[column] >= 4):
+        return contracted, set()
     return column, {column}
 
 
 def _padding(operands: tuple[Node, ...], shape: Shape, dtype: str, attributes: Mapping[str, Any]) -> Node:
-    """The node of a pad; elements that a negative padding removes are cut off by a slice before the pad."""
+    """The node of a pad; where a padding is negative, a slice before the pad removes the elements."""
     (x, value), low, high = operands, attributes["edge_padding_low"], attributes["edge_padding_high"]
     if min((*low, *high), default=0) < 0:
         if any(attributes["interior_padding"]):
@@ -368,7 +362,7 @@ def _window(op: ir.Operation, operands: tuple[Node, ...], shape: Shape, dtype: s
 
 
 def _wanted(op: ir.Operation, dimension: int) -> int:
-    """The number of leading elements of a sorted dimension that are read; its size, unless all readers are slices from 0 on."""
+    """The number of first elements along the sorted `dimension` that are read; all unless each reader is a slice from 0 on."""
     wanted = 0
     for result in op.results:
         for use in result.uses:
@@ -380,7 +374,7 @@ def _wanted(op: ir.Operation, dimension: int) -> int:
 
 
 def _combination(op: ir.Operation, dtype: str) -> str:
-    """The operation with which a reduction or a scatter combines elements; "" in a scatter whose updates replace them."""
+    """The operation that combines the elements of a reduction or scatter, such as "add"; "" if an update replaces the element."""
     block = op.regions[0].blocks[0]
     *body, end = (o.operation for o in block.operations)
     if not body and end.operands[0] == block.arguments[1]:
@@ -394,6 +388,7 @@ def _combination(op: ir.Operation, dtype: str) -> str:
 
 
 def _reduction(op: ir.Operation, operands: tuple[Node, ...], shape: Shape, dtype: str) -> Node:
+    """The node of a reduction of one operand by one operation. Raises NotSupported for other reductions."""
     name = _combination(op, dtype)
     if len(operands) != 2 or not name:
         raise NotSupported("a reduction of another kind")

@@ -36,7 +36,7 @@ def recurrence_text(name: str, recurrence: Recurrence, form: Form) -> tuple[str,
     h = Memory("%h", shape, form.element)
 
     def line(positions: Sequence[tuple[Index, Index]], is_vector: bool) -> None:
-        """Writes the loop along the axis for these positions across it, all with one index i."""
+        """Writes the loop along the axis for some lines, at positions (o, j) across the axis; vectors of lines if `is_vector`."""
         kind = form.vector if is_vector else form.element
         load, store = (t.vector, t.put) if is_vector else (t.load, t.store)
         count = len(positions)

@@ -33,12 +33,10 @@ class Reflections:
     step: int
 
     def make(self, k: Index, row: tuple[Memory, Index], first: Index) -> tuple[Number, Number]:
-        """Computes vector k, whose reflection makes the entries of a row after `first` zero.
+        """Tau and the entry `first` of a row after its reflection by a new vector k, which makes the entries after `first` zero.
 
-        Returns tau and the entry `first` of the row after the reflection.
-
-        Entry `first` of the vector is 1. Entries are divided by the largest one before they are squared, so no square
-        overflows.
+        `row` has the matrices and the index of the row. Entry `first` of the vector is 1. Entries are divided by the largest one
+        before they are squared, so no square overflows.
         """
         t, (memory, i) = self.t, row
         self._copy(k, row, first)
@@ -57,7 +55,10 @@ class Reflections:
         return tau, beta
 
     def apply(self, k: Index, first: Index, tau: Number, rows: Memory, start: Index, count: int) -> None:
-        """Reflects `count` rows by vector k, whose first entry has index `first`."""
+        """Reflects `count` rows of a matrix in `rows`, from row `start` on, by vector k with its tau.
+
+        `first` is the index of the first entry of the vector.
+        """
         t, at = self.t, [self.t.add(start, i) for i in range(count)]
         products = self.products(k, first, rows, at)
         factors = [t.splat((tau * x).name) for x in products]
@@ -68,9 +69,9 @@ class Reflections:
                 t.put(t.minus(row, t.multiplied(factor, v)), rows, self.group, i, j)
 
     def multiply_identity(self, rows: Memory, count: int, before: int, tau: Callable[[str], Number]) -> None:
-        """Writes the rows of H(count - 1) ... H(0); the first entry of vector k has index k + `before`.
+        """Writes the rows of H(count - 1) ... H(0) to `rows`; the first entry of vector k has index k + `before`.
 
-        A row of the identity is not changed by vectors that begin after its 1.
+        `tau(k)` is the tau of reflection H(k). A row of the identity is not changed by vectors that begin after its 1.
         """
         t, many = self.t, self.t.form.rows
         with t.loop(0, rows.shape[1], many) as start:
@@ -102,7 +103,7 @@ class Reflections:
         return [Number(t, t.lane_sum(x)) for x in sums]
 
     def _copy(self, k: Index, row: tuple[Memory, Index], first: Index) -> None:
-        """Copies the entries of a row after `first` to vector k, after zeros."""
+        """Copies the entries after `first` of a row (its matrices and its index) to vector k, whose other entries become zero."""
         t, (memory, i) = self.t, row
         with self._columns(first) as j:
             t.put(t.vector(memory, self.group, i, j), self.vectors, self.group, k, j)
@@ -121,7 +122,7 @@ class Reflections:
         return Number(t, t.result(f"vector.reduction <maximumf>, {best} : {kind} into {t.form.element}"))
 
     def _squares(self, k: Index, first: Index, scale: Number) -> Number:
-        """The sum of the squares of the scaled entries of vector k."""
+        """The sum of the squares of the entries of vector k from `first` on, each multiplied by `scale` first."""
         t = self.t
 
         def add(j: str, sums: list[str]) -> list[str]:
@@ -131,13 +132,16 @@ class Reflections:
         return Number(t, t.lane_sum(self._over(first, [t.zeros()], add)[0]))
 
     def _over(self, first: Index, inits: list[str], body: Callable[[str, list[str]], list[str]]) -> list[str]:
-        """The last carried vectors of a loop over vectors of columns, from the last multiple of `step` up to `first` on."""
+        """The last carried vectors of a loop over vectors of columns, which starts at or shortly before column `first`.
+
+        The loop begins at the last multiple of `step`; `body` gets the column and the carried vectors, and returns new ones.
+        """
         t = self.t
         types = [t.form.vector] * len(inits)
         return t.carried(t.multiple(first, self.step), self.vectors.shape[2], inits, types, body, t.form.lanes)
 
     def _columns(self, first: Index) -> AbstractContextManager[str]:
-        """A loop over vectors of columns, from the last multiple of `step` up to `first` on."""
+        """A loop over vectors of columns as a context: from the last multiple of `step` that is not after `first`."""
         return self.t.loop(self.t.multiple(first, self.step), self.vectors.shape[2], self.t.form.lanes)
 
 

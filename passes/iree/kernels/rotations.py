@@ -50,7 +50,7 @@ class Rotations:
         )
 
     def keep(self, at: Index, cosine: Number, sine: Number) -> None:
-        """Stores a rotation at the index `at`."""
+        """Stores a rotation by its cosine and sine at the index `at` of the rotations."""
         Numbers(self.t, self.cosines, (self.group,))[at] = cosine
         Numbers(self.t, self.sines, (self.group,))[at] = sine
 
@@ -80,7 +80,7 @@ class Rotations:
         return end, sweeps
 
     def apply(self, rows: Memory, sweeps: str) -> None:
-        """Rotates the matrix by the stored sweeps, of which there are `sweeps`."""
+        """Rotates the matrix `rows` by all stored sweeps; `sweeps` is their number."""
         t, lanes = self.t, self.t.form.lanes
         whole = rows.shape[2] // (STRIP * lanes) * (STRIP * lanes)
         for start, stop, count in ((0, whole, STRIP), (whole, rows.shape[2], 1)):
@@ -106,9 +106,9 @@ class Rotations:
                 t.put(t.vector(source, b, i, j), target, b, i, k)
 
     def _sweep(self, count: int, sweep: str, at: str) -> str:
-        """Rotates a strip of `count` vectors by a sweep, whose first rotation has index `at`.
+        """The index of the first rotation of the next sweep, after a sweep has rotated a strip of `count` vectors.
 
-        Returns the index of the first rotation of the next sweep.
+        The first rotation of the sweep has index `at`.
         """
         t, b, rows = self.t, self.group, self.strip
         columns = [v * t.form.lanes for v in range(count)]

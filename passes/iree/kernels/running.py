@@ -50,7 +50,7 @@ class Lines:
         return -(-self.outer // self.rows)
 
     def position(self, t: Text, i: Index) -> Index:
-        """The index along the axis of element i of a line: counted from the end if lines are reversed."""
+        """The SSA value of the index along the axis of element i of a line: it counts from the end if lines are reversed."""
         return t.of_indices("subi", self.count - 1, i) if self.is_reversed else i
 
 
@@ -78,7 +78,7 @@ def running_text(name: str, running: Running, form: Form) -> tuple[str, list[Mem
     Args:
       name: the name of the kernel.
       running: the lines and the operation.
-      form: the form of vectors.
+      form: the number of lanes of a vector, and the element type.
 
     Returns:
       The text, and the buffer of the result.
@@ -90,7 +90,10 @@ def running_text(name: str, running: Running, form: Form) -> tuple[str, list[Mem
 
 
 def write_lines(t: Text, lines: Lines, line: Line) -> None:
-    """Writes the loops over all lines of a workgroup; `line` writes the code for a few lines at once, which keep a core busy."""
+    """Writes the loops over all lines of a workgroup; `line` writes the code for a few lines at once (see `Line`).
+
+    A few lines together keep a core busy, since each operation waits for the last result of its line.
+    """
     rows = lines.rows
     first = t.of_indices("muli", t.result(workgroup()), rows)
     last = t.of_indices("minsi", t.add(first, rows), lines.outer)
@@ -106,7 +109,10 @@ def write_lines(t: Text, lines: Lines, line: Line) -> None:
 
 
 def _over_columns(t: Text, lines: Lines, line: Line, o: str) -> None:
-    """Writes the loops over the lines with outer index `o`: groups of vectors, the remaining vectors, the remaining elements."""
+    """Writes the loops over the lines with outer index `o`: groups of vectors of lines, remaining vectors, remaining lines.
+
+    `line` writes the code for a few of these lines at once; see `Line`.
+    """
     lanes = t.form.lanes
     step, inner = _CHAINS * lanes, lines.inner
     whole = inner // step * step
@@ -122,7 +128,10 @@ def _over_columns(t: Text, lines: Lines, line: Line, o: str) -> None:
 
 
 def _line(t: Text, running: Running, x: Memory, y: Memory, positions: Sequence[tuple[Index, Index]], is_vector: bool) -> None:
-    """Writes the running combination along several lines at once, block by block."""
+    """Writes the running combination of `x` to `y` along several lines at once, block by block.
+
+    `positions` has the pairs of outer and inner index of the lines; if `is_vector`, each is the first of as many lines as lanes.
+    """
     kind = t.form.vector if is_vector else t.form.element
     neutral = t.constant(f"dense<{running.neutral}>" if is_vector else running.neutral, kind)
     kinds, nothing = [kind] * len(positions), [neutral] * len(positions)

@@ -52,7 +52,7 @@ class RunningAsKernelsPass(PatternPass):
     vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place; the shifts become dead and are erased."""
+        """Replaces running combinations by kernels in place, and erases the shifted arrays that are then unused."""
         block = module.regions[0].blocks[0]
         count = len(block.operations)
         super().run(module)
@@ -62,9 +62,9 @@ class RunningAsKernelsPass(PatternPass):
 
 @PATTERNS.of(*_COMBINERS)
 def combined_with_shifts(op: ir.Operation, target: Target) -> Replacement:
-    """A running combination as a call of a kernel, from combinations with shifts by 1, 2, 4, ... in any order.
+    """A running combination as a call of a kernel; None if `op` is not the last of combinations with shifts by 1, 2, 4, ...
 
-    The order does not matter, because the operation is associative and commutative.
+    The shifts may be in any order, because the operation is associative and commutative.
     """
     result = Val(op.results[0])
     if op.parent.name != "func.func" or not result.static or not has_form(result):
@@ -99,7 +99,7 @@ class _Shift(NamedTuple):
 
 
 def _shift(op: ir.Operation) -> tuple[ir.Value, int, int] | None:
-    """The array, the axis and the distance, if an operation combines an array with the same array shifted; else None."""
+    """The array x, the axis and the distance, if an operation combines x with x shifted along the axis; else None."""
     for x, other in _orders(op):
         shift = _shifted(other)
         if shift is not None and shift.source == x and shift.number == _COMBINERS[op.name][1] and _uses(other) == 1:
@@ -108,7 +108,10 @@ def _shift(op: ir.Operation) -> tuple[ir.Value, int, int] | None:
 
 
 def _shifted(value: ir.Value) -> _Shift | None:
-    """The description of a value that is a shifted array: a pad that adds elements at one end and removes as many at the other."""
+    """The description of a value that is a shifted array, else None.
+
+    It is made by a pad that adds elements at one end, and removes as many at the other.
+    """
     maker = made_by(value)
     if maker is None or maker.name != "stablehlo.pad":
         return None
@@ -165,7 +168,7 @@ class _Step(NamedTuple):
 
 
 def _step(op: ir.Operation) -> _Step | None:
-    """The arrays a and b of a sum b + a * (b shifted), and the shift; None if the sum has another form."""
+    """The arrays a and b of a sum b + a * (b shifted), with the axis and the distance; None if the sum has another form."""
     if op.name not in ("stablehlo.add", "stablehlo.subtract"):
         return None
     orders = _orders(op) if op.name == "stablehlo.add" else [tuple(reversed(op.operands))]
@@ -189,7 +192,7 @@ def _is_sum(op: ir.Operation, summand: ir.Value, b: ir.Value) -> bool:
 
 
 def _orders(op: ir.Operation) -> tuple[Sequence[ir.Value], Sequence[ir.Value]]:
-    """The two operands in both orders."""
+    """The two operands of an operation, as they are and exchanged."""
     return tuple(op.operands), tuple(reversed(op.operands))
 
 
@@ -198,7 +201,7 @@ def _uses(value: ir.Value) -> int:
 
 
 def _lines(x: Val, axis: int) -> tuple[int, int, int]:
-    """The sizes before an axis, of the axis, and after it."""
+    """Three sizes: the product of the sizes before an axis, the size of the axis, and the product of those after it."""
     return math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
 
 

@@ -31,7 +31,7 @@ class Scalar:
         return bool(self.text(dtype))
 
     def text(self, dtype: str) -> str:
-        """The template for operands of this dtype."""
+        """The template of the operation for operands of this dtype; "" if there is none."""
         if dtype[0] == "u" and self.unsigned:
             return self.unsigned
         return self.floats if dtype[0] == "f" else self.booleans if dtype == "i1" else self.integers
@@ -43,7 +43,7 @@ def _function(name: str) -> Scalar:
 
 
 def _binary(floats: str, integers: str = "", booleans: str = "", unsigned: str = "") -> Scalar:
-    """An operation of two operands, from the names of its operations for each kind of operands."""
+    """The templates of an operation of two operands, from the name of its MLIR operation for each kind of operands ("": none)."""
     names = floats, integers, booleans, unsigned
     texts = [f"{name} {{0}}, {{1}} : {{t}}" if name else "" for name in names]
     return Scalar(texts[0], texts[1], texts[2], texts[3])
@@ -85,7 +85,7 @@ ELEMENTWISE = {
 
 
 def instructions(name: str) -> int:
-    """The cost of one element of an operation of stablehlo or chlo; see `OpDef`."""
+    """The number of instructions for one element of an operation of stablehlo or chlo, given by its name without the dialect."""
     return (REGISTRY.get(f"stablehlo.{name}") or REGISTRY[f"chlo.{name}"]).instructions
 
 
@@ -135,7 +135,7 @@ def kind_of(dtype: str) -> str:
 
 
 def literal(value: float | int | bool, dtype: str) -> str:
-    """A number in the syntax of `arith.constant`; floats by their bits, because they may be infinite or NaN."""
+    """A number of a dtype in the syntax of `arith.constant`; floats are bits in hexadecimal, because they may be inf or NaN."""
     if dtype == "i1":
         return "true" if value else "false"
     if dtype[0] in "iu":
@@ -145,7 +145,7 @@ def literal(value: float | int | bool, dtype: str) -> str:
 
 
 def neutral(combine: str, dtype: str) -> str:
-    """The literal of the neutral element of a reduction."""
+    """The literal of the number that does not change a reduction by the operation `combine`, such as 0 for "add"."""
     if combine in ("maximum", "minimum") and dtype != "i1":
         limits = (-np.inf, np.inf) if dtype[0] == "f" else np.iinfo(f"{dtype[0]}{BYTES[dtype]}")
         low, high = limits if isinstance(limits, tuple) else (limits.min, limits.max)

@@ -64,7 +64,10 @@ def scatter_text(name: str, sums: RowSums, form: Form) -> tuple[str, list[Memory
 
 
 def _over_columns(t: Text, columns: tuple[str, str], body: Callable[[str, bool], None]) -> None:
-    """Writes loops over the columns between two: `body` writes a vector (True) or an element (False) from a column on."""
+    """Writes loops over the columns from `columns[0]` to `columns[1]`, first over vectors, then over the remaining elements.
+
+    `body(j, is_vector)` writes the code for the vector of columns that begins at column j, or for column j.
+    """
     first, last = columns
     whole = t.add(first, t.multiple(t.of_indices("subi", last, first), t.form.lanes))
     with t.loop(first, whole, t.form.lanes) as j:
@@ -74,7 +77,10 @@ def _over_columns(t: Text, columns: tuple[str, str], body: Callable[[str, bool],
 
 
 def _begin(t: Text, sums: RowSums, start: Memory, result: Memory, position: tuple[Index, Index], is_vector: bool) -> None:
-    """Stores the initial value of an element, or of a vector, of the result: zero, or from `start`."""
+    """Stores the initial value of an element of the result, or of a vector that begins there: zero, or the value of `start`.
+
+    `position` has its row and column.
+    """
     if is_vector:
         t.put(t.zeros() if sums.is_onto_zeros else t.vector(start, *position), result, *position)
     else:
@@ -82,7 +88,10 @@ def _begin(t: Text, sums: RowSums, start: Memory, result: Memory, position: tupl
 
 
 def _add(t: Text, updates: Memory, result: Memory, position: tuple[Index, Index, Index], is_vector: bool) -> None:
-    """Adds an element, or a vector, of an update to the result; `position` is the update, the row of the result and the column."""
+    """Adds an element of an update, or a vector that begins there, to the result.
+
+    `position` has the index of the update, the row of the result and the column.
+    """
     n, row, j = position
     if is_vector:
         (x,) = t.sums([t.vector(result, row, j)], [t.vector(updates, n, j)])
@@ -92,7 +101,10 @@ def _add(t: Text, updates: Memory, result: Memory, position: tuple[Index, Index,
 
 
 def _row(t: Text, sums: RowSums, indices: Memory, n: Index) -> tuple[Index, str]:
-    """The row to which update n is added, and an i1: the row exists. A negative index is compared as a large unsigned number."""
+    """The row of the result to which update n is added, and an i1 that is true if the row exists.
+
+    A negative index is compared as a large unsigned number, so no row exists for it.
+    """
     row: Index = 0
     is_inside = t.constant(1, "i1")
     for k, size in enumerate(sums.positions):
@@ -103,5 +115,5 @@ def _row(t: Text, sums: RowSums, indices: Memory, n: Index) -> tuple[Index, str]
 
 
 def groups_for(width: int, form: Form) -> int:
-    """The number of workgroups for rows of this width: each has at least some vectors, and there are only a few."""
+    """The number of workgroups for rows of `width` elements: each has some vectors at least, and there are only a few."""
     return max(1, min(MOST_GROUPS, width // (LEAST_VECTORS * form.lanes)))

@@ -43,9 +43,9 @@ class ScattersAsKernelsPass(PatternPass):
 
 @PATTERNS.of("stablehlo.scatter")
 def sums_of_rows(op: ir.Operation, target: Target) -> Replacement:
-    """A sum of rows at given indices as a call of a kernel, because IREE adds one element after another.
+    """A scatter that adds rows at given indices as a call of a kernel; None for another or a small scatter.
 
-    For IREE, indices out of range would also have to be clamped before.
+    IREE adds one element after another, and indices out of range would also have to be clamped before.
     """
     values = operands(op)
     if len(values) != 3 or op.parent.name != "func.func" or not all(v.static for v in values):
@@ -69,7 +69,7 @@ def sums_of_rows(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _call(form: NormalForm, is_onto_zeros: bool) -> Val:
-    """The result of the kernel that adds rows of updates at the indices."""
+    """The result of the kernel that adds the rows of updates of a scatter in normal form at its indices."""
     (x,), (updates,), order = form.operands, form.updates, [form.index_map.index(d) for d in range(len(form.index_map))]
     columns = [b.slice_(form.indices, [0, k], [form.indices.shape[0], k + 1]) for k in order]
     indices, positions, count = b.concat(columns, 1), x.shape[: len(order)], form.indices.shape[0]

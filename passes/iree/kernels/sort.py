@@ -78,7 +78,10 @@ def _count(t: Text, source: Memory, counts: Memory, lines: tuple[str, str], n: i
 
 
 def _digit(t: Text, key: str, digit: int) -> str:
-    """A digit of a key as an index, digit 0 being the lowest; the sign bit is flipped, because it orders in reverse."""
+    """Digit number `digit` of a key (0 is the lowest) as an index from 0 to 255.
+
+    The sign bit of the key is flipped, so that negative keys come first.
+    """
     element, bits = t.form.element, 8 * BYTES[t.form.element]
     unsigned = t.result(f"arith.xori {key}, {t.constant(-(1 << bits - 1), element)} : {element}")
     shift = t.result(f"arith.shrui {unsigned}, {t.constant(8 * digit, element)} : {element}")
@@ -87,7 +90,7 @@ def _digit(t: Text, key: str, digit: int) -> str:
 
 
 def _next(t: Text, counts: Memory, position: tuple[Index, ...]) -> str:
-    """The index at which the next key with a digit is stored; the count at `position` grows by one."""
+    """The index at which the next key with a digit is stored, from `counts` at `position`; the count there grows by one."""
     count = t.load(counts, *position)
     t.store(t.result(f"arith.addi {count}, {t.constant(1, 'i32')} : i32"), counts, *position)
     return t.result(f"arith.index_cast {count} : i32 to index")

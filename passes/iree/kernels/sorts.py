@@ -25,9 +25,10 @@ PATTERNS = Patterns()
 
 @PATTERNS.of("stablehlo.sort")
 def sort_by_a_key(op: ir.Operation, target: Target) -> Replacement:
-    """A sort by one key as a call of a radix sort kernel, because IREE's sort needs quadratic time.
+    """A sort by one key as a call of a radix sort kernel, or None for a small sort or a comparator of another kind.
 
-    A sorting network would pass over all elements many times. A million f32 took 5.2 s; they take 20 ms in the kernel.
+    IREE's sort needs quadratic time, and a sorting network would pass over all elements many times. A million f32 took 5.2 s; they
+    take 20 ms in the kernel.
     """
     values = operands(op)
     x = values[0]
@@ -58,7 +59,7 @@ def sort_by_a_key(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _sorted(keys: Val) -> tuple[Val, Val]:
-    """The sorted keys of each row, and the index that each key had in its row, by a kernel."""
+    """The sorted keys of each row, and the index that each key had in its row before, by a kernel."""
     rows, n = keys.shape
     element = f"i{8 * keys.dtype.itemsize}"
     name = f"sort_{rows}x{n}_{element}"

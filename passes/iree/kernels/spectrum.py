@@ -15,12 +15,12 @@ MOST_SWEEPS = 50  # the number of sweeps for each value, on average, before an i
 
 
 def accuracy(t: Text) -> float:
-    """The distance from 1 to the next floating-point number."""
+    """The distance from 1 to the next floating-point number of the kernel's dtype."""
     return float(np.finfo(np.float32 if t.form.element == "f32" else np.float64).eps)
 
 
 def size_of(t: Text, diagonal: Numbers, off_diagonal: Numbers, n: int) -> Number:
-    """The largest sum of a diagonal entry and its off-diagonal entry: about the norm of the matrix."""
+    """The largest sum |diagonal[i]| + |off_diagonal[i]| for n rows of a tridiagonal matrix: about its norm."""
 
     def row_maximum(i: str, best: list[str]) -> list[str]:
         return [larger(Number(t, best[0]), abs(diagonal[i]) + abs(off_diagonal[i])).name]
@@ -47,7 +47,7 @@ def hypotenuse(f: Number, g: Number) -> tuple[Number, Number, Number]:
 
 
 def divide_by_largest(t: Text, a: Memory, work: Memory, group: str) -> Number:
-    """Writes a matrix divided by its largest entry to other memory; returns that entry, or 1 for a zero matrix.
+    """The largest absolute value of matrix `group` of `a`, or 1 if it is zero; the matrix divided by it is written to `work`.
 
     Then no square overflows, and no relevant square underflows.
     """
@@ -74,7 +74,7 @@ def divide_by_largest(t: Text, a: Memory, work: Memory, group: str) -> Number:
 
 
 def place_in_order(t: Text, values: Numbers, i: str, n: int, descending: bool) -> str:
-    """The index of value i in sorted order; equal values keep their order."""
+    """The index that value number i has after n values are sorted; equal values keep their order."""
     mine = values[i]
 
     def count(j: str, positions: list[str]) -> list[str]:
@@ -115,7 +115,7 @@ class Sweeps:
         return found
 
     def _find(self, step: str, state: list[str]) -> list[str]:
-        """Runs sweeps until the value of a step is found; returns the new state.
+        """The new state after sweeps that find the value of a step.
 
         The state is an i1 (all values so far were found), and the numbers of stored rotations, of stored sweeps, and of all sweeps.
         """
@@ -132,7 +132,7 @@ class Sweeps:
         return t.result(f"arith.andi {is_unfinished}, {t.compare('slt', count, MOST_SWEEPS * self.n)} : i1")
 
     def _next(self, step: str, values: list[str]) -> list[str]:
-        """Runs one sweep over the block that was found, and finds the next block."""
+        """The values of the loop after one more sweep: the state (see `_find`), and the first and last row of the next block."""
         t, (found, end, sweeps, count, first, last) = self.t, values
         (end, sweeps), *_ = [rotations.make_room(rows, end, sweeps, self.n) for rotations, rows in self.sides]
         self.sweep(first, last, end)
@@ -143,7 +143,7 @@ class Sweeps:
 
 
 def fill_unless(t: Text, found: str, group: str, memories: Sequence[Memory]) -> None:
-    """Fills the results with NaN if the iteration has not converged."""
+    """Writes code that fills the results `memories` of matrix `group` with NaN if the i1 `found` is false."""
     element = t.form.element
     nan = t.constant("0x7FC00000" if element == "f32" else "0x7FF8000000000000", element)
     with t.if_holds(found) as otherwise:

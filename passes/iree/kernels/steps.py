@@ -23,14 +23,14 @@ class StepWriter(NestWriter):
 
     @contextmanager
     def region(self) -> Iterator[None]:
-        """A context for the code of a region: after it, values that the region has computed are unknown, since it may not run."""
+        """A context for the code of a region, which may not run: values that it has computed are unknown again after it."""
         before = dict(self.values)
         yield
         self.values.clear()
         self.values.update(before)
 
     def run(self, compounds: Sequence[Compound], stores: Sequence[Store], wanted: Sequence[Node] = ()) -> None:
-        """Writes the compounds and the stores, and computes the wanted values."""
+        """Writes code that runs `compounds` and `stores` (to memory), and that computes the nodes `wanted`, in a planned order."""
         self.steps(Planner(compounds, self.values.__contains__), stores, wanted)
 
     def steps(
@@ -40,7 +40,10 @@ class StepWriter(NestWriter):
         wanted: Sequence[Node],
         outputs: Mapping[int, Buffer] = MappingProxyType({}),
     ) -> None:
-        """Writes a plan for these stores and wanted values; `outputs` is memory for results of its compounds."""
+        """Writes the steps of `planner` that run `stores` and compute the nodes `wanted`.
+
+        `outputs` is memory for some results of a compound, by their index.
+        """
         for step in planner.plan(stores, [], wanted):
             self.step(step, outputs)
 
@@ -52,7 +55,7 @@ class StepWriter(NestWriter):
             self.nest(step)
 
     def slot(self, source: Node, buffer: Buffer, update: Node | None = None) -> Store:
-        """The store of a value to existing memory; for an update, the store of its new part only."""
+        """The store of the node `source` to the memory `buffer`; with the dynamic_update_slice `update`, only of its new part."""
         target = Node("slot", (), source.shape, source.dtype)
         self.buffers[target] = buffer
         if update is None:

@@ -47,7 +47,7 @@ class Names:
         self._names: dict[str, str] = {}
 
     def of(self, text: str) -> tuple[str, str]:
-        """The name of the kernel with this text, and the text in which the name replaces `POSITION`."""
+        """The name of the kernel with this text, and the text with the name instead of the word `POSITION`."""
         name = self._names.setdefault(text, f"{self._prefix}_{len(self._names)}")
         return name, text.replace(self.POSITION, name)
 
@@ -89,7 +89,10 @@ class Group:
         return [v for v in dict.fromkeys(v for part in operands for v in part) if v not in inner and not _is_number(v)]
 
     def replace(self, names: Names, vector_bytes: int) -> None:
-        """Replaces the reductions by a kernel. Raises NotSupported if that is not possible."""
+        """Replaces the reductions by one kernel. Raises NotSupported if no kernel can compute them.
+
+        `names` gives the kernel its name; `vector_bytes` is the size of a vector register of the CPU.
+        """
         reader = Reader()
         for op in self.inner:
             reader.read(op)
@@ -123,14 +126,17 @@ class Group:
         return [(Group([op], [o for o in self.inner if o.results[0] in cone]), Group([op], [])) for op, cone in cones]
 
     def _workgroups(self) -> int:
-        """The number of workgroups of the first loop: a few per core, one for little work, more for long sums."""
+        """The number of workgroups that share the first loop: a few per core, one for little work, more for long sums."""
         rows, size = self.loops[0], self.size
         most = thresholds.FUSED_SUMS_GROUPS if size >= thresholds.FUSED_SUMS_SHARED else 1
         most = max(most, rows // thresholds.SUM_IN_PARTS)
         return -(-rows // -(-rows // most))
 
     def _position(self, inputs: Sequence[ir.Value]) -> ir.Operation:
-        """The operation before which the kernel is inserted: the first reader of a result, if it comes after all inputs."""
+        """The operation before which the kernel is inserted: the first reader of a result.
+
+        Raises NotSupported if one of `inputs` (the values that the kernel reads) is computed after it.
+        """
         block = self.sums[0].block
         positions = [within(block, use.owner.operation) for op in self.sums for use in op.results[0].uses]
         if not positions:
@@ -197,7 +203,7 @@ def combines(op: ir.Operation) -> bool:
 
 
 def loops_of(op: ir.Operation) -> Shape:
-    """The sizes of the loops of a reduction."""
+    """The sizes of the loops over the operand of a reduction; see `Space.of`."""
     return Space.of(tuple(op.operands[0].type.shape)).loops
 
 
@@ -221,13 +227,13 @@ def _total(op: ir.Operation, parts: Val) -> Val:
 
 
 def _with_terms(node: Node, known: dict[Node, Node]) -> Node:
-    """The same reduction, but reductions inside its operand are written as sums of their terms; `known` has the changed nodes."""
+    """The reduction `node`, with reductions inside its operand written as sums of slices; `known` has nodes changed so far."""
     operands = tuple(_without_reductions(n, known) for n in node.operands)
     return Node(node.name, operands, node.shape, node.dtype, node.attributes)
 
 
 def _without_reductions(node: Node, known: dict[Node, Node]) -> Node:
-    """The node with all reductions in it written as sums of their terms; see `_with_terms`."""
+    """`node`, in which all reductions are written as sums of slices; `known` has the nodes changed so far."""
     if node not in known:
         operands = tuple(_without_reductions(n, known) for n in node.operands)
         if node.name == "reduce":

@@ -37,7 +37,7 @@ class Sum:
 
     @staticmethod
     def of(node: Node) -> Sum:
-        """The description of a node named "reduce"."""
+        """The description of a reduction, given by a node named "reduce"."""
         shape, space = node.operands[0].shape, Space.of(node.operands[0].shape)
         long = [d for d, n in enumerate(shape) if n != 1][: len(space.loops)]
         sums = [d in node.attributes["dimensions"] for d in long]
@@ -50,7 +50,10 @@ class Sum:
         return self.is_partial and self.first > 0
 
     def positions(self, loops: Sequence[Affine]) -> dict[Index, list[Index]]:
-        """The indices of the elements that the iteration at `loops` reduces, by the index of their sum in the result."""
+        """The indices of the elements that one iteration reduces, by the index of their sum in the result.
+
+        `loops` has the index of each loop.
+        """
         groups: dict[Index, list[Index]] = {}
         for position in self.space.indices(self.node.operands[0].shape, loops):
             target = tuple(p for d, p in enumerate(position) if d not in self.node.attributes["dimensions"])
@@ -66,7 +69,9 @@ class SumsKernel(NestWriter):
     """
 
     def write(self, name: str, sums: Sequence[Sum], inputs: Sequence[Node], groups: int) -> str:
-        """The text of an executable that reads the inputs, and writes the sums; a partial sum has a result for each workgroup.
+        """The text of an executable that reads `inputs` and writes `sums`; a partial sum has a result for each workgroup.
+
+        `groups` is the number of workgroups, which share the iterations of the first loop.
 
         Raises:
           NotSupported: there is no kernel code for an operation, or an element has no affine index.
@@ -103,7 +108,7 @@ class SumsKernel(NestWriter):
         return executable(name, read_only, [*lines, *writer.blocks[0].lines], (groups, 1, 1))
 
     def _clear(self, s: Sum) -> None:
-        """Writes the initial values of a sum."""
+        """Writes the neutral element to all elements of the result of a sum, to which the kernel then adds."""
         start = self._constant(neutral(s.node.attributes["combine"], s.node.dtype), s.node.dtype)
         lanes = self._lanes(s.node, s.node.size)
         whole, tail = divmod(s.node.size, lanes)
@@ -119,16 +124,13 @@ class SumsKernel(NestWriter):
     def _nest(
         self, sums: Sequence[Sum], loops: list[Affine], totals: list[Code], part: tuple[str, str] | None = None
     ) -> list[Code]:
-        """Writes the loops from level `len(loops)` on.
+        """The new values of `totals` after the loops from level `len(loops)` on, which this function writes.
 
         Args:
           sums: the sums.
           loops: the indices of outer loops.
-          totals: the slots of the sums that began in outer loops.
-          part: the bounds of the first loop.
-
-        Returns:
-          The new values of `totals`.
+          totals: the carries of the sums that began in outer loops.
+          part: the start and the end of the first loop in this workgroup.
         """
         level = len(loops)
         new = [s for s in sums if s.first == level]
@@ -151,7 +153,10 @@ class SumsKernel(NestWriter):
         return [*loops, *[ZERO] * (len(self._loops) - len(loops))]
 
     def _vectors(self, sums: Sequence[Sum], loops: list[Affine], carries: list[Code]) -> list[Code]:
-        """The sums after the last loop, over whole vectors, and after the remaining elements."""
+        """The carries of all sums after the last loop, over whole vectors, and after the remaining elements.
+
+        `loops` has the indices of the outer loops.
+        """
         size, lanes = self._loops[-1], self._lane_count
 
         def whole(i: Affine, c: list[Code]) -> list[Code]:
@@ -164,7 +169,7 @@ class SumsKernel(NestWriter):
         return carries
 
     def _element(self, sums: Sequence[Sum], loops: list[Affine], width: int, totals: list[Code]) -> list[Code]:
-        """The sums after one iteration on `width` elements; a sum along which vectors run is written to memory instead."""
+        """The carries of all sums after an iteration on `width` elements; a sum along which vectors run is written to memory."""
         new, slot = list(totals), 0
         for s in sums:
             if s.first == len(loops):
@@ -177,7 +182,7 @@ class SumsKernel(NestWriter):
         return new
 
     def _put(self, s: Sum, loops: list[Affine], width: int) -> None:
-        """Writes, or adds to memory, one iteration of a sum whose result has an element for each lane."""
+        """Writes, or adds to memory, the elements of a sum in one iteration, if its result has an element for each lane."""
         combine, buffer = s.node.attributes["combine"], self._current_buffer(s)
         targets, values = [], []
         for target, positions in s.positions(loops).items():
@@ -191,7 +196,7 @@ class SumsKernel(NestWriter):
         self.writer.store(buffer, targets, values, width)
 
     def _finish(self, s: Sum, target: Index, totals: Sequence[Code]) -> None:
-        """Writes, or adds to memory, the element `target` of a sum that was computed in registers."""
+        """Writes, or adds to memory, the element `target` of a sum, whose carries after its loops are `totals`."""
         value, position, buffer = self._end(s.node, totals, 0), linear(target, s.node.shape), self._current_buffer(s)
         if s.adds:
             value = self.apply(s.node.attributes["combine"], (self.writer.load(buffer, position, 0), value), s.node.dtype)

@@ -37,21 +37,21 @@ class SumsAsKernelsPass(Pass):
     least_size: int = thresholds.SUM_AS_KERNEL  # the number of elements of the space
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Replaces groups of large reductions by kernels, in place."""
         names = Names("reductions")
         for block in blocks_of(module):
             for group in [*groups_of(block, self._is_suitable, self._is_inner)]:
                 self._replace(group, names)
 
     def _replace(self, group: Group, names: Names) -> None:
-        """Replaces a group, or the parts of it for which there are kernels."""
+        """Replaces a group of reductions by a kernel, or each reduction by itself if there is no kernel for all of them."""
         if self._is_replaced(group, names):
             return
         for choices in group.parts:
             any(self._is_replaced(part, names) for part in choices)
 
     def _is_replaced(self, group: Group, names: Names) -> bool:
-        """Replaces a group by a kernel; False if there is no kernel for it."""
+        """True if a group of reductions is now a kernel; False if there is no kernel for the group, which is then unchanged."""
         try:
             group.replace(names, self.vector_bytes)
         except NotSupported:

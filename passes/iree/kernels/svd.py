@@ -113,7 +113,7 @@ class _Reduction:
     n: int
 
     def run(self, diagonal: Numbers, above: Numbers, left_taus: Numbers, right_taus: Numbers) -> None:
-        """Writes the diagonal, the superdiagonal (from index 1 on; 0 at index 0), and tau of each reflection."""
+        """Writes the diagonal, the superdiagonal (from index 1 on; 0 at index 0), and the tau of each left and right reflection."""
         t, n = self.t, self.n
         with t.loop(0, self.pending.shape[2], t.form.lanes) as j:
             for i in range(6):
@@ -131,19 +131,19 @@ class _Reduction:
         diagonal[n - 1] = Numbers(t, self.pending, (self.rows.group, LINE))[n - 1]
 
     def _vector(self, i: int, j: Index) -> str:
-        """A vector of row i of `pending`, from column j on."""
+        """A vector of row i of the memory `pending`, loaded from column j on."""
         return self.t.vector(self.pending, self.rows.group, i, j)
 
     def _put(self, x: str, i: int, j: Index) -> None:
-        """Stores a vector in row i of `pending`, from column j on."""
+        """Stores the vector `x` in row i of the memory `pending`, from column j on."""
         self.t.put(x, self.pending, self.rows.group, i, j)
 
     def _entry(self, i: int, j: Index) -> Number:
-        """The entry in row i and column j of `pending`."""
+        """The number in row i and column j of the memory `pending`."""
         return Number(self.t, self.t.load(self.pending, self.rows.group, i, j))
 
     def _over(self, first: Index) -> tuple[Index, Index, int]:
-        """The bounds and the step of a loop over vectors of columns from `first` on, or from a few columns before."""
+        """The start, end and step of a loop over vectors of columns, which starts at or shortly before column `first`."""
         return self.t.multiple(first, self.rows.step), self.pending.shape[2], self.t.form.lanes
 
     def _read_column(self, k: Index) -> None:
@@ -220,7 +220,7 @@ class _Iteration:
     n: int
 
     def run(self) -> str:
-        """An i1 that is true once all singular values are found."""
+        """An i1 that is true if all singular values were found, after code that writes them to `diagonal`."""
         t = self.t
         size = size_of(t, self.diagonal, self.above, self.n)
         bound = size * accuracy(t)
@@ -233,7 +233,7 @@ class _Iteration:
         return Sweeps(t, self.sides, self.n, block, sweep).run(is_finite(size))
 
     def _start_of_block(self, last: str, bound: Number) -> str:
-        """The first row of the block up to row `last`: rows i - 1 and i are in one block if superdiagonal entry i is > bound."""
+        """The first row of the block that ends with row `last`: rows i - 1 and i are in one block if |above[i]| > bound."""
         t = self.t
 
         def is_inside(values: list[str]) -> str:

@@ -79,7 +79,7 @@ class Text(Emitter):
         return x if isinstance(x, str) else self.constant(x, "index")
 
     def number(self, x: float) -> str:
-        """A scalar constant."""
+        """The SSA value of a scalar constant of the dtype of the kernel."""
         return self.constant(f"{x:.17e}", self.form.element)
 
     def number_argument(self, name: str) -> str:
@@ -112,7 +112,7 @@ class Text(Emitter):
         return self.result(f"arith.{operation} {self.index(x)}, {self.index(y)} : index")
 
     def chosen(self, condition: str, x: Index, y: Index) -> str:
-        """The index x if the condition holds, else y."""
+        """The SSA value of an index: x if the i1 `condition` is true, else y."""
         return self.result(f"arith.select {condition}, {self.index(x)}, {self.index(y)} : index")
 
     def multiple(self, x: Index, of: int) -> str:
@@ -126,23 +126,23 @@ class Text(Emitter):
     # ---------------------------------------------------------------- memory
 
     def load(self, memory: Memory, *position: Index) -> str:
-        """Loads one element."""
+        """The SSA value of one element of a buffer, loaded at the indices `position`."""
         return self.result(load(memory.name, memory.type, self._at(position)))
 
     def store(self, x: str, memory: Memory, *position: Index) -> None:
-        """Stores one element."""
+        """Stores the scalar `x` in a buffer, at the indices `position`."""
         self.line(store(x, memory.name, memory.type, self._at(position)))
 
     def vector(self, memory: Memory, *position: Index) -> str:
-        """Loads a vector that begins at an index."""
+        """The SSA value of a vector of adjacent elements of a buffer, loaded from the indices `position` on."""
         return self.result(load(memory.name, memory.type, self._at(position), self.form.vector))
 
     def put(self, x: str, memory: Memory, *position: Index) -> None:
-        """Stores a vector."""
+        """Stores the vector `x` in adjacent elements of a buffer, from the indices `position` on."""
         self.line(store(x, memory.name, memory.type, self._at(position), self.form.vector))
 
     def prefetch(self, memory: Memory, *position: Index) -> None:
-        """Prefetches an index for writing; an index out of range is allowed."""
+        """Writes a prefetch of the cache line at the indices `position`, for writing; indices out of range are allowed."""
         self.line(f"memref.prefetch {memory.name}[{self._at(position)}], write, locality<3>, data : {memory.type}")
 
     def mask(self, count: Index) -> str:
@@ -150,22 +150,22 @@ class Text(Emitter):
         return self.result(f"vector.create_mask {self.index(count)} : vector<{self.form.lanes}xi1>")
 
     def masked_vector(self, mask: str, memory: Memory, *position: Index) -> str:
-        """Loads the lanes in the mask; other lanes are 0 and are not read."""
+        """A vector whose lanes in the mask are loaded from `position` on; the other lanes are 0, and their memory is not read."""
         types = f"{memory.type}, vector<{self.form.lanes}xi1>, {self.form.vector} into {self.form.vector}"
         return self.result(f"vector.maskedload {memory.name}[{self._at(position)}], {mask}, {self.zeros()} : {types}")
 
     def masked_put(self, mask: str, x: str, memory: Memory, *position: Index) -> None:
-        """Stores the lanes in the mask."""
+        """Stores those lanes of the vector `x` that are in the mask, in memory from `position` on."""
         types = f"{memory.type}, vector<{self.form.lanes}xi1>, {self.form.vector}"
         self.line(f"vector.maskedstore {memory.name}[{self._at(position)}], {mask}, {x} : {types}")
 
     def row(self, memory: Memory, *position: Index) -> list[str]:
-        """Loads the vectors of one row of a tile."""
+        """The vectors of one row of a tile, loaded from the indices `position` on."""
         *before, column = position
         return [self.vector(memory, *before, self.add(column, v * self.form.lanes)) for v in range(self.form.vectors)]
 
     def put_row(self, row: Sequence[str], memory: Memory, *position: Index) -> None:
-        """Stores the vectors of one row of a tile."""
+        """Stores the vectors of one row of a tile, from the indices `position` on."""
         *before, column = position
         for v, x in enumerate(row):
             self.put(x, memory, *before, self.add(column, v * self.form.lanes))
@@ -176,7 +176,7 @@ class Text(Emitter):
     # ---------------------------------------------------------------- arithmetic of vectors
 
     def splat(self, x: str) -> str:
-        """A scalar in every lane."""
+        """A vector with the scalar `x` in every lane."""
         return self.result(f"vector.broadcast {x} : {self.form.element} to {self.form.vector}")
 
     def lane_sum(self, x: str) -> str:
@@ -196,16 +196,16 @@ class Text(Emitter):
         return self.result(f"arith.subf {x}, {y} fastmath<contract> : {self.form.vector}")
 
     def scaled(self, row: Sequence[str], factor: str) -> list[str]:
-        """A row times a scalar."""
+        """A row of a tile (a list of vectors) times a scalar."""
         factors = self.splat(factor)
         return [self.result(f"arith.mulf {x}, {factors} : {self.form.vector}") for x in row]
 
     def sums(self, row: Sequence[str], other: Sequence[str]) -> list[str]:
-        """The sum of two rows."""
+        """The sum of two rows of a tile, vector by vector."""
         return [self.result(f"arith.addf {x}, {y} : {self.form.vector}") for x, y in zip(row, other, strict=True)]
 
     def minus_product(self, row: Sequence[str], factor: str, other: Sequence[str]) -> list[str]:
-        """A row minus a scalar times another row, with one rounding if the CPU has fused multiply-add."""
+        """`row` minus the scalar `factor` times the row `other`, with one rounding if the CPU has fused multiply-add."""
         return self._with_product("arith.subf", row, factor, other)
 
     def _with_product(self, operation: str, row: Sequence[str], factor: str, other: Sequence[str]) -> list[str]:
@@ -223,7 +223,7 @@ class Text(Emitter):
         return self.result(f"vector.extract {x}[{lane}] : {self.form.element} from {self.form.vector}")
 
     def transposed(self, vectors: Sequence[str]) -> list[str]:
-        """The transpose of n vectors of n lanes, in log2(n) steps.
+        """The transpose of a square matrix whose n rows are vectors of n lanes, in log2(n) steps of shuffles.
 
         The step for bit k exchanges parts of the rows whose indices differ in that bit.
         """
@@ -242,7 +242,9 @@ class Text(Emitter):
 
     @contextmanager
     def loop(self, start: Index, stop: Index, step: Index = 1) -> Iterator[str]:
-        """A loop; the code inside runs for each index."""
+        """A context whose code is written into an `scf.for`; it yields the SSA value of the index, from `start` to `stop`
+        exclusively.
+        """
         name = self.fresh()
         self.levels[name] = self.level + 1
         with self.block(f"scf.for {name} = {self.index(start)} to {self.index(stop)} step {self.index(step)} {{"):
@@ -269,7 +271,10 @@ class Text(Emitter):
 
     @contextmanager
     def if_holds(self, condition: str) -> Iterator[Callable[[], None]]:
-        """A branch: the code inside runs if the condition holds; code after a call of the yielded function runs otherwise."""
+        """A context whose code is written into an `scf.if`, for a true `condition`.
+
+        It yields a function: the code that is written after a call of this function is in the else region.
+        """
         with self.block(f"scf.if {condition} {{"):
             yield lambda: self.line("} else {")
 
@@ -296,7 +301,10 @@ class Text(Emitter):
         factor: Callable[[int, str], str],
         other: Callable[[str], list[str]],
     ) -> Tile:
-        """The tile plus or minus (by `operation`) sums of products, as a loop over the terms; see `minus_products`."""
+        """The tile plus or minus (by `operation`) sums of products, as a loop over the terms.
+
+        For row r of the tile and term p, the product is the scalar `factor(r, p)` times the row `other(p)`.
+        """
         vectors = self.form.vectors
 
         def body(p: str, values: list[str]) -> list[str]:
@@ -310,21 +318,27 @@ class Text(Emitter):
         return [sums[vectors * i : vectors * (i + 1)] for i in range(len(tile))]
 
     def bind(self, memory: Memory, position: int) -> None:
-        """Defines a buffer, whose sizes are arguments, from binding number `position`."""
+        """Writes the definition of a buffer whose sizes are arguments of the kernel, for the binding with number `position`."""
         type = f"{memory.type}{{{', '.join(memory.given)}}}"
         self.line(binding(memory.name, type, position, self.index(0), memory.read_only))
 
     def kernel(self, name: str, memories: Sequence[Memory], counts: Sequence[int]) -> str:
-        """The text of the executable: a function of these buffers with the operations, for a fixed number of workgroups."""
+        """The text of an executable whose function has the buffers `memories` and all operations written so far.
+
+        `counts` is the number of workgroups in each dimension.
+        """
         start = self.index(0)
         bindings = [binding(m.name, m.type, i, start, m.read_only) for i, m in enumerate(memories)]
         return executable(name, [m.read_only for m in memories], self._lines(bindings), counts)
 
     def kernel_of_sizes(self, name: str, memories: Sequence[Memory]) -> str:
-        """The text of the executable for buffers that are bound already; the call gives the number of workgroups in x and y."""
+        """The text of an executable whose function has the operations written so far, which already bind the buffers `memories`.
+
+        The caller of the kernel gives the number of workgroups in x and y.
+        """
         return executable(name, [m.read_only for m in memories], self._lines(), None, len(self._arguments))
 
     def _lines(self, bindings: Sequence[str] = ()) -> list[str]:
-        """The lines of the function: constants, arguments, bindings, and the operations."""
+        """The lines of a kernel's function: constants, arguments, `bindings` (lines that define buffers), and the operations."""
         constants, body = (block.lines for block in self.blocks)
         return [*constants, *(line for i, name in enumerate(self._arguments) for line in argument(name, i)), *bindings, *body]

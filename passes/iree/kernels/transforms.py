@@ -25,12 +25,12 @@ _FLOATS = {"f32": np.float32, "f64": np.float64}
 
 
 def transform(x: Val, kind: str, lengths: Sequence[int]) -> Val | None:
-    """The transform of the last axes of `x`; None if it is small, or a length has a large prime.
+    """The transform of the last axes of `x`; None if `x` is small, or if a length has a large prime factor.
 
     Args:
       x: the operand.
       kind: FFT, IFFT, RFFT or IRFFT.
-      lengths: the lengths of the axes.
+      lengths: the lengths of the transformed axes.
     """
     size = math.prod(x.shape[: x.rank - len(lengths)]) * math.prod(lengths)
     if machine().vector_bytes == 0 or not x.static or size < thresholds.TRANSFORM_AS_KERNEL:
@@ -49,7 +49,10 @@ def transform(x: Val, kind: str, lengths: Sequence[int]) -> Val | None:
 
 
 def _along(x: Val, axis: int, inverse: bool, in_place: bool = False) -> Val | None:
-    """The transform of complex numbers along one axis, or None; `in_place` allows to write it to the memory of x."""
+    """The transform of complex numbers along one axis; None if the length has a large prime factor.
+
+    `in_place` allows that the result is written to the memory of `x`.
+    """
     n, outer, inner = x.shape[axis], math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
     scale = 1 / n if inverse else 1.0
     if n == 1:
@@ -57,8 +60,8 @@ def _along(x: Val, axis: int, inverse: bool, in_place: bool = False) -> Val | No
     form, result = _form(x.dtype), (x.shape, x.dtype)
     if inner >= form.lanes and _is_one_step(n, form):
         strides = Strides(n * inner, 1, inner)
-        what = Transforms(n, outer, inner, strides, strides, inverse, scale, in_place=in_place)
-        return _call(x, what, *result)
+        spec = Transforms(n, outer, inner, strides, strides, inverse, scale, in_place=in_place)
+        return _call(x, spec, *result)
     if inner > 1:
         order = [*(d for d in range(x.rank) if d != axis), axis]
         rows = _along(b.transpose(x, order), x.rank - 1, inverse)
@@ -70,10 +73,10 @@ def _along(x: Val, axis: int, inverse: bool, in_place: bool = False) -> Val | No
 
 
 def _in_two_steps(x: Val, n: int, inverse: bool, scale: float, shape: Sequence[int], dtype: np.dtype) -> Val | None:
-    """The transforms of rows of n = n1 n2 numbers in two kernels, or None.
+    """The transforms of rows of n = n1 n2 numbers in two kernels, as an array of `shape`; None if n has no such factors.
 
-    A row is seen as a matrix of n1 x n2. The first kernel transforms its columns and multiplies by roots of unity, the second
-    one transforms its rows and writes them as columns.
+    A row is seen as a matrix of n1 x n2. The first kernel transforms its columns and multiplies by roots of unity, the second one
+    transforms its rows and writes them as columns.
     """
     form, rows = _form(x.dtype), math.prod(shape) // n if dtype.kind == "c" else math.prod(shape) // (2 * n)
     factors = _factors(n, form)
@@ -87,7 +90,10 @@ def _in_two_steps(x: Val, n: int, inverse: bool, scale: float, shape: Sequence[i
 
 
 def _of_real_rows(x: Val) -> Val | None:
-    """The first half of the spectrum of real rows, or None; two neighbours form one complex number if the length is even."""
+    """The first half of the spectrum of real rows; None if the length has a large prime factor.
+
+    If the length is even, two neighbours form one complex number.
+    """
     n, rows, form = x.shape[-1], math.prod(x.shape[:-1]), _form(x.dtype)
     h, shape, dtype = n // 2, (*x.shape[:-1], n // 2 + 1), _complex(x.dtype)
     if n % 2 or n == 2:
@@ -108,7 +114,7 @@ def _of_real_rows(x: Val) -> Val | None:
 
 
 def _to_real_rows(x: Val, n: int) -> Val | None:
-    """The real rows of length n from the first half `x` of their spectrum, or None."""
+    """The real rows of length n from the first half `x` of their spectrum; None if n has a large prime factor."""
     h, rows, form, dtype = n // 2, math.prod(x.shape[:-1]), _form(x.dtype), np.zeros(0, x.dtype).real.dtype
     shape = (*x.shape[:-1], n)
     x = b.cut(x, -1, 0, h + 1)
@@ -120,8 +126,8 @@ def _to_real_rows(x: Val, n: int) -> Val | None:
         rows_of = _along(b.concat(whole, x.rank - 1), x.rank - 1, True)
         return None if rows_of is None else b.real(rows_of)
     if rows >= form.lanes and _is_one_step(h, form):
-        what = Transforms(h, 1, rows, Strides(0, h + 1, 1), Strides(0, h, 1), True, 1 / n, real=True)
-        return _call(x, what, shape, dtype)
+        spec = Transforms(h, 1, rows, Strides(0, h + 1, 1), Strides(0, h, 1), True, 1 / n, real=True)
+        return _call(x, spec, shape, dtype)
     first, mirror = b.cut(x, -1, 0, h), b.reverse(b.cut(x, -1, 1, h + 1), [x.rank - 1])
     re, im, other_re, other_im = b.real(first), b.imag(first), b.real(mirror), -b.imag(mirror)
     ends = b.compare("EQ", b.iota(re.shape, x.rank - 1, np.int32), 0)
@@ -133,7 +139,10 @@ def _to_real_rows(x: Val, n: int) -> Val | None:
 
 
 def _twiddles(count: int, n: int, like: Val) -> tuple[Val, Val]:
-    """Cosines and sines of -2 pi k / n along the last axis, as products from two tables of about sqrt(count) entries."""
+    """The cosines and sines of -2 pi k / n, k = 0 ... count - 1, along the last axis of arrays like `like`.
+
+    They are products of entries of two tables, each of about sqrt(count) entries.
+    """
     step, tables = share(count), []
     for k in (step * np.arange(-(-count // step)), np.arange(step)):
         tables.append([b.constant(part) for part in cosines_and_sines(k, n).T.astype(like.dtype)])
@@ -145,8 +154,8 @@ def _twiddles(count: int, n: int, like: Val) -> tuple[Val, Val]:
     return re, im
 
 
-def _call(x: Val, what: Transforms, shape: Sequence[int], dtype: np.dtype) -> Val:
-    """The result, of this shape and dtype, of a kernel for the transforms `what` of x.
+def _call(x: Val, spec: Transforms, shape: Sequence[int], dtype: np.dtype) -> Val:
+    """The result, of this shape and dtype, of a kernel that computes the transforms `spec` of x.
 
     The kernel sees a complex array as twice as many real numbers, and a row of real numbers as pairs.
     """
@@ -155,25 +164,25 @@ def _call(x: Val, what: Transforms, shape: Sequence[int], dtype: np.dtype) -> Va
         map(
             str,
             (
-                "irfft" if what.real and what.inverse else "rfft" if what.real else "ifft" if what.inverse else "fft",
-                what.n,
-                what.groups,
-                what.columns,
-                *what.source,
-                *what.target,
-                what.whole,
-                round(1 / what.scale),
-                int(what.in_place),
+                "irfft" if spec.real and spec.inverse else "rfft" if spec.real else "ifft" if spec.inverse else "fft",
+                spec.n,
+                spec.groups,
+                spec.columns,
+                *spec.source,
+                *spec.target,
+                spec.whole,
+                round(1 / spec.scale),
+                int(spec.in_place),
                 form.element,
             ),
         )
     )
-    tables = roots(what, form)
-    text, (_, memory) = fourier_text(name, what, form, tables)
+    tables = roots(spec, form)
+    text, (_, memory) = fourier_text(name, spec, form, tables)
     types = [tensor_type(tuple(shape), dtype), ir.Type.parse(memory.type.replace("memref", "tensor"))]
     at = ir.InsertionPoint.current.block.owner.operation
-    operands = [*([] if what.in_place else [x.value]), *(b.constant(table.astype(_FLOATS[form.element])).value for table in tables)]
-    result, _ = call_kernel(name, text, operands, types, at, onto=x.value if what.in_place else None)
+    operands = [*([] if spec.in_place else [x.value]), *(b.constant(table.astype(_FLOATS[form.element])).value for table in tables)]
+    result, _ = call_kernel(name, text, operands, types, at, onto=x.value if spec.in_place else None)
     return Val(result)
 
 

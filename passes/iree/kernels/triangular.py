@@ -48,7 +48,7 @@ def triangular_text(
 
 
 def _copy(t: Text, source: Memory, target: Memory, b: str, start: str, end: str) -> None:
-    """Copies the columns from `start` to `end` of matrix b of the batch."""
+    """Writes a copy of the columns from `start` to `end` of matrix `b` of the batch."""
     with t.loop(0, source.shape[1]) as row, t.loop(start, end) as column:
         t.store(t.load(source, b, row, column), target, b, row, column)
 

@@ -58,7 +58,7 @@ Body = Callable[[Affine, list[Code]], list[Code]]
 
 
 def vector_type(element: str, lanes: int) -> str:
-    """The type of a scalar or of a vector."""
+    """The MLIR type of a scalar if `lanes` is 0, else of a vector: ``vector<8xf32>``; MLIR's integers have no sign."""
     element = element.removeprefix("u")
     return f"vector<{lanes}x{element}>" if lanes else element
 
@@ -71,28 +71,31 @@ class Writer(Emitter):
         self.ranges: dict[str, Range] = {}
 
     def code(self, text: str, operands: Sequence[Code], dtype: str, lanes: int) -> Code:
-        """The result, of the given dtype and lanes, of an operation without side effects; see `Emitter.pure`."""
+        """The result, of the given dtype and lanes, of the operation with the given text, which has no side effects.
+
+        It is written in the outermost block in which all `operands` are known; see `Emitter.pure`.
+        """
         return Code(self.pure(text, [o.name for o in operands]), dtype, lanes)
 
     def integer(self, value: int, kind: str = "index") -> str:
-        """A constant."""
+        """The SSA value of an integer constant of the type `kind`."""
         return self.constant(value, kind)
 
     def number(self, value: int) -> Code:
-        """An index that is a constant."""
+        """An integer constant of type index."""
         return Code(self.integer(value), "index")
 
     def as_index(self, x: Code) -> Code:
-        """A scalar integer as an index."""
+        """A scalar integer, converted to the type index."""
         cast = "arith.index_castui" if x.dtype[0] == "u" else "arith.index_cast"
         return self.code(f"{cast} {x.name} : {x.type} to index", (x,), "index", 0)
 
     def combined(self, operation: str, x: Code, y: Code) -> Code:
-        """An operation of `arith` on two scalars of one type, such as addi or minui."""
+        """The result of an operation of `arith`, such as addi or minui, on two scalars of one type."""
         return self.code(f"arith.{operation} {x.name}, {y.name} : {x.type}", (x, y), x.dtype, 0)
 
     def compared(self, relation: str, x: Code, y: Code) -> Code:
-        """An i1: a comparison of two integers by a predicate of `arith.cmpi`, such as eq or ult."""
+        """The i1 result of a comparison of two integers by a predicate of `arith.cmpi`, such as eq or ult."""
         return self.code(f"arith.cmpi {relation}, {x.name}, {y.name} : {x.type}", (x, y), "i1", 0)
 
     def selected(self, test: Code, x: Code, y: Code) -> Code:
@@ -100,19 +103,19 @@ class Writer(Emitter):
         return self.code(f"arith.select {test.name}, {x.name}, {y.name} : {x.type}", (test, x, y), x.dtype, 0)
 
     def index(self, position: Affine) -> str:
-        """The value of an affine expression; a partial sum of symbols from outer blocks is computed in the outer block."""
+        """The SSA value of an affine expression; a partial sum of symbols from outer blocks is computed in the outer block."""
         total = None if position.constant and position.terms else self.integer(position.constant)
         for name, factor in sorted(position.terms, key=lambda t: self.levels[t[0]]):
             term = name if factor == 1 else self.pure(f"arith.muli {name}, {self.integer(factor)} : index", [name])
-            first = not position.constant and total == self.integer(0)
-            total = term if first or total is None else self.pure(f"arith.addi {total}, {term} : index", [total, term])
+            is_zero = not position.constant and total == self.integer(0)
+            total = term if is_zero or total is None else self.pure(f"arith.addi {total}, {term} : index", [total, term])
         if position.constant and position.terms:
             constant = self.integer(position.constant)
             total = self.pure(f"arith.addi {total}, {constant} : index", [str(total)])
         return str(total)
 
     def clamped(self, start: Code, positions: int) -> Affine:
-        """A scalar integer as an index, clamped to 0 ... positions - 1."""
+        """The scalar integer `start`, clamped to 0 ... positions - 1, as an affine index."""
         if positions == 1:
             return ZERO
         zero, last = self.integer(0), self.integer(positions - 1)
@@ -123,13 +126,13 @@ class Writer(Emitter):
         return symbol(name)
 
     def widened(self, x: Code, lanes: int) -> Code:
-        """A scalar as a vector."""
+        """`x` as a vector of `lanes` elements: a scalar is broadcast, and a vector of that length is returned as it is."""
         if x.lanes == lanes:
             return x
         return self.code(f"vector.broadcast {x.name} : {x.type} to {vector_type(x.dtype, lanes)}", (x,), x.dtype, lanes)
 
     def load(self, buffer: Buffer, position: Affine, lanes: int) -> Code:
-        """Loads elements from `position` on with stride `position.lane`; a single scalar if the stride is 0."""
+        """A vector of `lanes` elements, from `position` on with stride `position.lane`; a scalar if the stride is 0."""
         step, first = position.lane, position.scalar()
         if step == 0:
             return self._load(buffer, first, 0)
@@ -139,19 +142,19 @@ class Writer(Emitter):
             base = first + -(first.constant % step)
             low, high = (base + buffer.offset).range(self.ranges)  # a read outside, even of unused lanes, is undefined
             if low >= 0 and high + step * lanes <= buffer.size:
-                whole = self._load(buffer, base, step * lanes)
-                return self.shuffled(whole, [first.constant % step + step * i for i in range(lanes)])
+                elements = self._load(buffer, base, step * lanes)
+                return self.shuffled(elements, [first.constant % step + step * i for i in range(lanes)])
         return self.joined([self._load(buffer, first + step * i, 0) for i in range(lanes)])
 
     def joined(self, parts: Sequence[Code]) -> Code:
-        """A vector of these scalars."""
+        """A vector whose lanes are these scalars."""
         dtype, lanes = parts[0].dtype, len(parts)
         return self.code(
             f"vector.from_elements {', '.join(p.name for p in parts)} : {vector_type(dtype, lanes)}", parts, dtype, lanes
         )
 
     def _load(self, buffer: Buffer, position: Affine, lanes: int) -> Code:
-        """Loads a scalar (0 lanes) or adjacent elements as a vector; booleans are converted from i8 to i1."""
+        """The scalar at `position` (0 lanes), or a vector of adjacent elements from it on; an i8 of memory becomes an i1."""
         stored = DTYPES[buffer.dtype]
         at = self._inside(buffer, position, lanes)
         text = load(buffer.name, buffer.type, at, vector_type(stored, lanes) if lanes else "")
@@ -162,7 +165,7 @@ class Writer(Emitter):
         return Code(name, buffer.dtype, lanes)
 
     def _inside(self, buffer: Buffer, position: Affine, lanes: int) -> str:
-        """The index in the memref of an element, or of the first of `lanes` elements.
+        """The SSA value of the index in the memref of the element at `position`, or of the first of `lanes` adjacent elements.
 
         Raises:
           NotSupported: an element may be outside the memref; LLVM may assume that none is.
@@ -173,7 +176,7 @@ class Writer(Emitter):
         return self.index(position + buffer.offset)
 
     def shuffled(self, x: Code, order: Sequence[int]) -> Code:
-        """Some lanes of a vector."""
+        """A vector of lanes of `x`, in the order of the numbers in `order`."""
         return self.code(f"vector.shuffle {x.name}, {x.name} {list(order)} : {x.type}, {x.type}", (x,), x.dtype, len(order))
 
     def store(self, buffer: Buffer, positions: Sequence[Affine], values: Sequence[Code], lanes: int) -> None:
@@ -197,16 +200,16 @@ class Writer(Emitter):
                 self._store(buffer, position.scalar() + k * position.lane, element)
 
     def _interleaved(self, vectors: Sequence[Code]) -> Code:
-        """One vector with lane 0 of all vectors, then lane 1 of all vectors, and so on."""
-        whole, lanes, n = vectors[0], vectors[0].lanes, len(vectors)
+        """One vector with lane 0 of all vectors, then lane 1 of all vectors, and so on: (a, b), (c, d) -> (a, c, b, d)."""
+        joined, lanes, n = vectors[0], vectors[0].lanes, len(vectors)
         for x in vectors[1:]:
-            order = list(range(whole.lanes + lanes))
-            text = f"vector.shuffle {whole.name}, {x.name} {order} : {whole.type}, {x.type}"
-            whole = self.code(text, (whole, x), x.dtype, len(order))
-        return whole if n == 1 else self.shuffled(whole, [lanes * j + i for i in range(lanes) for j in range(n)])
+            order = list(range(joined.lanes + lanes))
+            text = f"vector.shuffle {joined.name}, {x.name} {order} : {joined.type}, {x.type}"
+            joined = self.code(text, (joined, x), x.dtype, len(order))
+        return joined if n == 1 else self.shuffled(joined, [lanes * j + i for i in range(lanes) for j in range(n)])
 
     def _store(self, buffer: Buffer, position: Affine, x: Code) -> None:
-        """Stores a scalar, or a vector as adjacent elements; booleans are converted from i1 to i8."""
+        """Stores a scalar at `position`, or a vector in adjacent elements from it on; an i1 becomes an i8 in memory."""
         stored, name = DTYPES[buffer.dtype], x.name
         if x.dtype == "i1":
             to = f"{x.type} to {vector_type(stored, x.lanes)}"
@@ -230,7 +233,10 @@ class Writer(Emitter):
         return _with_types(self.for_loop(bounds, *_names_and_types(carried), iterate), carried)
 
     def each(self, shape: Sequence[int], dimensions: Sequence[int], body: Callable[[At], None], at: At | None = None) -> None:
-        """Writes loops over some dimensions of a shape; `body` gets the indices by dimension, together with those in `at`."""
+        """Writes nested loops over some dimensions of a shape; `body` writes one iteration.
+
+        `body` gets the loop indices by dimension, together with the indices in `at`, which are those of other dimensions.
+        """
         known = at or {}
         if not dimensions:
             body(known)
@@ -249,7 +255,10 @@ class Writer(Emitter):
     def repeat_while(
         self, inits: Sequence[Code], condition: Callable[[list[Code]], Code], body: Callable[[list[Code]], list[Code]]
     ) -> list[Code]:
-        """Runs `body` on scalars as long as `condition` holds; returns their last values."""
+        """The last values of scalars, from `inits` on, of a loop that runs `body` as long as `condition` holds.
+
+        Both functions get the current values; `body` returns the next ones, and `condition` an i1.
+        """
         new = self.while_loop(
             *_names_and_types(inits),
             lambda olds: condition(_with_types(olds, inits)).name,
@@ -258,7 +267,7 @@ class Writer(Emitter):
         return _with_types(new, inits)
 
     def choose(self, test: Code, yes: Callable[[], list[Code]], no: Callable[[], list[Code]]) -> list[Code]:
-        """The scalars of a branch: those of `yes` if the test holds, else those of `no`."""
+        """The results of an `scf.if`: the scalars that `yes` returns if the i1 `test` is true, else those of `no`."""
         outer, self.branch_level = self.branch_level, self.level + 1
         with self.separate_lines() as then:
             names, types = _names_and_types(values := yes())

@@ -29,7 +29,10 @@ def qr_kernel(a: Val) -> list[Val]:
 
 
 def q_kernel(a: Val, taus: Val) -> Val:
-    """The first columns of Q, the product of the reflections in the packed factors `a` of `qr_kernel`; as many as `a` has."""
+    """The first columns of Q, as many as `a` has, where Q is the product of the reflections in the packed factors `a` and `taus`.
+
+    Both are results of `qr_kernel`.
+    """
     form = form_of(a)
     batch, m, n = a.shape
     count = taus.shape[1]
@@ -41,7 +44,7 @@ def q_kernel(a: Val, taus: Val) -> Val:
 
 
 def eigh_kernel(a: Val) -> tuple[Val, Val]:
-    """Eigenvalues of stacked symmetric matrices in ascending order, and eigenvectors as columns."""
+    """The eigenvalues of stacked symmetric matrices in ascending order, and their eigenvectors as columns, by a kernel."""
     form = form_of(a)
     batch, n, _ = a.shape
     rows = _padded(a, form)
@@ -52,7 +55,7 @@ def eigh_kernel(a: Val) -> tuple[Val, Val]:
 
 
 def svd_kernel(a: Val) -> tuple[Val, Val, Val]:
-    """(u, s, v) of stacked square matrices: singular values in descending order, and their vectors as columns."""
+    """The factors (u, s, v) of stacked square matrices, by a kernel: singular values s in descending order, vectors as columns."""
     form = form_of(a)
     batch, n, _ = a.shape
     rows = _padded(a, form)
@@ -63,7 +66,7 @@ def svd_kernel(a: Val) -> tuple[Val, Val, Val]:
 
 
 def _padded(rows: Val, form: Form) -> Val:
-    """The stacked matrices with zero rows added up to whole tiles, and zero columns up to whole vectors."""
+    """The stacked matrices with zero rows added up to whole tiles of the `form`, and zero columns up to whole vectors."""
     _, n, m = rows.shape
     size = round_up(n, form.rows if n != m else reflection_step(form)), round_up(m, reflection_step(form))
     return b.pad(rows, [0, 0, 0], [0, size[0] - n, size[1] - m])

@@ -27,7 +27,7 @@ def has_kernel(a: Val, rows: int) -> bool:
 
 
 def cholesky_kernel(a: Val, lower: bool) -> Val:
-    """The lower Cholesky factor of stacked matrices, from the lower triangles; if not `lower`, the upper ones."""
+    """The lower Cholesky factors of stacked matrices, from their lower triangles; if not `lower`, the upper ones from the upper."""
     form = form_of(a)
     batch, n, _ = a.shape
     size = round_up(n, form.width)
@@ -37,7 +37,7 @@ def cholesky_kernel(a: Val, lower: bool) -> Val:
 
 
 def triangular_kernel(a: Val, right: Val, lower: bool, transposed: bool, unit: bool) -> Val:
-    """X with op(A) X = B for stacked matrices; see `triangular_text` for the flags."""
+    """The solutions X of op(A) X = B for stacked matrices A (`a`) and B (`right`); see `triangular_text` for the flags."""
     form = form_of(a)
     batch, n, columns = right.shape
     if columns <= form.lanes:
@@ -54,7 +54,7 @@ def triangular_kernel(a: Val, right: Val, lower: bool, transposed: bool, unit: b
 
 
 def lu_kernel(a: Val) -> tuple[Val, Val]:
-    """L and U of stacked matrices in one array, and for each row the row (from 0) with which it is exchanged."""
+    """The factors L and U of stacked matrices in one array, and for each row the row (from 0) with which it is exchanged."""
     form = form_of(a)
     batch, m, n = a.shape
     rows, columns = round_up(m, form.rows), round_up(n, thresholds.LU_PANEL)
@@ -65,7 +65,7 @@ def lu_kernel(a: Val) -> tuple[Val, Val]:
 
 
 def _with_ones(a: Val, size: int) -> Val:
-    """Square matrices extended to a larger size, with ones on the new part of the diagonal."""
+    """Square matrices extended to `size` rows and columns, with ones on the new part of the diagonal."""
     n = a.shape[-1]
     if n == size:
         return a
@@ -75,5 +75,5 @@ def _with_ones(a: Val, size: int) -> Val:
 
 
 def cut(x: Val, rows: int, columns: int) -> Val:
-    """The first rows and columns of stacked matrices."""
+    """The first `rows` rows and `columns` columns of stacked matrices."""
     return x if x.shape[1:] == (rows, columns) else b.slice_(x, [0, 0, 0], [x.shape[0], rows, columns])

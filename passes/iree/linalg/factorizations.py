@@ -34,12 +34,12 @@ def _block(x: Val, rows: tuple[int, int], columns: tuple[int, int]) -> Val:
 
 
 def _zeros(x: Val, rows: int, columns: int) -> Val:
-    """A stack of zero matrices with these sizes, as many as in x."""
+    """A stack of zero matrices with these sizes, as many matrices as in x."""
     return b.full(0, (x.shape[0], rows, columns), x.dtype)
 
 
 def mask(keep: np.ndarray, like: Val) -> Val:
-    """A constant matrix of booleans, repeated for each matrix of the stack `like`."""
+    """The boolean matrix `keep` as a constant, repeated for each matrix of the stack `like`."""
     return b.broadcast(b.constant(keep), like.shape, [1, 2])
 
 
@@ -144,7 +144,7 @@ def _cholesky_lower(a: Val) -> Val:
 
 @PATTERNS.of("stablehlo.cholesky")
 def cholesky(op: ir.Operation, target: Target) -> Replacement:
-    """The Cholesky factor by a kernel or by products and loops, because IREE does not compile the operation."""
+    """The Cholesky factor, computed by a kernel or by products and loops, because IREE does not compile the operation."""
     (a,) = operands(op)
     lower = "lower" in op.attributes and hlo.Bool.decode(op.attributes["lower"])
     if 0 in a.shape:
@@ -154,7 +154,7 @@ def cholesky(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.triangular_solve")
 def triangular_solve(op: ir.Operation, target: Target) -> Replacement:
-    """The solution by a kernel or by products and loops, because IREE does not compile the operation."""
+    """The solution of a triangular system, by a kernel or by products and loops: IREE does not compile the operation."""
     a, right = operands(op)
     left, lower, unit = (hlo.Bool.decode(op.attributes[name]) for name in ("left_side", "lower", "unit_diagonal"))
     transpose = hlo.enum("transpose").decode(op.attributes["transpose_a"])
@@ -164,9 +164,9 @@ def triangular_solve(op: ir.Operation, target: Target) -> Replacement:
 
 
 def solve_triangular(a: Val, right: Val, left: bool, lower: bool, unit: bool, transpose: str) -> Val:
-    """X with op(a) X = right, or with X op(a) = right if not `left`: by a kernel, or as a lower triangular system.
+    """The solutions X of op(a) X = right, or of X op(a) = right if not `left`, for stacked matrices.
 
-    The other arguments are those of `stablehlo.triangular_solve`; op is the transformation `transpose`.
+    The other arguments are those of `stablehlo.triangular_solve`; op is the transformation `transpose`, such as ADJOINT.
     """
     if transpose == "ADJOINT":
         a = b.conj(a)

@@ -48,9 +48,9 @@ MOST_SWEEPS = 30  # the largest number of sweeps (rotations of all pairs of colu
 
 @PATTERNS.of("stablehlo.custom_call")
 def lapack(op: ir.Operation, target: Target) -> Replacement:
-    """Other operations and kernels for a custom call of LAPACK, because IREE compiles no routine of LAPACK.
+    """Values for the results of a custom call of LAPACK, computed by other operations and kernels; None for other custom calls.
 
-    None for other custom calls.
+    IREE compiles no routine of LAPACK.
     """
     name = hlo.String.decode(op.attributes["call_target_name"])
     routine = re.fullmatch(r"lapack_[sdcz](\w+)_ffi", name)
@@ -73,12 +73,12 @@ def _stack(x: Val, batch: int) -> Val:
 
 
 def _letter(op: ir.Operation, key: str) -> str:
-    """A letter of LAPACK's arguments, such as "L" for the key uplo."""
+    """A letter among the arguments of a LAPACK call, such as "L" for the key uplo."""
     return chr(op.attributes["mhlo.backend_config"][key].value & 0xFF)
 
 
 def _no_info(a: Val) -> Val:
-    """LAPACK's result `info` for success: a zero for each matrix."""
+    """LAPACK's result `info` for success: a zero for each matrix of the stack `a`."""
     return b.full(0, a.shape[:1], np.int32)
 
 
@@ -113,7 +113,10 @@ def _panel_lu(panel: Val) -> tuple[Val, Val, Val]:
 
 
 def _getrf(op: ir.Operation, a: Val) -> list[Val]:
-    """The results of LAPACK's getrf: by a kernel, or panel by panel."""
+    """The results of LAPACK's getrf: the packed factors L and U, the pivots (from 1), and info.
+
+    They are computed by a kernel for large matrices, else panel by panel.
+    """
     if has_kernel(a, thresholds.KERNEL_ROWS):
         factors, order = lu_kernel(a)
         return [factors, order + 1, _no_info(a)]
@@ -144,6 +147,7 @@ def _getrf(op: ir.Operation, a: Val) -> list[Val]:
 
 
 def _orgqr(op: ir.Operation, a: Val, taus: Val) -> list[Val]:
+    """The result of LAPACK's orgqr: the first columns of Q, from packed factors and the factors tau."""
     return [orgqr(a, taus)]
 
 
@@ -197,7 +201,10 @@ def _rotate(x: Val, c: Val, s: Val, dim: int) -> Val:
 
 
 def _sweeps(is_done: Callable[..., Val], carry: list[Val], one_round: Callable[..., list[Val]], n: int) -> list[Val]:
-    """The last carry of rounds of rotations: sweeps of n - 1 rounds, until `is_done` or too many sweeps."""
+    """The values of `carry` after sweeps of rounds of rotations, until `is_done` is true or there were too many sweeps.
+
+    `one_round` computes the next values from the last ones; a sweep has n - 1 rounds.
+    """
 
     def go_on(i: Val, *values: Val) -> Val:
         return (i < MOST_SWEEPS) & ~is_done(*values)
@@ -240,7 +247,7 @@ def _eigh(a: Val) -> tuple[Val, Val]:
 
 
 def _ordered(values: Val, vectors: Val, descending: bool) -> tuple[Val, Val]:
-    """The values in ascending or descending order, and the columns of `vectors` in the same order."""
+    """The values of each row in ascending (or descending) order, and the columns of `vectors` in the same order."""
     key = -values if descending else values
     position = b.iota(values.shape, 1, np.int32)
     attributes = {"dimension": hlo.I64.encode(1), "is_stable": hlo.Bool.encode(True)}
@@ -252,7 +259,7 @@ def _ordered(values: Val, vectors: Val, descending: bool) -> tuple[Val, Val]:
 
 
 def _syevd(op: ir.Operation, a: Val) -> list[Val]:
-    """Eigenvectors and eigenvalues of Hermitian matrices, of which one triangle is read."""
+    """The results of LAPACK's syevd, for Hermitian matrices of which one triangle is read: eigenvectors, eigenvalues, and info."""
     n = a.shape[2]
     lower = _letter(op, "uplo") == "L"
     triangle = np.tril(np.ones((n, n), bool), -1) if lower else np.triu(np.ones((n, n), bool), 1)
@@ -268,7 +275,7 @@ def _syevd(op: ir.Operation, a: Val) -> list[Val]:
 
 
 def _svd(a: Val) -> tuple[Val, Val, Val]:
-    """The singular value decomposition (u, s, v) of stacked square matrices: rotations make the columns of a v orthogonal."""
+    """The singular value decomposition (u, s, v) of stacked square matrices a: rotations make the columns of a v orthogonal."""
     if has_kernel(a, 1):
         return svd_kernel(a)
     batch, size = a.shape[0], a.shape[2]
@@ -308,7 +315,7 @@ def _svd(a: Val) -> tuple[Val, Val, Val]:
 
 
 def _complete(u: Val) -> Val:
-    """Makes nearly orthonormal columns, some of which may be zero, orthonormal; correct columns do not change."""
+    """Orthonormal columns from nearly orthonormal ones, some of which may be zero; orthonormal columns do not change."""
     packed, taus = geqrf(u)
     q = orgqr(packed, taus)
     diagonal = diagonal_of(packed)
@@ -319,7 +326,10 @@ def _complete(u: Val) -> Val:
 
 
 def _gesdd(op: ir.Operation, a: Val) -> list[Val]:
-    """The results of LAPACK's gesdd: by a kernel, or a QR factorisation and Jacobi rotations."""
+    """The results of LAPACK's gesdd: `a`, the singular values, left and right vectors, and info.
+
+    A large square matrix is decomposed by a kernel, others by a QR factorisation and Jacobi rotations.
+    """
     m, n = a.shape[1:]
     mode = _letter(op, "mode")
     wide = m < n
@@ -358,7 +368,7 @@ def _potrf(op: ir.Operation, a: Val) -> list[Val]:
 
 
 def _trsm(op: ir.Operation, a: Val, right: Val) -> list[Val]:
-    """The result of BLAS' trsm: the solution of a triangular system."""
+    """The result of BLAS' trsm: the solution of the triangular system with the matrix `a` and the right-hand side `right`."""
     transpose = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}[_letter(op, "trans_x")]
     left, lower, unit = (_letter(op, key) == word for key, word in (("side", "L"), ("uplo", "L"), ("diag", "U")))
     return [solve_triangular(a, right, left, lower, unit, transpose)]

@@ -75,13 +75,13 @@ def reflection(x: Val, j: Val) -> tuple[Val, Val, Val]:
 
 
 def reflect(a: Val, v: Val, tau: Val) -> Val:
-    """The products of the adjoint of 1 - tau v v^H, for each v and tau of the stack, with the matrices a."""
+    """The products of the adjoint of 1 - tau v v^H, for each v and tau of the stack, with the matrices of the stack a."""
     product = b.dot(conj(v), a, ([1], [1]), batch=1)
     return a - spread(v, a.shape, 0, 1) * spread(spread(conj(tau), product.shape, 0) * product, a.shape, 0, 2)
 
 
 def orgqr(a: Val, taus: Val) -> Val:
-    """The first columns of Q, the product of the reflections in the packed factors `a`; as many columns as `a` has."""
+    """The first columns of Q, as many as `a` has; Q is the product of the reflections in the packed factors `a` and `taus`."""
     if has_kernel(a, thresholds.REFLECTED_ROWS):
         return q_kernel(a, taus)
     batch, m, n = a.shape

@@ -20,7 +20,10 @@ from nabla_mlir.passes.iree.linalg.stacks import as_like, diagonal_of, line_at, 
 
 
 def gees(op: ir.Operation, a: Val) -> list[Val]:
-    """T and Z with A = Z T Z^H, and the eigenvalues; all are NaN without convergence."""
+    """The results of LAPACK's gees: T and Z with A = Z T Z^H, the eigenvalues, a zero count, and info.
+
+    T, Z and the eigenvalues of a matrix without convergence are NaN, and its info is 1.
+    """
     inside, size = within_range(a)
     triangular, basis, is_done = (triangularised if a.dtype.kind == "c" else _quasi_triangularised)(inside)
     factor = select(is_done, size, math.nan)
@@ -46,7 +49,7 @@ def _quasi_triangularised(a: Val) -> tuple[Val, Val, Val]:
         return b.reduce_sum(select(is_entry, t, 0), [1, 2])
 
     def block(t: Val) -> tuple[Val, Val]:
-        """The first and the last row of the last block that is larger than 2 x 2; (0, 0) if there is none."""
+        """The first and the last row of the last block of each matrix that is larger than 2 x 2; (0, 0) if there is none."""
         is_joined = ne(_below(t), 0)
         last = _largest(select(is_joined & _moved(is_joined), positions, 0))
         return _largest(select(is_joined | (positions >= spread(last, positions.shape, 0)), 0, positions)), last
@@ -55,7 +58,10 @@ def _quasi_triangularised(a: Val) -> tuple[Val, Val, Val]:
         return (i < MOST_STEPS * n) & b.reduce_any(last > 0, [0])
 
     def step(i: Val, t: Val, z: Val, first: Val, last: Val, age: Val) -> list[Val]:
-        """One double-shift step on the active block of each matrix."""
+        """The values of the loop after one double-shift step on the active block (rows `first` to `last`) of each matrix.
+
+        `age` counts the steps since the last convergence.
+        """
         low, high = (spread(v, t.shape, 0) for v in (first, last))
         inner = select((row >= low) & (column >= low) & (row <= high) & (column <= high), t, 0)
         p, q, r, s = (entry(t, last - x, last - y) for x, y in ((1, 1), (1, 0), (0, 1), (0, 0)))
@@ -81,7 +87,7 @@ def _quasi_triangularised(a: Val) -> tuple[Val, Val, Val]:
 
 
 def _without_small(t: Val) -> Val:
-    """Sets elements below the diagonal to zero if they are as small as rounding errors of their diagonal neighbours."""
+    """The matrices t with zeros for elements below the diagonal that are as small as rounding errors of their neighbours."""
     n = t.shape[2]
     sizes = abs(diagonal_of(t))
     bound = float(np.finfo(t.dtype).eps) * (spread(sizes, t.shape, 0, 1) + spread(sizes, t.shape, 0, 2))
@@ -123,7 +129,7 @@ def _standardised(t: Val, z: Val) -> tuple[Val, Val]:
 
 
 def _direction(x: Val, y: Val) -> tuple[Val, Val]:
-    """The unit vector in the direction of (x, y); (1, 0) for zeros."""
+    """The unit vector in the direction of (x, y), elementwise; (1, 0) for zeros."""
     length = b.sqrt(x * x + y * y)
     is_zero = eq(length, 0)
     length = select(is_zero, 1.0, length)
@@ -131,7 +137,7 @@ def _direction(x: Val, y: Val) -> tuple[Val, Val]:
 
 
 def _eigenvalues(t: Val) -> list[Val]:
-    """The real and the imaginary parts of the eigenvalues, from T after `_standardised`."""
+    """The real and the imaginary parts of the eigenvalues of matrices T in the standard form of `_standardised`."""
     size = b.sqrt(abs(_below(t))) * b.sqrt(abs(_below(b.swap(t))))
     return [diagonal_of(t), _moved(size, -1) - size]
 
@@ -142,14 +148,14 @@ def _below(t: Val) -> Val:
 
 
 def _moved(x: Val, by: int = 1) -> Val:
-    """Rows shifted by one index to the right, or to the left if `by` is -1, with a zero in the free entry."""
+    """The rows x shifted by one index to the right, or to the left if `by` is -1; the free entry is zero."""
     n = x.shape[1]
     zero = b.full(0 if x.dtype.kind != "b" else False, (x.shape[0], 1), x.dtype)
     return b.concat([zero, b.cut(x, 1, 0, n - 1)] if by > 0 else [b.cut(x, 1, 1, n), zero], 1)
 
 
 def _largest(x: Val) -> Val:
-    """The largest entry of each row of numbers that are not negative."""
+    """The largest entry of each row of x, whose entries are not negative."""
     return b.reduce_with("stablehlo.maximum", x, 0, [1])
 
 
@@ -159,7 +165,7 @@ def gehrd(op: ir.Operation, a: Val) -> list[Val]:
 
 
 def _reduced(a: Val) -> tuple[Val, Val]:
-    """Reduces a matrix to Hessenberg form by one reflection per column; returns the packed matrix and the factors tau."""
+    """The matrices in Hessenberg form with the reflections packed below it, and the factors tau, by a reflection per column."""
     n = a.shape[2]
     row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
     taus = b.full(0, (a.shape[0], n - 1), a.dtype)

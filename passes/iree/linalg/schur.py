@@ -22,7 +22,7 @@ EXCEPTIONAL = 10  # steps without a converged eigenvalue, after which an excepti
 
 
 def geev(op: ir.Operation, a: Val) -> list[Val]:
-    """The results of LAPACK's geev; vectors have length one, and their largest entry is real.
+    """The results of LAPACK's geev: eigenvalues, left and right eigenvectors of length one (the largest entry is real), and info.
 
     Eigenvalues are NaN without convergence.
     """
@@ -37,7 +37,7 @@ def geev(op: ir.Operation, a: Val) -> list[Val]:
 
 
 def triangularised(a: Val) -> tuple[Val, Val, Val]:
-    """The factors (T, Z) of complex matrices A = Z T Z^H, and a mask of the matrices whose T is triangular."""
+    """The factors (T, Z) of complex matrices A = Z T Z^H, and a boolean for each matrix: true if its T is triangular."""
     batch, n = a.shape[:2]
     identity = b.broadcast(b.constant(np.eye(n).astype(a.dtype)), a.shape, [1, 2])
     if n == 1:
@@ -51,14 +51,17 @@ def triangularised(a: Val) -> tuple[Val, Val, Val]:
         return b.reduce_sum(select(is_entry, t, 0), [1, 2])
 
     def corner(t: Val, last: Val) -> tuple[Val, Val, Val, Val]:
-        """The last 2 x 2 block of the part that is not triangular yet."""
+        """The entries p, q, r, s of the last 2 x 2 block [[p, q], [r, s]] of the part that is not triangular yet."""
         return (entry(t, last - 1, last - 1), entry(t, last - 1, last), entry(t, last, last - 1), entry(t, last, last))
 
     def go_on(i: Val, t: Val, z: Val, last: Val, age: Val) -> Val:
         return (i < MOST_STEPS * n) & b.reduce_any(last > 0, [0])
 
     def step(i: Val, t: Val, z: Val, last: Val, age: Val) -> list[Val]:
-        """One shifted QR step on the active part of each matrix."""
+        """The values of the loop after one shifted QR step on the active part (rows up to `last`) of each matrix.
+
+        `age` counts the steps since the last convergence.
+        """
         p, q, r, s = corner(t, last)
         shift = select(eq(age, EXCEPTIONAL), s + as_like(_modulus(r), r), _shift(p, q, r, s))
         bounds = spread(last, t.shape, 0)
@@ -133,7 +136,7 @@ def _eigenvectors(t: Val) -> Val:
 
 
 def _normalised(v: Val) -> Val:
-    """Columns scaled to length one, with a real and positive largest entry."""
+    """The columns v scaled to length one, with a real and positive largest entry."""
     size = squared(v)
     row = b.iota(v.shape, 1, np.int32)
     largest = spread(b.reduce_with("stablehlo.maximum", size, 0.0, [1]), v.shape, 0, 2)
@@ -144,5 +147,5 @@ def _normalised(v: Val) -> Val:
 
 
 def _modulus(x: Val) -> Val:
-    """The modulus |x|."""
+    """The modulus |x| of each element."""
     return b.sqrt(squared(x))

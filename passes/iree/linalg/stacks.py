@@ -35,12 +35,12 @@ def within_range(a: Val) -> tuple[Val, Val]:
 
 
 def squared(x: Val) -> Val:
-    """The squared modulus |x|^2."""
+    """The squared modulus |x|^2 of each element."""
     return x * x if x.dtype.kind != "c" else real(x) * real(x) + imag(x) * imag(x)
 
 
 def as_like(x: Val, like: Val) -> Val:
-    """A real value in the dtype of `like`."""
+    """The real value x in the dtype of `like`, which is real or complex."""
     return x if like.dtype.kind != "c" else b.complex_(x, 0.0)
 
 
@@ -53,18 +53,18 @@ def line_at(x: Val, position: Val, dim: int) -> Val:
 
 
 def spread(x: Val, shape: tuple[int, ...], *dims: int) -> Val:
-    """The value broadcast to a shape; dimension i of the value is dimension dims[i] of the shape."""
+    """The value x broadcast to a shape; dimension i of x is dimension dims[i] of the shape."""
     return b.broadcast(x, shape, dims)
 
 
 def diagonal_entry(a: Val, j: Val) -> Val:
-    """Entry (j, j) of each matrix."""
+    """Entry (j, j) of each matrix of the stack a, for a scalar j."""
     zero = b.full(0, (), np.int32)
     return b.reshape(b.dynamic_slice(a, [zero, j, j], (a.shape[0], 1, 1)), a.shape[:1])
 
 
 def take_rows(x: Val, order: Val) -> Val:
-    """Each matrix with its rows reordered: row i of the result is row order[b, i]."""
+    """The matrices x with their rows reordered: row i of matrix b of the result is row order[b, i] of matrix b."""
     dims = {
         "offset_dims": [2],
         "collapsed_slice_dims": [1],
@@ -101,7 +101,7 @@ def first_largest(sizes: Val) -> Val:
 
 
 def diagonal_of(a: Val) -> Val:
-    """The diagonal of each matrix."""
+    """The diagonal of each matrix of the stack a."""
     n = a.shape[-1]
     keep = mask(np.eye(n, dtype=bool), a)
     return b.reduce_sum(select(keep, a, 0), [2])

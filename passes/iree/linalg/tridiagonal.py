@@ -9,19 +9,19 @@ from nabla_mlir.dialects.builder import Val, select
 
 
 def _row(x: Val, i: Val) -> Val:
-    """Row i (the second axis) of each entry of a stack."""
+    """Row i (an index of the second axis) of each entry of the stack x; the axis stays, with size 1."""
     start = [i if d == 1 else b.full(0, (), np.int32) for d in range(x.rank)]
     sizes = [1 if d == 1 else n for d, n in enumerate(x.shape)]
     return b.dynamic_slice(x, start, sizes)
 
 
 def _put(x: Val, i: Val, row: Val) -> Val:
-    """The stack with row i (the second axis) of each entry replaced."""
+    """The stack x in which row i (an index of the second axis) of each entry is replaced by `row`."""
     return b.dynamic_update_slice(x, row, [i if d == 1 else b.full(0, (), np.int32) for d in range(x.rank)])
 
 
 def _size(x: Val) -> Val:
-    """The number by which LAPACK compares pivots: |re| + |im|."""
+    """The number |re| + |im| by which LAPACK compares pivots."""
     return abs(b.real(x)) + abs(b.imag(x)) if x.dtype.kind == "c" else abs(x)
 
 
@@ -67,6 +67,10 @@ def tridiagonal_solve(lower: Val, diagonal: Val, upper: Val, right: Val) -> list
     packed, right = b.for_loop(n - 1, [packed, right], eliminate)
 
     def substitute(step: Val, x: Val, next_: Val, second: Val) -> list[Val]:
+        """The values of a loop after a step of the back substitution, which computes row n - 1 - step of the solutions x.
+
+        `next_` and `second` are the rows that the last two steps computed.
+        """
         i = (n - 1) - step
         pivot, one, two = (b.broadcast(b.cut(_row(packed, i), 2, k, k + 1), next_.shape, [0, 1, 2]) for k in range(3))
         solution = (_row(right, i) - one * next_ - two * second) / pivot

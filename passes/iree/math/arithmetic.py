@@ -37,7 +37,7 @@ def elementwise(
     """
 
     def rewrite(op: ir.Operation, target: Target) -> Replacement:
-        """Replaces the operation by the formula, in float32 for narrower floats, where the target is not accurate."""
+        """The result by the formula, in float32 for narrower floats; None for other dtypes, and where IREE's code is right."""
         values = operands(op)
         dtype = values[0].dtype
         if not is_float(dtype):
@@ -56,7 +56,7 @@ def elementwise(
 
 
 def _at_constants(name: str, values: list[Val]) -> Val | None:
-    """The value of a function at constants, rounded once; None if the operands are not constants."""
+    """The value of the operation `name` at constants, rounded once, as a constant; None if an operand is not constant."""
     numbers = np.array([splat_of(v.value) for v in values])
     reference = REGISTRY[name].numpy
     if reference is None or numbers.dtype.kind != "f" or not values[0].static:
@@ -66,6 +66,7 @@ def _at_constants(name: str, values: list[Val]) -> Val | None:
 
 
 def _is_exponential_right(dtype: np.dtype, target: Target) -> bool:
+    """True if IREE computes exponentials and logarithms of this dtype rightly on the target."""
     return dtype.name in target.exponentials
 
 
@@ -99,9 +100,9 @@ elementwise(exponential.atanh, "chlo.atanh")
 
 @PATTERNS.of("stablehlo.power")
 def power(op: ir.Operation, target: Target) -> Replacement:
-    """A power as products or by an accurate formula, because IREE computes exp(y log x).
+    """A power as products or by an accurate formula; None if IREE computes it rightly.
 
-    That is NaN for negative bases and at 0^0, and inaccurate if |y log x| is large.
+    IREE computes exp(y log x), which is NaN for negative bases and at 0^0, and inaccurate if |y log x| is large.
     """
     x, y = operands(op)
     exponent = splat_of(y.value)
@@ -123,7 +124,7 @@ _POWERS = 64  # the number of values of the exponent that IREE handles
 
 
 def _whole_power(x: Val, y: Val) -> Val:
-    """A power of integers, as a product of powers for six bits of the exponent each: IREE 3.13 uses only the six lowest bits."""
+    """The power x^y of integers, as a product of powers for six bits of the exponent each: IREE 3.13 uses only the lowest six."""
     result, base, mask = splat(1, x), x, splat(_POWERS - 1, y)
     for position in range(0, 8 * x.dtype.itemsize, 6):
         result = result * _low_power(base, b.binary("stablehlo.shift_right_logical", y, splat(position, y)) & mask)
@@ -132,7 +133,7 @@ def _whole_power(x: Val, y: Val) -> Val:
 
 
 def _low_power(x: Val, y: Val) -> Val:
-    """IREE's power of integers, for exponents below 64."""
+    """The power x^y of integers by IREE's operation, for exponents below 64."""
     return Val(b.make("stablehlo.power", [x, y], [x.type], {}, final=True).results[0])
 
 
@@ -169,7 +170,7 @@ def splat_of(value: ir.Value) -> complex | None:
 
 @PATTERNS.of("stablehlo.remainder")
 def remainder(op: ir.Operation, target: Target) -> Replacement:
-    """The exact remainder by a formula, because IREE needs a math library for f64 on a CPU.
+    """The exact remainder by a formula, because IREE needs a math library for f64 on a CPU; None where IREE's is right.
 
     On Vulkan, x rem inf is NaN in IREE, and narrow floats are reduced in their own precision.
     """

@@ -29,7 +29,7 @@ _OF_CHLO = [name for name in _BROADCASTING if name.replace("broadcast_", "") in 
 
 @PATTERNS.of(*_OF_CHLO)
 def broadcast_operands(op: ir.Operation, target: Target) -> Replacement:
-    """The operation without broadcasting, on operands that are broadcast first.
+    """The operation without broadcasting, such as `add` for `chlo.broadcast_add`, on operands that are broadcast first.
 
     The stock expansion would also expand the operation on equal shapes, such as polygamma, which has its own patterns.
     """
@@ -55,7 +55,7 @@ def expand(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.broadcast_select")
 def broadcast_select(op: ir.Operation, target: Target) -> Replacement:
-    """A selection from operands that are broadcast to the static shape of the result.
+    """A selection from operands that are broadcast to the static shape of the result; None for dynamic shapes.
 
     The stock expansion would compute the shape at run time, with types that other passes do not support.
     """
@@ -69,7 +69,7 @@ def broadcast_select(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.erf")
 def erf(op: ir.Operation, target: Target) -> Replacement:
-    """The error function as 2 x / sqrt(pi) near 0 in f32, where IREE's own formula is 0 (below 2^-120)."""
+    """The error function as 2 x / sqrt(pi) near 0 in f32, where IREE's own formula is 0 (below 2^-120); None for other dtypes."""
     (x,) = operands(op)
     if x.dtype != np.float32 or not target.chlo_functions or not x.static:
         return None
@@ -78,7 +78,10 @@ def erf(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.erf_inv")
 def erf_inv(op: ir.Operation, target: Target) -> Replacement:
-    """The inverse error function in f64 from (1 - |x|) (1 + |x|): the stock expansion loses digits of 1 - x^2 close to 1."""
+    """The inverse error function in f64, from (1 - |x|) (1 + |x|); None for other dtypes.
+
+    The stock expansion loses digits of 1 - x^2 close to |x| = 1.
+    """
     (x,) = operands(op)
     if x.dtype != np.float64 or not x.static:
         return None
@@ -88,7 +91,7 @@ def erf_inv(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.erf", "chlo.erf_inv", "chlo.bessel_i1e", "chlo.next_after")
 def expand_double(op: ir.Operation, target: Target) -> Replacement:
-    """The stock expansion, whose exponential has another pattern.
+    """The stock expansion, whose exponential has another pattern, for f64; None for other dtypes that IREE computes.
 
     IREE's own exponential in f64 is slow on a CPU, and does not compile on Vulkan.
     """
@@ -104,7 +107,7 @@ def expand_complex(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.asin", "chlo.asinh", "chlo.atan", "chlo.atanh")
 def expand_odd(op: ir.Operation, target: Target) -> Replacement:
-    """The stock expansion of an odd complex function, whose parts get the signs of the parts of z.
+    """The stock expansion of an odd complex function, whose parts get the signs of the parts of z; None for real numbers.
 
     The stock expansion alone loses the signs of zeros, which tell the side of a branch cut.
     """
@@ -117,7 +120,7 @@ def expand_odd(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.acos", "chlo.acosh")
 def expand_even(op: ir.Operation, target: Target) -> Replacement:
-    """The stock expansion of acos or acosh of a complex number, with the right sign of the imaginary part.
+    """The stock expansion of acos or acosh of a complex number, with the right sign of the imaginary part; else None.
 
     It is the sign of the imaginary part of z for acosh, and the opposite sign for acos. The stock expansion alone loses the signs
     of zeros, as in `expand_odd`.
@@ -130,12 +133,12 @@ def expand_even(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _signed(x: Val, sign: Val) -> Val:
-    """The absolute value of x with the sign of another number, also of a zero."""
+    """The absolute value of x with the sign of `sign`, also if that is a zero."""
     return with_sign(abs(x), sign_of(sign))
 
 
 def stock_expansion(op: ir.Operation, others: Mapping[str, Callable[[], Val]] = MappingProxyType({})) -> list[Val]:
-    """The results of an operation with static shapes by MLIR's own expansion pass.
+    """The results of an operation with static shapes, by the operations of MLIR's own expansion of it.
 
     `others` maps names of operations in the expansion to functions that make their replacements.
     """
@@ -164,7 +167,7 @@ def expansion_of(op: ir.Operation) -> ir.Block:
 
 @functools.lru_cache(maxsize=256)
 def _expansion(name: str, attributes: str, operand_types: tuple[str, ...], result_types: tuple[str, ...]) -> ir.Module:
-    """A module with a function that contains the expansion of one operation."""
+    """A module with a function that contains MLIR's expansion of one CHLO operation, given by its name, attributes and types."""
     arguments = ", ".join(f"%{i}: {t}" for i, t in enumerate(operand_types))
     names = ", ".join(f"%{i}" for i in range(len(operand_types)))
     results = ", ".join(result_types)

@@ -65,14 +65,17 @@ def _ordered(z: Val) -> tuple[Val, Val, Val]:
 
 
 def _is_infinite(x: Val) -> Val:
+    """True where x is infinite."""
     return eq(abs(x), math.inf)
 
 
 def _is_finite(x: Val) -> Val:
+    """True where x is neither infinite nor NaN."""
     return abs(x) < math.inf
 
 
 def _has_infinite_part(z: Val) -> Val:
+    """True where the real or the imaginary part of z is infinite."""
     return _is_infinite(real(z)) | _is_infinite(imag(z))
 
 
@@ -101,7 +104,7 @@ def _log_modulus(z: Val) -> Val:
 
 @PATTERNS.of("stablehlo.abs")
 def modulus(op: ir.Operation, target: Target) -> Replacement:
-    """The modulus of complex numbers from their parts, because IREE needs a math library for complex128."""
+    """The modulus of complex numbers from their parts; None for real ones. IREE needs a math library for complex128."""
     (z,) = operands(op)
     return _modulus(z) if z.dtype.kind == "c" else None
 
@@ -117,38 +120,41 @@ def imag(z: Val) -> Val:
 
 
 def _part(z: Val, position: int) -> Val:
-    """The real (0) or imaginary (1) part; see `visible_part`."""
+    """The real part of z if `position` is 0, the imaginary part if it is 1; see `visible_part`."""
     part = visible_part(z, position)
     return (b.real, b.imag)[position](z) if part is None else part
 
 
 def visible_part(z: Val, position: int) -> Val | None:
-    """The real (0) or imaginary (1) part from which a number was made; None if it was made otherwise."""
+    """The real part (position 0) or the imaginary part (1) from which z was made; None if z was made otherwise."""
     maker = made_by(z.value)
     return Val(maker.operands[position]) if maker is not None and maker.name == "stablehlo.complex" else None
 
 
 @_complex("stablehlo.add", into=ARITHMETIC)
 def add(z: Val, w: Val) -> Val:
-    """The sum by parts. The reason for this and the following operations: `fuse_chains` then fuses chains of complex numbers."""
+    """The sum z + w by parts.
+
+    The reason for this and the following operations: `fuse_chains` then fuses chains of complex numbers.
+    """
     return complex_(real(z) + real(w), imag(z) + imag(w))
 
 
 @_complex("stablehlo.subtract", into=ARITHMETIC)
 def subtract(z: Val, w: Val) -> Val:
-    """The difference by parts."""
+    """The difference z - w by parts."""
     return complex_(real(z) - real(w), imag(z) - imag(w))
 
 
 @_complex("stablehlo.negate", into=ARITHMETIC)
 def negate(z: Val) -> Val:
-    """The negative by parts."""
+    """The negative -z by parts."""
     return complex_(-real(z), -imag(z))
 
 
 @_complex("stablehlo.multiply", into=ARITHMETIC)
 def multiply(z: Val, w: Val) -> Val:
-    """The product by parts, with four real products."""
+    """The product z w by parts, with four real products."""
     (x, y), (u, v) = (real(z), imag(z)), (real(w), imag(w))
     return complex_(x * u - y * v, x * v + y * u)
 
@@ -192,7 +198,7 @@ def exp(z: Val) -> Val:
 
 @_complex("stablehlo.log")
 def log(z: Val) -> Val:
-    """log|z| + i arg z."""
+    """The logarithm log|z| + i arg z."""
     return complex_(_log_modulus(z), b.binary("stablehlo.atan2", imag(z), real(z)))
 
 
@@ -234,7 +240,7 @@ def sqrt(z: Val) -> Val:
 
 @_complex("stablehlo.rsqrt")
 def rsqrt(z: Val) -> Val:
-    """1 / sqrt(z)."""
+    """The number 1 / sqrt(z)."""
     return 1.0 / b.sqrt(z)
 
 
@@ -269,13 +275,13 @@ def _tan_parts(x: Val, y: Val) -> tuple[Val, Val]:
 
 @_complex("stablehlo.tan", "chlo.tan")
 def tan(z: Val) -> Val:
-    """The tangent."""
+    """The tangent of z, without overflow."""
     return complex_(*_tan_parts(real(z), imag(z)))
 
 
 @_complex("stablehlo.tanh")
 def tanh(z: Val) -> Val:
-    """-i tan(i z)."""
+    """The hyperbolic tangent, as -i tan(i z)."""
     im, re = _tan_parts(imag(z), real(z))
     return complex_(re, im)
 

@@ -27,7 +27,7 @@ _CBRT = (0.5068079255708303, 0.6576729089262948, -0.19248042619989061, 0.0260399
 def exp_parts(x: Val, low: Val | None = None) -> tuple[Val, Val]:
     """The pair (e^r - 1, k) with e^(x + low) = 2^k e^r and |r| <= ln(2) / 2, for x in the range of exp.
 
-    `low` has digits of the argument that x cannot represent.
+    `low` has digits of the argument that x cannot represent; None for 0.
     """
     form = format_of(x)
     k_float, k = nearest_integer(x * (1 / LN2))
@@ -40,7 +40,7 @@ def exp_parts(x: Val, low: Val | None = None) -> tuple[Val, Val]:
 
 
 def exp(x: Val) -> Val:
-    """e^x."""
+    """The exponential e^x."""
     form = format_of(x)
     p, k = exp_parts(minimum(maximum(x, form.log_min), form.log_max))
     return scale_by_power(1.0 + p, k)
@@ -94,7 +94,7 @@ def _log_normal(x: Val, extra: Val | float, correction: Val | None) -> Val:
 
 
 def _log_specials(result: Val, x: Val) -> Val:
-    """The result, replaced by the special values of log x: -inf at 0, NaN for negative x, and x for inf and NaN."""
+    """The logarithm `result`, replaced by the special values of log x: -inf at 0, NaN for negative x, and x for inf and NaN."""
     result = select(eq(x, 0.0), -math.inf, result)
     result = select(x < math.inf, result, x)  # inf and NaN
     return select(x < 0.0, math.nan, result)

@@ -41,7 +41,7 @@ class FoldNumbersPass(Pass):
     name: ClassVar[str] = "nabla-fold-numbers"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Folds operations on constant numbers, in place."""
         numbers: dict[ir.Value, np.ndarray] = {}
         for op in nested_in_functions(module):
             if op.name == CONSTANT:
@@ -82,9 +82,9 @@ def _made(op: ir.Operation, number: np.ndarray) -> ir.Value:
 
 
 def _choice(op: ir.Operation, numbers: Mapping[ir.Value, np.ndarray]) -> ir.Value | None:
-    """The operand that the operation returns, if it is a selection by a known truth value, or "and" or "or" with one; else None.
+    """The operand that `op` returns, if it is a selection by a known truth value, or "and" or "or" with one; else None.
 
-    IREE 3.13 folds these inside a chain, and then confuses results of the chain.
+    `numbers` has the numbers of known values. IREE 3.13 folds these inside a chain, and then confuses results of the chain.
     """
     operands = list(op.operands)
     truths = {i: bool(numbers[x]) for i, x in enumerate(operands) if x in numbers and numbers[x].dtype.kind == "b"}
@@ -98,7 +98,10 @@ def _choice(op: ir.Operation, numbers: Mapping[ir.Value, np.ndarray]) -> ir.Valu
 
 
 def _folded(op: ir.Operation, numbers: Mapping[ir.Value, np.ndarray]) -> np.ndarray | None:
-    """The result of an operation on numbers; None if NumPy does not compute it with a single rounding."""
+    """The number that all elements of the result have, from the `numbers` of known values; None if it is not known.
+
+    NumPy must compute the number with a single rounding.
+    """
     operands = list(op.operands)
     if not operands or any(x not in numbers for x in operands):
         return None
@@ -115,7 +118,7 @@ def _is_real(dtype: np.dtype) -> bool:
 
 
 def _computed(op: ir.Operation, dtype: np.dtype, xs: Sequence[np.ndarray]) -> np.ndarray | None:
-    """The result by NumPy, in the semantics of the operation; None if they may differ."""
+    """The result of `op` on the numbers `xs`, by NumPy; None if NumPy's result may differ from that of the operation."""
     fold, x = fold_of(op), xs[0]
     if op.name == _BITS:
         return x.view(dtype) if x.dtype.itemsize == dtype.itemsize else None

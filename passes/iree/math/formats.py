@@ -60,7 +60,7 @@ class Format:
 
     @property
     def magic(self) -> float:
-        """A number m for rounding: the low bits of x + m are the integer nearest to x."""
+        """The number m for which the low bits of x + m are the integer nearest to x."""
         return 1.5 * 2.0**self.mantissa
 
 
@@ -159,7 +159,7 @@ F64 = Format(
 
 
 def rounded(x: Val) -> Val:
-    """`x`, passed through a barrier, so that compilers on Vulkan do not reassociate it."""
+    """The value `x` passed through a barrier, so that compilers on Vulkan do not reassociate it."""
     return x if machine().codegen.order else maximum(x, -float(np.finfo(x.dtype).max))
 
 
@@ -174,7 +174,7 @@ def has_format(x: Val) -> bool:
 
 
 def horner(x: Val, coefficients: Sequence[float]) -> Val:
-    """The polynomial c[0] + x (c[1] + x (...))."""
+    """The polynomial c[0] + x (c[1] + x (...)) of the coefficients c."""
     result: Val | None = None
     for c in reversed(coefficients):
         result = splat(c, x) if result is None else result * x + c
@@ -183,13 +183,13 @@ def horner(x: Val, coefficients: Sequence[float]) -> Val:
 
 
 def sign_of(x: Val) -> Val:
-    """The sign bit of `x`, all other bits zero."""
+    """The bits of `x`, of which all but the sign bit are set to zero."""
     form = format_of(x)
     return bitcast(x, form.bits) & form.sign
 
 
 def with_sign(magnitude: Val, sign: Val) -> Val:
-    """A magnitude (sign bit clear) with a sign made by `sign_of`."""
+    """The number `magnitude`, whose sign bit is clear, with the sign bit `sign` from `sign_of`."""
     return bitcast(bitcast(magnitude, sign.dtype) | sign, magnitude.dtype)
 
 
@@ -219,12 +219,12 @@ def scale_by_power(x: Val, k: Val) -> Val:
 
 
 def sar(x: Val, bits: int) -> Val:
-    """The arithmetic right shift."""
+    """The integer x, shifted right by `bits` so that the sign is shifted in."""
     return binary("stablehlo.shift_right_arithmetic", x, bits)
 
 
 def nearest_integer(x: Val) -> tuple[Val, Val]:
-    """`x` rounded to an integer, as a float and as a signed integer of the same width. |x| < 2^(mantissa - 1)."""
+    """The integer nearest to `x`, as a float and as a signed integer of the same width, for |x| < 2^(mantissa - 1)."""
     form = format_of(x)
     total = rounded(x + form.magic)
     integer = bitcast(total, form.signed) - int(np.asarray(form.magic, form.dtype).view(form.signed))

@@ -125,7 +125,7 @@ _ROOT, _ROOT_LOW = 1.4616321449683622, 9.549995429965697e-17
 
 @PATTERNS.of("chlo.lgamma", "chlo.digamma", "chlo.erf", "chlo.erfc", "chlo.zeta", "chlo.polygamma")
 def narrow(op: ir.Operation, target: Target) -> Replacement:
-    """The function in f32 for 16-bit formats, converted back."""
+    """The function computed in f32 for 16-bit formats, and converted back; None for other formats."""
     xs = operands(op)
     if not all(x.static for x in xs) or has_format(xs[-1]):
         return None
@@ -134,9 +134,9 @@ def narrow(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.lgamma")
 def lgamma(op: ir.Operation, target: Target) -> Replacement:
-    """The logarithm of |gamma(x)|, for |x| < 10 by polynomials, because the stock expansion loses digits.
+    """The logarithm of |gamma(x)|, for |x| < 10 by polynomials, because the stock expansion loses digits; None for 16 bits.
 
-    It has errors of thousands of ulp near 1 and 2, where log gamma is 0, and tens of ulp up to 10.
+    The expansion has errors of thousands of ulp near 1 and 2, where log gamma is 0, and tens of ulp up to 10.
     """
     (x,) = operands(op)
     if not (x.static and has_format(x)):
@@ -180,11 +180,10 @@ def digamma(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.zeta")
 def zeta(op: ir.Operation, target: Target) -> Replacement:
-    """The Hurwitz zeta function by the Euler-Maclaurin formula, because the stock expansion is wrong.
+    """The Hurwitz zeta function by the Euler-Maclaurin formula, because the stock expansion is wrong; None for 16 bits.
 
-    It is wrong for q below -9.5 (by factors of 10^11), NaN at infinity, and 0 where q^-s leaves the range of f32.
-    Negative numbers use the interpreter's formula: zeta(s, q) = zeta(s, 1 - r) + (-1)^s (zeta(s, r) - zeta(s, |q| + 1))
-    for r = |q| - floor(|q|).
+    It is wrong for q below -9.5 (by factors of 10^11), NaN at infinity, and 0 where q^-s leaves the range of f32. Negative numbers
+    use the interpreter's formula: zeta(s, q) = zeta(s, 1 - r) + (-1)^s (zeta(s, r) - zeta(s, |q| + 1)) for r = |q| - floor(|q|).
     """
     s, q = operands(op)
     if not (q.static and has_format(q)):
@@ -206,7 +205,7 @@ def zeta(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _zeta_of_positive(s: Val, number: complex | None, q: Val) -> Val:
-    """The zeta function for positive q by the Euler-Maclaurin formula, see `ZETA_CORRECTIONS`.
+    """The zeta function zeta(s, q) for positive q by the Euler-Maclaurin formula, see `ZETA_CORRECTIONS`.
 
     `number` is the value of s if it is a constant: powers of q are then products.
     """

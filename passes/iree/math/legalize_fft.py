@@ -65,12 +65,15 @@ def fft(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _both(parts: Parts) -> tuple[Val, Val]:
-    """The real part, and the imaginary part, also if it is zero."""
+    """The real part, and the imaginary part, which is an array of zeros if it is None in `parts`."""
     return parts[0], b.splat(0.0, parts[0]) if parts[1] is None else parts[1]
 
 
 def _whole_spectrum(parts: Parts, n: int) -> Parts:
-    """All n values of the spectrum of a real signal; the second half mirrors the first half."""
+    """The real and imaginary parts of all n values of the spectrum of a real signal, from those of the first half.
+
+    The second half mirrors the first half.
+    """
     re, im = _both(parts)
     mirror = [b.reverse(b.cut(p, -1, 1, (n + 1) // 2), [p.rank - 1]) for p in (re, im) if n > 2]
     re, im = (b.cut(p, -1, 0, n // 2 + 1) for p in (re, im))
@@ -80,7 +83,7 @@ def _whole_spectrum(parts: Parts, n: int) -> Parts:
 
 
 def _along(parts: Parts, axis: int, inverse: bool) -> Parts:
-    """The transform along one axis; the inverse one is scaled by 1/n."""
+    """The real and imaginary parts of the transform along one axis; the inverse one is scaled by 1/n."""
     rank, shape = parts[0].rank, parts[0].shape
     order = [*(d for d in range(rank) if d != axis), axis]
     back = sorted(range(rank), key=lambda i: order[i])
@@ -118,7 +121,7 @@ def _radix(n: int) -> int:
 
 
 def _transform(re: Val, im: Val | None) -> tuple[Val, Val]:
-    """The forward transform of the rows of batch x n."""
+    """The real and imaginary parts of the forward transform of the rows of batch x n; `im` is None for real rows."""
     rows, n = re.shape
     if n == 1:
         return _both((re, im))
@@ -137,12 +140,16 @@ def _transform(re: Val, im: Val | None) -> tuple[Val, Val]:
 
 
 def _dense(re: Val, im: Val | None, axis: int) -> tuple[Val, Val]:
-    """The transform along `axis` as a product with its matrix; the transformed axis is the last one of the result."""
+    """The real and imaginary parts of the transform along `axis`, as a product with its matrix.
+
+    The transformed axis is the last one of the result; `im` is None for real arrays.
+    """
     n = re.shape[axis]
     cos, sin = _roots(n, np.outer(np.arange(n), np.arange(n)), re.dtype)
     matrix = b.constant(np.concatenate([cos, sin], 1))
 
     def product(p: Val) -> tuple[Val, Val]:
+        """The real and imaginary parts of the transform of the real array p."""
         both = b.dot(p, matrix, ([axis], [0]))
         return b.cut(both, -1, 0, n), b.cut(both, -1, n, 2 * n)
 
@@ -154,7 +161,7 @@ def _dense(re: Val, im: Val | None, axis: int) -> tuple[Val, Val]:
 
 
 def _multiply_roots(re: Val, im: Val, n: int) -> tuple[Val, Val]:
-    """Multiplies element (t, k) of each row by exp(-2 pi i t k / n)."""
+    """The real and imaginary parts of the array, whose element (t, k) of each row is multiplied by exp(-2 pi i t k / n)."""
     _, n2, n1 = re.shape
     if n <= thresholds.CONSTANT_ROOTS:
         cos, sin = (b.constant(c) for c in _roots(n, np.outer(np.arange(n2), np.arange(n1)), re.dtype))
@@ -167,7 +174,10 @@ def _multiply_roots(re: Val, im: Val, n: int) -> tuple[Val, Val]:
 
 
 def _bluestein(re: Val, im: Val | None) -> tuple[Val, Val]:
-    """The transform of rows of prime length as a cyclic convolution whose length is a power of two (Bluestein's algorithm)."""
+    """The real and imaginary parts of the transform of rows of prime length n, by Bluestein's algorithm.
+
+    It is a cyclic convolution whose length is a power of two. `im` is None for real rows.
+    """
     n = re.shape[1]
     m = 1 << (2 * n - 2).bit_length()
     t = np.arange(n)
@@ -193,7 +203,7 @@ def _bluestein(re: Val, im: Val | None) -> tuple[Val, Val]:
 
 
 def _power_of_two(re: Val, im: Val) -> tuple[Val, Val]:
-    """The transform of rows whose length is a power of two: by kernels if there are any, else by products."""
+    """The real and imaginary parts of the transform of rows whose length is a power of two, by kernels or else by products."""
     kernels = transform(b.complex_(re, im), "FFT", re.shape[1:])
     return _transform(re, im) if kernels is None else (b.real(kernels), b.imag(kernels))
 

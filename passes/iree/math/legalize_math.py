@@ -31,7 +31,7 @@ class LegalizeMathPass(PatternPass):
     patterns: ClassVar[Patterns] = Patterns(arithmetic.PATTERNS, chlo.PATTERNS, complex.PATTERNS, gamma.PATTERNS)
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place. Derivatives must be expanded before, because the formulas work on the bits of numbers."""
+        """Writes functions as formulas, in place. Derivatives are expanded before, because the formulas work on bits of numbers."""
         for op in nested(module):
             if op.name.startswith("ad."):
                 raise VerifyError(

@@ -31,7 +31,7 @@ _TWO_OVER_PI = (
 
 
 def sin_cos_parts(x: Val) -> tuple[Val, Val, Val]:
-    """The triple (sin r, cos r, q) with |x| = q pi/2 + r, |r| <= pi/4; q modulo 4 as an unsigned integer."""
+    """The triple (sin r, cos r, q) with |x| = q pi/2 + r, |r| <= pi/4; q is an unsigned integer modulo 4."""
     r, q = _reduce(abs(x))
     form = format_of(x)
     z = r * r
@@ -69,7 +69,7 @@ def tan(x: Val) -> Val:
 
 
 def _window(start: Val, words: int, most: int) -> list[Val]:
-    """`words` words of 64 bits of the bit string 0^64 (2/pi), from bit `start` (at most `most`) on."""
+    """The `words` words of 64 bits of the bit string 0^64 (2/pi) from bit `start` on, which is at most `most`."""
     stream = f"{0:016x}{_TWO_OVER_PI}"
     table = [splat(int(stream[16 * i : 16 * i + 16], 16), start) for i in range(most // 64 + words + 1)]
     index, shift = start >> 6, start & 63
@@ -137,7 +137,7 @@ def _reduce(ax: Val) -> tuple[Val, Val]:
 
 
 def atan2(y: Val, x: Val) -> Val:
-    """The angle of (x, y), with the special values of C at zeros and infinities."""
+    """The angle of the point (x, y), with the special values of C at zeros and infinities."""
     form = format_of(x)
     ax, ay = abs(x), abs(y)
     steep = ay > ax

@@ -37,7 +37,7 @@ class BatchedProduct:
 
     @staticmethod
     def of(op: ir.Operation) -> BatchedProduct | None:
-        """The description of `op` if it is such a product, else None."""
+        """The description of a `dot_general` with batch axes, one contracted and one free axis of each factor; None for others."""
         numbers = DotDims.decode(op.attributes["dot_dimension_numbers"])
         lhs, rhs = (
             (tuple(numbers[f"{side}_batching_dimensions"]), tuple(numbers[f"{side}_contracting_dimensions"]))
@@ -49,7 +49,7 @@ class BatchedProduct:
         return BatchedProduct(op, (lhs[0], rhs[0]), (lhs[1][0], rhs[1][0]))
 
     def build(self, vector_bytes: int, transposes: Transposes) -> None:
-        """Replaces the product if there are tiles for it; `transposes` caches transposed factors."""
+        """Replaces the product by a loop nest if there are tiles for it; `transposes` caches transposed factors."""
         lhs, rhs = map(Val, self.op.operands)
         (left, right), (lc, rc), (free, other) = self.batches, self.contracted, (self._free(0), self._free(1))
         batch = math.prod(lhs.shape[a] for a in left)
@@ -67,12 +67,15 @@ class BatchedProduct:
         replace_product(self.op, result)
 
     def _free(self, position: int) -> int:
-        """The axis of a factor that is neither a batch axis nor contracted."""
+        """The axis of factor 0 or 1 (`position`) that is neither a batch axis nor contracted."""
         rank = len(self.op.operands[position].type.shape)
         return next(a for a in range(rank) if a not in (*self.batches[position], self.contracted[position]))
 
     def _factor(self, x: Val, order: Axes, transposes: Transposes) -> Val:
-        """A factor in memory with its axes in `order`; a value that is free (see order_axes.py) is computed in that order."""
+        """The factor `x` in memory with its axes in `order`; a value that is free (see order_axes.py) is computed in that order.
+
+        `transposes` caches the factors in other orders.
+        """
         if order == tuple(range(x.rank)):
             return in_memory(x.value)
         key = x.value, self.op.operation.block, order
@@ -101,7 +104,7 @@ class SharedProduct:
 
     @staticmethod
     def of(product: ir.Operation, vector_bytes: int) -> SharedProduct | None:
-        """The description of a product, if it has this form; else None.
+        """The description of a product of one matrix with each matrix of a stack; None for other products.
 
         It needs AVX-512, and each product must be small enough for tiles and large enough to pay off.
         """
@@ -123,7 +126,7 @@ class SharedProduct:
         return SharedProduct(op, product, position, axes, tiles) if tiles else None
 
     def build(self, transposes: Transposes) -> None:
-        """Replaces the product; `transposes` caches transposed factors."""
+        """Replaces the product by a loop nest; `transposes` caches transposed factors."""
         shape, dtype = shape_and_dtype(self.op.results[0].type)
         left, right = ("b" * (self.position == n) for n in (0, 1))
         with ir.InsertionPoint(self.op), self.op.location:
@@ -140,7 +143,7 @@ class SharedProduct:
 
 
 def contracted_axes(product: ir.Operation) -> tuple[int, int] | None:
-    """The contracted axis of each factor; None if there are several, or batch axes, or different element types."""
+    """The contracted axis of each factor; None for several contracted axes, batch axes, or different element types."""
     dims = DotDims.decode(product.attributes["dot_dimension_numbers"])
     left, right = dims["lhs_contracting_dimensions"], dims["rhs_contracting_dimensions"]
     elements = {v.type.element_type for v in (*product.operands, *product.results)}
@@ -150,7 +153,7 @@ def contracted_axes(product: ir.Operation) -> tuple[int, int] | None:
 
 
 def _with_axis_in_front(product: ir.Operation) -> ir.Operation | None:
-    """The only reader of a product, if it moves the middle axis to the front; else None."""
+    """The transpose that is the only reader of a product, if it moves the middle axis to the front; else None."""
     uses = list(product.results[0].uses)
     user = uses[0].owner.operation if len(uses) == 1 else None
     if user is None or user.name != "stablehlo.transpose" or list(I64Array.decode(user.attributes["permutation"])) != [1, 0, 2]:

@@ -73,7 +73,7 @@ class _Indexed:
         return (*self.shape[: self.first], self.size, *self.shape[self.first + len(self.axes) :])
 
     def moved(self, dims: Iterable[int]) -> list[int]:
-        """The numbers that some dimensions of the operand have after the merge; indexed dimensions are left out."""
+        """The numbers that the dimensions `dims` of the operand have after the merge; indexed dimensions are left out."""
         return [d if d < self.first else d - len(self.axes) + 1 for d in dims if d not in self.axes]
 
     @functools.cached_property
@@ -99,7 +99,7 @@ class _Indexed:
 
 @PATTERNS.of("stablehlo.gather")
 def gather(op: ir.Operation, target: Target) -> Replacement:
-    """A gather by one index instead of an index vector, from an operand whose indexed dimensions are merged."""
+    """A gather by one index instead of an index vector, from an operand whose indexed dimensions are merged; else None."""
     dims = hlo.GatherDims.decode(op.attributes["dimension_numbers"])
     x, indices = operands(op)
     plan = _indexed(x, indices, dims["start_index_map"], dims["collapsed_slice_dims"], dims["index_vector_dim"])
@@ -123,7 +123,7 @@ def gather(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.scatter")
 def scatter(op: ir.Operation, target: Target) -> Replacement:
-    """A scatter by one index instead of an index vector, into an operand whose indexed dimensions are merged.
+    """A scatter by one index instead of an index vector, into an operand whose indexed dimensions are merged; else None.
 
     An update that is out of range in one dimension gets an index that is out of range.
     """
@@ -158,7 +158,7 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
 
 
 def _indexed(x: Val, indices: Val, axes: Sequence[int], single: Iterable[int], vector_dim: int) -> _Indexed | None:
-    """The description of indexed dimensions, if they can be merged; else None.
+    """The description of indexed dimensions that can be merged into one; else None.
 
     They must be neighbours of which single elements are selected, and the index vectors a concatenation of columns.
 

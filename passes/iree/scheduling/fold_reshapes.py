@@ -23,7 +23,7 @@ class FoldReshapesPass(Pass):
     name: ClassVar[str] = "nabla-fold-reshapes"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Replaces reshapes of reshapes in all blocks, in place."""
         for block in blocks_in_functions(module):
             _fold(block)
 

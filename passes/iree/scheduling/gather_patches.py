@@ -37,14 +37,14 @@ class GatherPatchesPass(Pass):
     vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Replaces convolutions by products of patches, in place."""
         for op in nested_in_functions(module):
             if op.name == "stablehlo.convolution" and packed_product(op, self.vector_bytes) is None:
                 _gather(op)
 
 
 def _gather(op: ir.Operation) -> None:
-    """Replaces a convolution by one product of its patches with the kernel."""
+    """Replaces a convolution by one product of its patches with the kernel, if it has one group, few channels, and is small."""
     lhs, rhs, result = Val(op.operands[0]), Val(op.operands[1]), Val(op.results[0])
     rank = lhs.rank - 2
     if not (lhs.static and rhs.static) or lhs.dtype not in (np.float32, np.float64) or rank == 0:
@@ -81,13 +81,16 @@ def _gather(op: ir.Operation) -> None:
 
 
 def _ordered(x: Val, dims: Sequence[str | int], wanted: Sequence[str | int]) -> Val:
-    """An array whose axes are named `dims`, transposed so that they are in the order `wanted`."""
+    """The array x, whose axes have the names `dims`, transposed so that they are in the order `wanted`."""
     order = [list(dims).index(d) for d in wanted]
     return x if order == list(range(x.rank)) else b.transpose(x, order)
 
 
 def _view(window: Window, x: Val, offset: Sequence[int], counts: Sequence[int]) -> Val:
-    """The slice of x, an array (batch, *spatial, channels), that the element `offset` of the window reads at all positions."""
+    """The slice of x, an array (batch, *spatial, channels), that the element `offset` of the window reads at all positions.
+
+    `counts` has the number of positions along each spatial axis.
+    """
     start = [at * step for at, step in zip(offset, window.dilation, strict=True)]
     limit = [s + (n - 1) * stride + 1 for s, n, stride in zip(start, counts, window.strides, strict=True)]
     return b.slice_(x, [0, *start, 0], [x.shape[0], *limit, x.shape[-1]], [1, *window.strides, 1])

@@ -34,7 +34,7 @@ class GatherRowsPass(Pass):
     name: ClassVar[str] = "nabla-gather-rows"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Replaces gathers of whole rows by IREE's own operation, in place."""
         for block in blocks_in_functions(module):
             gathers = [op.operation for op in block.operations if op.operation.name == "stablehlo.gather"]
             for op in gathers:
@@ -79,7 +79,7 @@ def _is_separate(op: ir.Operation) -> bool:
 
 
 def _takes_parts(op: ir.Operation) -> bool:
-    """True if an operation reads parts of rows, or reordered rows, in its own dispatch; products pack their factors first."""
+    """True if an operation reads parts of rows, or reordered rows, inside the gather's dispatch; products pack their factors."""
     is_fold = is_reduction(op) and bool(len(op.regions))
     return is_fold or bool(moved(op))
 

@@ -50,14 +50,14 @@ class LimitMemoryPass(Pass):
 
 
 def set_limits(module: ir.Operation, limits: Mapping[str, int]) -> None:
-    """Sets the memory limits of functions as attributes."""
+    """Sets the memory limits of functions of a module as attributes; `limits` has the bytes for each function name."""
     functions = functions_of(module)
     for name, limit in limits.items():
         functions[name].attributes[LIMIT] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), limit)
 
 
 def held_at_once(func: ir.Operation) -> list[ir.Value]:
-    """The values that are live at the peak of a function, the largest first; without arguments."""
+    """The values of a function that are live when most bytes are, the largest value first; without arguments."""
     program = _Program(func.regions[0].blocks[0])
     values = [program.values[number] for number in program.plan(_ALL).held]
     return sorted(values, key=bytes_of, reverse=True)
@@ -88,11 +88,11 @@ class _Program:
             self.steps.append(Step(self._numbers(roots), self._numbers(op.results), _work(op), _repeats(op, roots)))
 
     def plan(self, limit: int) -> Plan:
-        """The plan of recomputations for a limit."""
+        """The plan of recomputations with which at most `limit` bytes are live."""
         return rematerialized(self.steps, [_size(v) for v in self.values], self._numbers(self._roots_of(self.end)), limit)
 
     def limit(self, limit: int) -> None:
-        """Rewrites the block so that it meets the limit."""
+        """Rewrites the block so that at most `limit` bytes are live at once, as far as possible."""
         recomputed = self.plan(limit).recomputed
         if not recomputed:
             return
@@ -105,7 +105,7 @@ class _Program:
         erase_dead([o.operation for o in self.block.operations][:-1])
 
     def _store(self, value: ir.Value) -> None:
-        """Gives the next number to a value in memory."""
+        """Gives the next number to a value, which is in memory."""
         self.numbers[value] = len(self.values)
         self.values.append(value)
         self.roots[value] = (value,)
@@ -165,7 +165,7 @@ class _Late:
         self.copies: dict[ir.Value, ir.Value] = {}
 
     def copy(self, value: ir.Value) -> ir.Value:
-        """A materialised copy of a value; each value is copied once."""
+        """A copy of a value in memory that waits for the operations of this object; each value is copied once."""
         if value not in self.copies:
             x = Val(value)
             zero = b.broadcast(b.convert(self._zero, x.dtype), x.shape, ())
@@ -198,7 +198,7 @@ def _is_fused(op: ir.Operation) -> bool:
 
 
 def _repeats(op: ir.Operation, roots: Sequence[ir.Value]) -> bool:
-    """True if an operation may be repeated: it is static, pure, has no regions that run, and reads a number from memory."""
+    """True if an operation may be repeated: it is static, pure, runs no regions, and reads a number from memory (`roots`)."""
     is_static = all(is_static_tensor(result.type) for result in op.results)
     return is_static and any(map(_is_number, roots)) and is_pure(op) and not runs_regions(op)
 

@@ -68,7 +68,7 @@ def transposed_in_memory(x: Val, order: Sequence[int]) -> Val:
 
 
 def transposed_once(x: Val, order: Sequence[int], block: ir.Block, transposes: Transposes) -> Val:
-    """The cached transpose of a value in a block, made at the insertion point if there is none."""
+    """The transpose of x by `order`, made at the insertion point unless the cache `transposes` has it for the block."""
     key = x.value, block, tuple(order)
     if key not in transposes:
         transposes[key] = transposed_in_memory(x, order)
@@ -76,7 +76,7 @@ def transposed_once(x: Val, order: Sequence[int], block: ir.Block, transposes: T
 
 
 def in_memory(value: ir.Value) -> Val:
-    """The factor of a product in memory; if it were fused with its producers, the product would lose its tiles."""
+    """The factor of a product, stored in memory; if it were fused with its producers, the product would lose its tiles."""
     made_in = made_by(value)
     is_in_memory = made_in is None or made_in.name in (CONSTANT, *BARRIERS) or TILES in made_in.attributes
     return Val(value) if is_in_memory else stored(Val(value))

@@ -48,7 +48,7 @@ class OrderAxesPass(Pass):
     name: ClassVar[str] = "nabla-order-axes"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Chooses the orders of axes in all blocks, in place."""
         for block in blocks_in_functions(module):
             _order(block)
 
@@ -160,7 +160,7 @@ class _Layout:
             self._rewrite(new_values)
 
     def move_free(self, shape: Shape) -> None:
-        """Computes the free values of a shape in the new order, if that needs no transpose."""
+        """Computes the free values of the shape `shape` in the new order, if no reader then needs a transpose back."""
         for op in (o.operation for o in self._block.operations):
             if self._can_move(op) and tuple(op.results[0].type.shape) == shape:
                 self._members[op.results[0]] = None
@@ -168,7 +168,7 @@ class _Layout:
             self._rewrite(())
 
     def _exits(self) -> list[ir.Value]:
-        """The members that a reader needs in the old order."""
+        """The members that a reader needs in the old order of axes."""
         return [v for v in self._members if any(not self._absorbs(user) for user in _users(v))]
 
     def _can_move(self, op: ir.Operation) -> bool:
@@ -182,7 +182,7 @@ class _Layout:
         return self._free[value]
 
     def _rewrite(self, exits: Sequence[ir.Value]) -> None:
-        """Computes the members in the new order, and transposes the exits back for readers that need the old order."""
+        """Computes the members in the new order, and transposes those of `exits` back for readers that need the old order."""
         for op in [o.operation for o in self._block.operations]:
             if any(r in self._members for r in op.results):
                 self._move(op)
@@ -205,14 +205,14 @@ class _Layout:
         return op.name == "stablehlo.transpose" or (op.name == "stablehlo.reduce" and _combiner(op) != "")
 
     def _is_in_order(self, product: ir.Operation, side: int) -> bool:
-        """True if the free axes of a factor keep their order, so that the result of the product does, too."""
+        """True if the free axes of factor 0 or 1 (`side`) keep their order, so that the result of the product does, too."""
         batch, contraction = _axes(product)[side]
         free = [d for d in range(_rank(product.operands[side])) if d not in (*batch, *contraction)]
         positions = [self._permutation[d] for d in free]
         return positions == sorted(positions)
 
     def _move(self, op: ir.Operation) -> None:
-        """Computes a member in the new order; for a transpose this is its operand."""
+        """Computes the result of `op`, a member, in the new order; for a transpose, this is its operand."""
         if op.name == "stablehlo.transpose" and _permutation(op) == self._permutation:
             self._moved[op.results[0]] = op.operands[0]
             return
@@ -222,7 +222,7 @@ class _Layout:
             self._moved[op.results[0]] = _rebuilt(op, operands, tuple(op.results[0].type.shape[d] for d in order))
 
     def _absorb(self, op: ir.Operation) -> None:
-        """Rewrites a user so that it reads members in the new order."""
+        """Rewrites an operation that reads members so that it reads them in the new order."""
         with ir.InsertionPoint(op), op.location:
             if op.name == "stablehlo.transpose":
                 order = [self._permutation[d] for d in _permutation(op)]
@@ -235,7 +235,7 @@ class _Layout:
         op.erase()
 
     def _multiplied(self, op: ir.Operation) -> Val:
-        """The product `op` of factors in the new order, with adapted axis numbers."""
+        """The result of the product `op`, from factors in the new order, with adapted axis numbers."""
         factors = [self._moved.get(v, v) for v in op.operands]
         axes = [
             [[self._permutation[d] for d in ds] if v in self._moved else ds for ds in batch_and_contracted]
@@ -254,7 +254,10 @@ def _axes(product: ir.Operation) -> list[tuple[Sequence[int], Sequence[int]]]:
 
 
 def _reduced(op: ir.Operation, source: ir.Value, permutation: Permutation) -> Val:
-    """The result of a reduction whose operand is the transpose of `source`."""
+    """The result of the reduction `op` of a transpose, computed from the operand `source` of the transpose.
+
+    `permutation` is that of the transpose.
+    """
     dims = [permutation[d] for d in hlo.I64Array.decode(op.attributes["dimensions"])]
     rest = [d for d in range(_rank(source)) if d not in dims]
     combine = _combiner(op)
@@ -269,7 +272,7 @@ def _combiner(op: ir.Operation) -> str:
 
 
 def _rebuilt(op: ir.Operation, operands: Sequence[ir.Value], shape: Shape) -> ir.Value:
-    """An elementwise operation on operands of another shape."""
+    """The result of the elementwise operation `op` on other operands, which have the shape `shape`."""
     attributes = {a: op.attributes[a] for a in op.attributes}
     types = [tensor_type(shape, shape_and_dtype(op.results[0].type)[1])]
     return hlo.emit(op.name, operands, results=types, attributes=attributes).results[0]
@@ -282,6 +285,7 @@ def _is_narrow(value: ir.Value) -> bool:
 
 
 def _is_transpose(value: ir.Value) -> bool:
+    """True for the result of a transpose."""
     op = made_by(value)
     return op is not None and op.name == "stablehlo.transpose"
 

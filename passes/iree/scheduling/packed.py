@@ -85,7 +85,7 @@ class PackedProduct:
         return Product(tuple(axis.size for axis in batch[0]), left, right, _ELEMENTS[Val(self.op.results[0]).dtype])
 
     def is_large(self, least: int) -> bool:
-        """True if it has at least `least` multiplications, no short side, and 32-bit element counts."""
+        """True if the product has at least `least` multiplications, no short side, and 32-bit element counts."""
         product = self.product
         elements = product.left.elements, product.right.elements, math.prod(product.result_shape)
         return (
@@ -96,7 +96,11 @@ class PackedProduct:
         )
 
     def build(self, vector_bytes: int, transposes: Transposes, pads: Pads, constants: Constants) -> PackedCall:
-        """Replaces the operation; `transposes`, `pads` and `constants` are caches."""
+        """The call of the kernel that replaces the operation.
+
+        `transposes`, `pads` and `constants` are caches of transposed values, padded values and constants; `vector_bytes` is the
+        size of a vector register.
+        """
         shape, dtype = shape_and_dtype(self.op.results[0].type)
         block = self.op.block
         with ir.InsertionPoint(self.op), self.op.location:
@@ -132,7 +136,10 @@ def is_computed_in(op: ir.Operation) -> bool:
 
 
 def _merged_pairs(left: Sequence[Axis], right: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
-    """The batch axes of both factors with fewer axes: axes that continue each other in both factors are joined."""
+    """The batch axes of the left and the right factor, where axes that continue each other in both factors are joined.
+
+    Axes of size 1 are left out.
+    """
     pairs: list[tuple[Axis, Axis]] = []
     for pair in zip(left, right, strict=True):
         if pair[0].size == 1:

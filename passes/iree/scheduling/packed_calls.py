@@ -60,7 +60,10 @@ class PackedCall:
         return made_by(self.result)
 
     def added_to(self, other: PackedCall, constants: Constants) -> PackedCall:
-        """The sum of both products, computed at the position of this call, in the memory of the other."""
+        """The sum of both products, computed at the position of this call, in the memory of the result of `other`.
+
+        `constants` is a cache of constants.
+        """
         with ir.InsertionPoint(self.op), self.op.location:
             shape, dtype = shape_and_dtype(self.result.type)
             before = len(self.kernel.workload) + len(self.kernel.numbers) + 1  # including the number that tells if it adds
@@ -70,7 +73,10 @@ class PackedCall:
 
 
 def add_in_place(module: ir.Operation, calls: Iterable[PackedCall], constants: Constants) -> None:
-    """Replaces sums of two products that nothing else reads: the later product is added to the earlier one in place."""
+    """Replaces sums of two products that nothing else reads: the later product is added to the memory of the earlier one.
+
+    `calls` has the calls that compute products in the module, and `constants` is a cache of constants.
+    """
     call_of = {call.result: call for call in calls}
     for op in [op for op in nested_in_functions(module) if op.name == "stablehlo.add"]:
         pair = [call for x in op.operands if (call := call_of.get(before_reshapes(x))) and _is_read_by(call.result, op)]
@@ -90,7 +96,7 @@ def add_in_place(module: ir.Operation, calls: Iterable[PackedCall], constants: C
 
 
 def _reshapes_of(value: ir.Value) -> list[ir.Operation]:
-    """The chain of reshapes that begins at a value with one use."""
+    """The reshape that reads a value with one use, the reshape of its result, and so on; empty without a reshape."""
     user = next(iter(value.uses)).owner.operation
     return [user, *_reshapes_of(user.results[0])] if user.name == "stablehlo.reshape" else []
 

@@ -16,7 +16,7 @@ from nabla_mlir.passes.iree.scheduling.windows import Window, groups_of
 
 
 def packed_product(op: ir.Operation, vector_bytes: int) -> PackedProduct | None:
-    """The packed product for an operation, if it is large enough; else None."""
+    """The description of an operation as a packed product; None if it is no product or convolution, or too small."""
     if op.name == "stablehlo.dot_general" and is_computed_in(op):
         product = _of_product(op)
         least = thresholds.PACKED_PRODUCT_AVX512 if vector_bytes >= 64 else thresholds.PACKED_PRODUCT
@@ -47,7 +47,7 @@ def _of_product(op: ir.Operation) -> PackedProduct:
 
 
 def _order_of_terms(left: Sequence[Axis], right: Sequence[Axis]) -> list[int]:
-    """The order in which axes are summed over, so that vectors of terms are read wherever possible.
+    """The order of the summed axes in which vectors of terms are read wherever possible: indices into `left` and `right`.
 
     It is the order in memory in the left factor; in the right factor if only there an axis has stride 1.
 
@@ -109,6 +109,6 @@ def _of_convolution(op: ir.Operation) -> PackedProduct:
 
 
 def _split(axis: Axis, count: int) -> tuple[Axis, Axis]:
-    """An axis as two axes: groups, and the elements of one group."""
+    """The axis as two axes: one over `count` groups, and one over the elements of a group."""
     size = axis.size // count
     return Axis(count, axis.stride * size), Axis(size, axis.stride)

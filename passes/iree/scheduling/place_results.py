@@ -40,6 +40,7 @@ class PlaceResultsPass(Pass):
     name: ClassVar[str] = "nabla-place-results"
 
     def run(self, module: ir.Operation) -> None:
+        """Puts the large results of all entry points into separate memory."""
         for func in entries_of(module):
             _place_outputs(func)
 
@@ -50,7 +51,7 @@ def entries_of(module: ir.Operation) -> list[ir.Operation]:
 
 
 def _place_outputs(func: ir.Operation) -> None:
-    """Puts the large results of a function into buffers of the device's allocator."""
+    """Puts the large results of a function, except those in arguments, into new buffers of the device's allocator."""
     block = func.regions[0].blocks[0]
     end = last_of(block)
     outputs = _results_in_arguments(func)
@@ -96,7 +97,7 @@ def _results_in_arguments(func: ir.Operation) -> set[int]:
 
 
 def _is_in_donated(func: ir.Operation, value: ir.Value) -> bool:
-    """True if a result is a donated argument, after writes to parts of it."""
+    """True if the result `value` is a donated argument of the function, after writes to parts of it."""
     argument = overwritten(value)
     return argument is not None and is_writable(func, argument.arg_number)
 
@@ -117,7 +118,7 @@ def _is_static(value: ir.Value) -> bool:
 
 
 def _written_to(value: Val, buffer: ir.Value) -> Val:
-    """The value, computed in the buffer."""
+    """The value as the content of the buffer, in which it is computed."""
     if value.dtype.kind == "u":
         return bitcast(_written_to(signless(value), buffer), value.dtype)
     return Val(placed_in(value.value, buffer))

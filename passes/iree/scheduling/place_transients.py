@@ -71,7 +71,7 @@ def _place_values(func: ir.Operation) -> None:
 
 
 def _region_kind(op: ir.Operation) -> str:
-    """The kind of the regions of an operation: "loop" or "choice" if the host runs the operation, else "".
+    """The word "loop" or "choice" if the host runs the regions of an operation, else "".
 
     In one buffer, the values that loop iterations carry would be overwritten, and each branch would need its own space.
     """

@@ -37,14 +37,14 @@ class PushUpSlicesPass(Pass):
     name: ClassVar[str] = "nabla-push-up-slices"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Moves slices before cheap values in all blocks, in place."""
         for block in blocks_in_functions(module):
             for _ in range(thresholds.PIECE_ROUNDS):  # a slice may have become a cheap value that has slices, too
                 _push_up(block)
 
 
 def _push_up(block: ir.Block) -> None:
-    """Replaces slices of a block by values that are computed from slices, if only slices of the whole value are read."""
+    """Replaces slices of cheap values of a block by the same operations on slices, if only slices of these values are read."""
     ops = [op.operation for op in block.operations]
     parts_only = _only_sliced(ops)
     slices = [op for op in ops if op.name == "stablehlo.slice" and op.operands[0] in parts_only]
@@ -59,7 +59,7 @@ def _push_up(block: ir.Block) -> None:
 
 
 def _only_sliced(ops: Sequence[ir.Operation]) -> dict[ir.Value, ir.Operation]:
-    """The cheap values, with their operations, that are read only by slices and by other values of the result."""
+    """The cheap values, with their operations, that only slices read, or operations of other values of this result."""
     parts_only: dict[ir.Value, ir.Operation] = {}
     for op in reversed(ops):
         if not is_cheap(op) or not op.results[0].type.has_static_shape:
@@ -72,7 +72,7 @@ def _only_sliced(ops: Sequence[ir.Operation]) -> dict[ir.Value, ir.Operation]:
 
 
 def _reads_part(user: ir.Operation, op: ir.Operation, parts_only: dict[ir.Value, ir.Operation]) -> bool:
-    """True if a user of `op` is a slice in the same block, or computes a value of `parts_only`."""
+    """True if a reader of `op` is a slice in the same block, or computes a value of which only slices are read (`parts_only`)."""
     is_slice = user.name == "stablehlo.slice" and user.block == op.block
     return is_slice or (is_cheap(user) and user.results[0] in parts_only)
 
@@ -113,7 +113,7 @@ def _computed(
 
 
 def _sliced(value: ir.Value, box: Slice) -> Val:
-    """A slice of a value, simplified if the value is a slice, a constant, a concatenation or a broadcast."""
+    """The slice `box` of a value; simplified if the value is a slice, a constant, a concatenation or a broadcast."""
     owner = made_by(value)
     if owner is not None:
         if owner.name == "stablehlo.slice":
@@ -128,7 +128,7 @@ def _sliced(value: ir.Value, box: Slice) -> Val:
 
 
 def _broadcast(op: ir.Operation, box: Slice) -> Val:
-    """A slice of the result of a broadcast, as a broadcast of a slice of its operand."""
+    """The slice `box` of the result of a broadcast, as a broadcast of a slice of its operand."""
     x, axes = Val(op.operands[0]), hlo.I64Array.decode(op.attributes["broadcast_dimensions"])
     start, limit, strides = list[int](), list[int](), list[int]()
     for size, axis in zip(x.shape, axes, strict=True):
@@ -140,7 +140,7 @@ def _broadcast(op: ir.Operation, box: Slice) -> Val:
 
 
 def _piece(op: ir.Operation, box: Slice) -> Val | None:
-    """The slice of a concatenation, if it is inside one of the parts; else None."""
+    """The slice `box` of a concatenation as a slice of one operand; None if it reads several."""
     dim, parts = hlo.I64.decode(op.attributes["dimension"]), list(map(Val, op.operands))
     found = box.in_part([part.shape[dim] for part in parts], dim)
     return None if found is None else _sliced_from(parts[found[0]], found[1])

@@ -42,7 +42,7 @@ class RecomputePass(Pass):
     least_bytes: int = thresholds.RECOMPUTED  # the least size of a value that is recomputed
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Recomputes values for late readers in all blocks, in place."""
         for block in blocks_in_functions(module):
             _recompute(block, self.least_bytes)
 
@@ -98,11 +98,11 @@ class _Order:
         return order
 
     def begins(self, op: ir.Operation) -> int:
-        """The stage at which an operation can run."""
+        """The stage at which an operation can run: the latest stage of the values that it reads."""
         return max((self.stages.get(v, 0) for v in reads_of(op)), default=0)
 
     def is_available(self, value: ir.Value, stage: int) -> bool:
-        """True if a value is in memory at a stage in any case, or needs no memory."""
+        """True if a value is in memory at a stage in any case, or needs no memory because it is a constant."""
         is_constant = self.made.get(value) == ()
         return value not in self.positions or is_constant or self.last.get(value, -1) >= stage
 
@@ -128,7 +128,10 @@ class _Order:
 
 
 def _recompute(block: ir.Block, least_bytes: int) -> None:
-    """Recomputes values of a block for late readers; chooses for each stage which values to store and which to recompute."""
+    """Recomputes elementwise values of a block for late readers; values of fewer than `least_bytes` are not recomputed.
+
+    For each stage, a minimum cut chooses which values are stored and which are recomputed.
+    """
     order = _Order.of(block)
     tape: set[ir.Value] = set()  # values that stay in memory for a later stage
     for stage, reads in order.late(least_bytes).items():
@@ -149,7 +152,7 @@ def _recompute(block: ir.Block, least_bytes: int) -> None:
 
 
 def _cone(values: Iterable[ir.Value], order: _Order) -> Cone:
-    """The values, and the values from which they are computed by operations that can be repeated, with their operands.
+    """The operands of the values, and of all values from which they are computed by operations that can be repeated.
 
     Values that cannot be recomputed, or are too far away, have no operands.
     """
@@ -164,7 +167,10 @@ def _cone(values: Iterable[ir.Value], order: _Order) -> Cone:
 
 
 def _after_cut(cone: Cone, values: Iterable[ir.Value], cut: set[ir.Value]) -> set[ir.Value]:
-    """The values between the cut and `values`: if the cut is stored, they must be recomputed. `values` belong to them."""
+    """The values that must be recomputed if those in `cut` are stored: `values`, and those on the way from the cut to them.
+
+    `cone` has the operands of each value.
+    """
     found: set[ir.Value] = set()
     work = [v for v in values if v not in cut]
     while work:
@@ -176,7 +182,10 @@ def _after_cut(cone: Cone, values: Iterable[ir.Value], cut: set[ir.Value]) -> se
 
 
 def _insert_copies(cone: Cone, reads: Sequence[_Read], cut: set[ir.Value], order: _Order, least_bytes: int) -> None:
-    """Recomputes the values that `reads` read from the values of the cut, each before its first reader."""
+    """Recomputes the values that `reads` read, each before its first reader, from the stored values `cut`.
+
+    `cone` has the operands of each value, and `order` has the positions and sizes of the values of the block.
+    """
     new: dict[ir.Value, ir.Value] = {}
     for reader in sorted(reads, key=lambda r: r.position):
         chain = sorted(_after_cut(cone, [reader.value], cut), key=order.positions.__getitem__)

@@ -99,7 +99,7 @@ class _Run:
         return Plan(recomputed, self.peak, self.at_peak)
 
     def _missing(self, values: Iterable[int]) -> list[int]:
-        """The steps, in order, that make those of `values` that are not live, and the operands of these steps that are not live."""
+        """The steps to repeat, in order, before all of `values` are live: those that make them, and their operands, if not live."""
         found: set[int] = set()
         work = list(values)
         while work:
@@ -132,7 +132,7 @@ class _Run:
             self.peak, self.at_peak = self.bytes, frozenset(self.held)
 
     def _cheapest(self, now: int, operands: set[int]) -> int | None:
-        """The value to drop, or None if no value may be dropped.
+        """The value to drop before step `now`; None if no value may be dropped. Values in `operands` stay.
 
         It has the least work of recomputation, divided by its bytes and by the number of steps until its next reader.
         """
@@ -148,7 +148,10 @@ class _Run:
         return best
 
     def _forgettable(self, now: int, operands: set[int]) -> Iterator[tuple[float, int]]:
-        """The values that may be dropped now, each after its cost if all operands for its recomputation are live."""
+        """The values that may be dropped before step `now`, each after its cost if all operands for its recomputation are live.
+
+        Values in `operands` are left out.
+        """
         for value in self.held:
             step, size = self.steps[self.makers[value]], self.sizes[value]
             reader = self._next_reader(value, now)
@@ -158,7 +161,7 @@ class _Run:
                 yield step.work / (size * (reader - now)), value
 
     def _next_reader(self, value: int, now: int) -> float:
-        """The next step after `now` that reads a value, infinity if there is none; results are read at the end."""
+        """The number of the next step after `now` that reads a value; infinity if there is none. Results are read at the end."""
         if value in self.results:
             return len(self.steps)
         readers = self.readers.get(value, [])

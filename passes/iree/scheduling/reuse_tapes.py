@@ -37,7 +37,7 @@ class ReuseTapesPass(Pass):
     name: ClassVar[str] = "nabla-reuse-tapes"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Starts tapes of all loops from dead values, in place."""
         for loop in [op for op in nested_in_functions(module) if op.name == "stablehlo.while"]:
             _Loop(loop).reuse()
 
@@ -72,7 +72,7 @@ class _Loop:
         return set(makers_behind(self._op))
 
     def _consumed(self, update: ir.Operation) -> Iterator[ir.Value]:
-        """Values from outside of which each iteration reads only the row that `update` then writes, and that nothing else reads."""
+        """The values from outside of which each iteration reads only the row that `update` then writes; nothing else reads them."""
         candidates = [v for v in captures_of(self._op) if v.type == update.results[0].type and self._is_own(v)]
         makers = set(makers_behind(update)) if candidates else set()
         for rows in candidates:
@@ -81,7 +81,7 @@ class _Loop:
                 yield rows
 
     def _read_before(self, type: ir.Type) -> Iterator[ir.Value]:
-        """Values of a type that are computed before the loop, and that only operations before the loop read."""
+        """The values of a type that are computed before the loop, and that only operations before the loop read."""
         values = [v for op in self._op.block.operations for v in op.results if v.type == type]
         for value in [v for v in values if self._is_own(v) and not _is_written(v)]:
             if made_by(value) in self._makers and come_before(_users(value), self._op, self._makers):

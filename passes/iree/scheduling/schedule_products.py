@@ -44,14 +44,17 @@ class ScheduleProductsPass(Pass):
     vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Replaces products and convolutions by loop nests and calls of kernels, in place."""
         ops = [op for op in nested_in_functions(module) if op.name in ("stablehlo.dot_general", "stablehlo.convolution")]
         constants: Constants = {}
         add_in_place(module, _schedule(ops, self.vector_bytes, constants), constants)
 
 
 def _schedule(ops: Sequence[ir.Operation], vector_bytes: int, constants: Constants) -> list[PackedCall]:
-    """Replaces products by loop nests with tiles, and large ones by calls of the kernel for large products; returns these calls."""
+    """The calls of the kernel for large products, which replace some of `ops`; other products become loop nests with tiles.
+
+    `vector_bytes` is the size of a vector register, and `constants` is a cache.
+    """
     transposes: Transposes = {}
     pads: Pads = {}
     products, calls = [], []
@@ -81,14 +84,19 @@ class MatrixVector:
 
     @property
     def matrix(self) -> ir.Value:
+        """The matrix."""
         return self.op.operands[self.position]
 
     @property
     def vector(self) -> ir.Value:
+        """The vector."""
         return self.op.operands[1 - self.position]
 
     def build(self, group: Sequence[MatrixVector], vector_bytes: int) -> None:
-        """Replaces the products of `group`, which share the matrix and the axis, if there are tiles for them."""
+        """Replaces the products of `group`, which share the matrix and the axis, by one loop nest if there are tiles for them.
+
+        `vector_bytes` is the size of a vector register.
+        """
         shape, dtype = shape_and_dtype(self.matrix.type)
         length, others = shape[self.axis], shape[1 - self.axis]
         lanes = vector_bytes // dtype.itemsize
@@ -134,7 +142,7 @@ class MatrixMatrix:
     axes: tuple[int, int]
 
     def build(self, vector_bytes: int, transposes: Transposes) -> None:
-        """Replaces the product, if there are tiles for it; `transposes` caches transposed factors."""
+        """Replaces the product by a loop nest, if there are tiles for it; `transposes` caches transposed factors."""
         lhs, rhs = map(Val, self.op.operands)
         (left, dtype), (right, _) = shape_and_dtype(lhs.type), shape_and_dtype(rhs.type)
         (lc, rc) = self.axes
@@ -160,9 +168,9 @@ class MatrixMatrix:
 
 
 def _product(op: ir.Operation) -> MatrixVector | MatrixMatrix | BatchedProduct | None:
-    """The description of a static product of two matrices, of a matrix and a vector, or of a batch of matrices, in f32 or f64.
+    """The description of a product of two matrices, a matrix and a vector, or a batch of matrices, in f32 or f64.
 
-    None for other operations, and for products over several axes.
+    The result is None for other operations, for dynamic shapes, and for products over several axes.
     """
     types = [v.type for v in (*op.operands, *op.results)]
     if op.name != "stablehlo.dot_general" or not all(t.has_static_shape for t in types):
@@ -190,8 +198,9 @@ def _product(op: ir.Operation) -> MatrixVector | MatrixMatrix | BatchedProduct |
 
 
 def _groups(products: Iterable[MatrixVector]) -> list[list[MatrixVector]]:
-    """The products in groups that can be computed at once: they share the matrix and the axis, and their vectors are known at the
-    first product of the group.
+    """The products in groups that one loop nest can compute: they share the matrix and the axis.
+
+    The vectors of a group are computed before its first product.
     """
     groups: list[list[MatrixVector]] = []
     open_: dict[tuple[ir.Value, int, ir.Block], list[MatrixVector]] = {}
@@ -207,7 +216,7 @@ def _groups(products: Iterable[MatrixVector]) -> list[list[MatrixVector]]:
 
 
 def _is_before(value: ir.Value, op: ir.Operation) -> bool:
-    """True if a value is known before an operation."""
+    """True if a value is computed before the operation `op`."""
     owner = made_by(value)
     return owner is None or owner.block != op.block or owner.is_before_in_block(op)
 
@@ -229,5 +238,5 @@ def _reader_instructions(value: ir.Value) -> int:
 
 
 def _like_result(op: ir.Operation, value: Val) -> Val:
-    """`value` in the shape of the result, which may have an axis of size 1."""
+    """The value reshaped to the shape of the result of `op`, which may have an axis of size 1."""
     return reshape(value, shape_and_dtype(op.results[0].type)[0])

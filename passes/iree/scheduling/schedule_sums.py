@@ -34,14 +34,14 @@ class ScheduleSumsPass(Pass):
     vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Rewrites large sums, in place."""
         for op in nested_in_functions(module):
             if op.name == "stablehlo.reduce":
                 _schedule(op, self.vector_bytes)
 
 
 def _schedule(op: ir.Operation, vector_bytes: int) -> None:
-    """Rewrites one sum, or an `or` of booleans as a sum."""
+    """Rewrites the reduction `op` if it is a large sum, or an `or` of booleans, for which another form is faster."""
     combiner = single_operation(op.regions[0]) if len(op.operands) == 2 else None
     x, result, dims = Val(op.operands[0]), Val(op.results[0]), sorted(op.attributes["dimensions"])
     if not x.static or math.prod(x.shape) < thresholds.SUM_AS_PRODUCT or not _is_zero(op.operands[1]):
@@ -71,13 +71,13 @@ def _schedule(op: ir.Operation, vector_bytes: int) -> None:
 
 
 def _by_ones(x: Val, rows: int, axis: int) -> Val:
-    """The sum over an axis of x, seen as a matrix with this number of rows, as a product with a vector of ones."""
+    """The sum over an axis of x, seen as a matrix of `rows` rows, as a product with a vector of ones."""
     matrix = stored(reshape(x, (rows, math.prod(x.shape) // rows)))
     return dot(matrix, full(1, (matrix.shape[axis],), x.dtype), ([axis], [0]))
 
 
 def _is_odd(length: int, lanes: int) -> bool:
-    """True if rows of this length have more than one vector, but not only whole vectors."""
+    """True if rows of `length` elements have more than one vector of `lanes` elements, and not only whole vectors."""
     return length > lanes and length % lanes != 0
 
 

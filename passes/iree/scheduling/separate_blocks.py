@@ -40,7 +40,7 @@ class SeparateBlocksPass(Pass):
     vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Rewrites products of stacks of matrices with one matrix, in place."""
         for op in [op for op in nested_in_functions(module) if op.name == "stablehlo.transpose"]:
             _swap_factors(op, self.vector_bytes)
         for op in [op for op in nested_in_functions(module) if op.name == "stablehlo.dot_general"]:
@@ -48,7 +48,7 @@ class SeparateBlocksPass(Pass):
 
 
 def _swap_factors(op: ir.Operation, vector_bytes: int) -> None:
-    """Replaces ``transpose(dot(A, B))`` by a product with exchanged factors, or by separate products."""
+    """Replaces ``transpose(dot(A, B))`` by a product with exchanged factors, or by separate products, where these are faster."""
     product = made_by(op.operands[0])
     if product is None or product.name != "stablehlo.dot_general":
         return
@@ -97,6 +97,6 @@ def _is_best_separate(product: ir.Operation, b: Val, terms: int, vector_bytes: i
 
 
 def _one_by_one(b: Val, product: Callable[[Val], Val]) -> Val:
-    """The stack of the results of `product` for each matrix of the stack b."""
+    """The stack of the results of `product`, which is called with each matrix of the stack b."""
     parts = [product(reshape(cut(b, 0, i, i + 1), b.shape[1:])) for i in range(b.shape[0])]
     return concat([reshape(p, (1, *p.shape)) for p in parts], 0)

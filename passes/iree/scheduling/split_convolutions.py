@@ -23,7 +23,7 @@ _WIDE = 64
 
 
 def is_split(positions: int, window: int) -> bool:
-    """True if nabla-split-convolutions applies, from the number of positions of the result and of elements of the window."""
+    """True if nabla-split-convolutions applies to a convolution with this number of positions of the result, and of the window."""
     return 0 < positions < window and positions <= thresholds.SPLIT_POSITIONS
 
 
@@ -52,14 +52,14 @@ class SplitConvolutionsPass(Pass):
     vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Replaces convolutions with windows larger than their results by products, in place."""
         for op in nested_in_functions(module):
             if op.name == "stablehlo.convolution" and packed_product(op, self.vector_bytes) is None:
                 _split(op)
 
 
 def _split(op: ir.Operation) -> None:
-    """Replaces a convolution by one product for each position of its result."""
+    """Replaces a convolution by one product for each position of its result, if its window has more positions."""
     lhs, rhs, result = Val(op.operands[0]), Val(op.operands[1]), Val(op.results[0])
     rank = lhs.rank - 2
     if not (lhs.static and rhs.static) or len({lhs.dtype, rhs.dtype, result.dtype}) > 1 or rank == 0:
@@ -96,7 +96,10 @@ def _split(op: ir.Operation) -> None:
 
 
 def _product(lhs: Val, rhs: Val, over: tuple[list[int], list[int]]) -> Val:
-    """The product over the dimensions `over` of both factors; as a product of matrices if these are the leading dimensions."""
+    """The product summed over the dimensions `over[0]` of lhs and `over[1]` of rhs.
+
+    It is a product of matrices if these are the leading dimensions.
+    """
     leading = list(range(lhs.rank - 1))
     if over != (leading, leading):
         return b.dot(lhs, rhs, over)

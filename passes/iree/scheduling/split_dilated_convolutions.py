@@ -39,7 +39,7 @@ class SplitDilatedConvolutionsPass(Pass):
     vector_bytes: int = 64  # width of the CPU's vector registers
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Replaces large convolutions of images with zeros between elements, in place."""
         for op in nested_in_functions(module):
             if op.name == "stablehlo.convolution" and self._has_large_parts(op):
                 _split(op)
@@ -54,7 +54,7 @@ class SplitDilatedConvolutionsPass(Pass):
 
 
 def _phases(window: Window, axis: int) -> int:
-    """The number d of phases along an axis (see `Phase`): a position has one of d offsets to the zeros; 1 if it is not split."""
+    """The number d of phases of a window along a spatial axis (see `Phase`); 1 if the axis is not split."""
     step = window.padding[axis].interior + 1
     return step if window.strides[axis] == 1 and math.gcd(step, window.dilation[axis]) == 1 else 1
 
@@ -77,10 +77,11 @@ class Phase(NamedTuple):
 
 
 def _phase(window: Window, axis: int, r: int, positions: int, size: int) -> Phase:
-    """The phase r: position d t + r reads element q of the kernel at index d t + r + q * dilation - low of the image with zeros.
+    """The phase r of a window along an axis, for `positions` positions of the result and a kernel of `size` elements.
 
-    That index is an element of the image itself if d divides it. This holds for every d-th q, and the index divided by
-    d is then the index in the image.
+    Position d t + r reads element q of the kernel at index d t + r + q * dilation - low of the image with zeros. That index is an
+    element of the image itself if d divides it. This holds for every d-th q, and the index divided by d is then the index in the
+    image.
     """
     step, dilation, low = _phases(window, axis), window.dilation[axis], window.padding[axis].low
     seen = [q for q in range(size) if (r + q * dilation - low) % step == 0] if step > 1 else list(range(size))
@@ -91,7 +92,7 @@ def _phase(window: Window, axis: int, r: int, positions: int, size: int) -> Phas
 
 
 def _split(op: ir.Operation) -> None:
-    """Replaces a convolution by those of its phases, which read slices of one padded image."""
+    """Replaces a convolution by convolutions of its phases, which read slices of one padded image."""
     window, dims = Window.of(op), hlo.ConvDims.decode(op.attributes["dimension_numbers"])
     x, w, shape = Val(op.operands[0]), Val(op.operands[1]), list(Val(op.results[0]).shape)
     positions = [[names.index(axis) for axis in range(x.rank - 2)] for names in dims]
@@ -138,7 +139,7 @@ def _split(op: ir.Operation) -> None:
 
 
 def _without_zeros(window: Window, split: Sequence[int]) -> dict[str, ir.Attribute]:
-    """The attributes of the convolution of an image that is padded along the axes `split` already, and has no zeros in between."""
+    """The attributes of the convolution of an image that is already padded along the axes `split`, without zeros in between."""
     padding = [Padding() if axis in split else p for axis, p in enumerate(window.padding)]
     return {
         "padding": hlo.Padding.encode(tuple((p.low, p.high) for p in padding)),

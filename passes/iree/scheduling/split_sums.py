@@ -37,7 +37,7 @@ class SplitSumsPass(Pass):
     name: ClassVar[str] = "nabla-split-sums"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Computes long sums and products with few results in two levels, in place."""
         for op in nested_in_functions(module):
             if op.name not in ("stablehlo.dot_general", "stablehlo.reduce") or len(op.results) != 1:
                 continue
@@ -75,6 +75,9 @@ def can_be_summed(dtype: np.dtype) -> bool:
 
 
 def _parts(length: int, results: int) -> int:
-    """The number of parts of a contraction: enough for all threads, but with enough terms to remain a product."""
+    """The number of parts of a contraction of `length` terms: enough for all threads, but with enough terms in each part.
+
+    `results` is the number of results of the product.
+    """
     most = min(thresholds.PARALLEL_PRODUCT // max(results, 1), length // thresholds.PARALLEL_PART // 2, thresholds.PARALLEL_PARTS)
     return next((n for n in range(most, most // 2, -1) if length % n == 0), most)

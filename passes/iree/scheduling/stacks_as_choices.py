@@ -32,7 +32,7 @@ class StacksAsChoicesPass(Pass):
     name: ClassVar[str] = "nabla-stacks-as-choices"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Replaces short stacks in all blocks by selections, in place."""
         for block in blocks_in_functions(module):
             _choose(block)
 
@@ -59,5 +59,5 @@ def _choose(block: ir.Block) -> None:
 
 
 def _without(items: Sequence[int], position: int) -> tuple[int, ...]:
-    """The items without the one at a position."""
+    """The items without the one at index `position`."""
     return (*items[:position], *items[position + 1 :])

@@ -39,7 +39,7 @@ class SumUpdatesPass(Pass):
     name: ClassVar[str] = "nabla-sum-updates"
 
     def run(self, module: ir.Operation) -> None:
-        """Rewrites `module` in place."""
+        """Replaces scatters that add rows by sums, in place."""
         numbers = copy_numbers(module)
         for op in nested_in_functions(module):
             if op.name != "stablehlo.scatter" or not _adds_rows(op):
@@ -67,7 +67,7 @@ def _adds_rows(op: ir.Operation) -> bool:
 
 
 def _takes_less(x: Val, updates: Val) -> bool:
-    """True if the masked sum is estimated to take less time than a scatter by one thread."""
+    """True if the masked sum is estimated to take less time than a scatter of `updates` onto x by one thread."""
     width = math.prod(x.shape[1:])
     count = math.prod(updates.shape) // max(width, 1)
     one_thread = count * (thresholds.SERIAL_UPDATE + thresholds.SERIAL_ELEMENT * width)
@@ -75,9 +75,9 @@ def _takes_less(x: Val, updates: Val) -> bool:
 
 
 def _sums(x: Val, indices: Val, updates: Val, numbers: Iterator[int]) -> Val:
-    """The rows of x plus their updates, as a masked sum over all updates.
+    """The rows of x, each plus the updates whose index is its number, as a masked sum over all updates.
 
-    `numbers` gives different numbers to the values of different scatters, so that IREE does not merge them.
+    `numbers` yields a new number in each call, with which IREE is prevented from merging the values of different scatters.
     """
     rows, width, count = x.shape[0], math.prod(x.shape[1:]), math.prod(indices.shape)
     space = (count, rows, width)

@@ -27,7 +27,7 @@ class Tiles:
     reduction: tuple[int, ...]
 
     def attribute(self) -> ir.Attribute:
-        """IREE's attribute `compilation_info`."""
+        """The tiles as IREE's attribute `compilation_info`."""
         return tiling(self.distribution, self.parallel, self.reduction)
 
 
@@ -37,10 +37,10 @@ def largest_divisor(n: int, bound: int) -> int:
 
 
 def rows_times_vector(rows: int, length: int, lanes: int) -> Tiles | None:
-    """Tiles for dot products of contiguous rows: one row at a time, up to four vectors of it at once.
+    """Tiles for the product of `rows` contiguous rows of `length` elements with a vector; `lanes` is the length of a CPU vector.
 
-    None if no divisor of the length fills a vector (a tile that does not divide it is six times slower), or if it is so
-    short that IREE's own tiles are as fast.
+    One row is computed at a time, up to four vectors of it at once. None if no divisor of the length fills a vector (a tile that
+    does not divide it is six times slower), or if it is so short that IREE's own tiles are as fast.
     """
     step = largest_divisor(length, 4 * lanes)
     if length < lanes or step < lanes:
@@ -49,7 +49,7 @@ def rows_times_vector(rows: int, length: int, lanes: int) -> Tiles | None:
 
 
 def columns_times_vector(columns: int, length: int, lanes: int) -> Tiles:
-    """Tiles for sums of scaled rows: up to four vectors of columns stay in registers over all rows."""
+    """Tiles for sums of `length` scaled rows of `columns` elements: up to four vectors stay in registers over all rows."""
     width = min(columns, 4 * lanes)
     share = -(-columns // _groups(columns * length))
     return Tiles((-(-share // width) * width, 0), (width, 0), (0, largest_divisor(length, 4)))
@@ -58,7 +58,8 @@ def columns_times_vector(columns: int, length: int, lanes: int) -> Tiles:
 def matrix_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | None:
     """Tiles of eight rows by two vectors of columns in registers (AVX-512 has 32 registers), or of sixteen by one.
 
-    A workgroup has a strip of columns, which stays in the cache over all rows. None if IREE's own tiles are as fast.
+    A workgroup has a strip of columns, which stays in the cache over all rows. `length` is the number of terms of a sum, and
+    `lanes` the length of a vector. None if IREE's own tiles are as fast.
     """
     if rows < thresholds.TILED_ROWS or columns < thresholds.TILED_ROWS:
         return None
@@ -77,11 +78,11 @@ def matrix_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | 
 
 
 def batched_product(batch: int, rows: int, columns: int, length: int, lanes: int) -> Tiles | None:
-    """The tiles of each product; a workgroup has as many whole products as make it large enough.
+    """The tiles of a batch of products; a workgroup has as many whole products as make it large enough.
 
-    None if IREE's own tiles are as fast, which holds if both sizes fill vectors. Measured (50 products on one core, µs;
-    IREE's own tiles, then these): 20x500 (sum over 20) 670 and 142, 500x20 (20) 625 and 228, 20x20 (500) 348 and 186;
-    32x32 (16) 17 and 19.
+    `length` is the number of terms of a sum, and `lanes` the length of a vector. None if IREE's own tiles are as fast, which holds
+    if both sizes fill vectors. Measured (50 products on one core, µs; IREE's own tiles, then these): 20x500 (sum over 20) 670 and
+    142, 500x20 (20) 625 and 228, 20x20 (500) 348 and 186; 32x32 (16) 17 and 19.
     """
     one = matrix_product(rows, columns, length, lanes)
     if one is None or rows % 8 == columns % 8 == 0 or rows * columns * length < thresholds.TILED_PRODUCT:
@@ -92,7 +93,10 @@ def batched_product(batch: int, rows: int, columns: int, length: int, lanes: int
 
 
 def shared_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | None:
-    """The tiles for one matrix times each of several, separately. None if IREE's own tiles are as fast."""
+    """The tiles of the products of one matrix with several others, each product by itself; None if IREE's own tiles are as fast.
+
+    The sizes are those of one product, and `lanes` is the length of a vector.
+    """
     one = matrix_product(rows, columns, length, lanes)
     return one and Tiles((1, *one.distribution), (1, *one.parallel), (0, *one.reduction))
 
@@ -107,5 +111,5 @@ def _even_share(rows: int, most: int, tall: int) -> int:
 
 
 def _groups(work: int) -> int:
-    """The number of workgroups for this number of multiplications."""
+    """The number of workgroups for `work` multiplications."""
     return max(1, min(thresholds.WORKGROUPS, work // thresholds.WORKGROUP_WORK))

@@ -29,7 +29,7 @@ class Padding:
     interior: int = 0
 
     def size(self, before: int) -> int:
-        """The size of an axis with this padding."""
+        """The size of an axis with this padding, from the size `before` without it."""
         return before + self.low + self.high + max(0, before - 1) * self.interior
 
     @property
@@ -79,7 +79,7 @@ class MemoryView:
 
         Args:
           value: the value.
-          padding: the padding along each of its axes.
+          padding: the padding along each of its axes; empty for none.
         """
         dims = [ViewAxis(n, 0, 1, size) for n, size in enumerate(value.type.shape)]
         is_padded = any(p != Padding() for p in padding)
@@ -117,7 +117,7 @@ class MemoryView:
         return sum(d.first * strides[d.axis] for d in self.dims)
 
     def in_memory(self, block: ir.Block, pads: Pads) -> Val:
-        """The value in memory with its padding, made in a block; `pads` caches padded values."""
+        """The value in memory with its padding, computed in a block; `pads` caches padded values."""
         amounts = tuple((p.low, p.high, p.interior) for p in self.padding)
         if not any(map(any, amounts)):
             return Val(self.value)
@@ -134,7 +134,7 @@ class MemoryView:
 
 
 def _strides(shape: Sequence[int]) -> tuple[list[int], int]:
-    """The stride of each axis, and the number of elements."""
+    """The stride of each axis of a row-major array, and its number of elements."""
     strides, step = [0] * len(shape), 1
     for axis in reversed(range(len(shape))):
         strides[axis], step = step, step * shape[axis]
@@ -142,19 +142,19 @@ def _strides(shape: Sequence[int]) -> tuple[list[int], int]:
 
 
 def _of_transpose(op: ir.Operation, dims: Sequence[ViewAxis]) -> list[ViewAxis]:
-    """The axes of a view of a transpose, as axes of a view of its operand."""
+    """The axes `dims` of a view of the transpose `op`, as axes of a view of its operand."""
     permutation = I64Array.decode(op.attributes["permutation"])
     return [d._replace(axis=permutation[d.axis]) for d in dims]
 
 
 def _of_reverse(op: ir.Operation, dims: Sequence[ViewAxis]) -> list[ViewAxis]:
-    """The axes of a view of a reversal, as axes of a view of its operand."""
+    """The axes `dims` of a view of the reversal `op`, as axes of a view of its operand."""
     sizes, axes = op.operands[0].type.shape, I64Array.decode(op.attributes["dimensions"])
     return [d._replace(first=sizes[d.axis] - 1 - d.first, step=-d.step) if d.axis in axes else d for d in dims]
 
 
 def _of_slice(op: ir.Operation, dims: Sequence[ViewAxis]) -> list[ViewAxis]:
-    """The axes of a view of a slice, as axes of a view of the slice's operand."""
+    """The axes `dims` of a view of the slice `op`, as axes of a view of its operand."""
     starts, steps = (I64Array.decode(op.attributes[name]) for name in ("start_indices", "strides"))
     return [d._replace(first=starts[d.axis] + d.first * steps[d.axis], step=d.step * steps[d.axis]) for d in dims]
 

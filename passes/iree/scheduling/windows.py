@@ -39,6 +39,6 @@ class Window:
 
 
 def groups_of(op: ir.Operation) -> tuple[int, int]:
-    """The number of groups of features, and of groups of the batch."""
+    """The number of groups of features, and of groups of the batch, of a convolution."""
     features, batches = (hlo.I64.decode(op.attributes[f"{name}_group_count"]) for name in ("feature", "batch"))
     return features, batches
