@@ -31,7 +31,11 @@ def control(*names: str) -> Callable[[F], F]:
 
 @control("stablehlo.while")
 def while_(op: ir.Operation, block_of: Read) -> Body:
-    """A function for a loop: it runs the second region while the first one returns true."""
+    """A function that runs a loop: it repeats region 1 while region 0 returns true.
+
+    `block_of` gives the region with a number as a function. The function takes a frame and the initial state, and returns the last
+    state.
+    """
     condition, body, counter = block_of(0), block_of(1), find_counter(op)
     total = 0 if counter is None else counter.trips
 
@@ -57,7 +61,10 @@ def if_(op: ir.Operation, block_of: Read) -> Body:
 
 @control("stablehlo.case")
 def case(op: ir.Operation, block_of: Read) -> Body:
-    """A function for a selection: it runs the region with the index; an index out of range selects the last region."""
+    """A function that runs the region with the index; an index out of range selects the last region.
+
+    `block_of` gives the region with a number as a function.
+    """
     regions = [block_of(i) for i in range(len(op.regions))]
 
     def run(frame: Frame, xs: Arrays) -> Arrays:

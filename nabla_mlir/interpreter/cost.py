@@ -32,7 +32,9 @@ def _floats(op: ir.Operation) -> int:
 
 
 def nanoseconds_of(op: ir.Operation) -> float:
-    """The time for the elements of an operation, without the constant time that every operation takes."""
+    """The estimated time of an operation in the interpreter for its elements, in nanoseconds,
+    without the constant time of a call.
+    """
     name = op.name
     record = REGISTRY.get(name)
     if record is None or record.free or record.runs:
@@ -52,7 +54,9 @@ def nanoseconds_of(op: ir.Operation) -> float:
 
 
 def _nanoseconds_of_element(record: OpDef, name: str) -> float:
-    """The measured time for one element of an operation in the interpreter, in nanoseconds."""
+    """The measured time of an operation for one element in the interpreter, in nanoseconds; `record` describes the operation
+    `name`.
+    """
     if record.elementwise and (isinstance(record.numpy, str) or name in EVALUATIONS) and record.instructions >= FUNCTION:
         return thresholds.INTERPRETED_SPECIAL
     if record.instructions >= ONE_BY_ONE or name == "stablehlo.sort":

@@ -35,7 +35,7 @@ class InterpretedFunction:
         self._executable, self.name, self.device = executable, name, executable.device
 
     def __call__(self, arguments: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
-        """The results of a call; the last `storage` of the arguments are memory to which they are written.
+        """The results of a call; the last `storage` of the arguments are memory to which they are written. `types` is not used.
 
         Raises:
           DeployError: the memory cannot be written; a function of a state is called before that is set.
@@ -98,7 +98,7 @@ class InterpretedExecutable:
         return InterpretedFunction(self, name)
 
     def call(self, name: str, arguments: list[np.ndarray]) -> tuple[list[np.ndarray], int | None]:
-        """The results of a function, and the version of the state if the function returns it after them.
+        """The results of the function `name`, and the version of the module's state; None if the function does not use the state.
 
         Raises:
           OutOfStepsError: the budget is spent; the state does not change.

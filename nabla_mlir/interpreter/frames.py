@@ -115,7 +115,9 @@ class Block:
         self.arguments, self.steps, self.results, self.cost = arguments, steps, results, cost
 
     def __call__(self, frame: Frame, arguments: Arrays) -> Arrays:
-        """The results of the block."""
+        """The results of the block for `arguments`; `frame` holds the values of the enclosing blocks, and gets those of this
+        block.
+        """
         if frame.budget is not None:
             frame.budget.spend(self.cost)
         frame.update(zip(self.arguments, arguments, strict=True))
@@ -124,7 +126,10 @@ class Block:
         return [frame[i] for i in self.results]
 
     def of_entries(self, frames: Sequence[Frame]) -> list[Arrays]:
-        """The results of the block for each entry of a map: all entries run one step before they run the next one."""
+        """The results of the block for each entry of a map, whose values `frames` hold.
+
+        All entries run one step before they run the next one, so that a collective reads the values of all.
+        """
         if frames and (budget := frames[0].budget) is not None:
             budget.spend(self.cost, len(frames))
         for step in self.steps:

@@ -100,7 +100,11 @@ pmin: OpDef = _extreme(PMIN, "The smallest of the entries of a mapped axis; ties
 
 
 def _gather_entries(x: Tensor, is_mapped: bool, size: int, dimension: int, extent: int) -> tuple[Tensor, bool]:
-    """All entries as one array with the axis `dimension`, which does not vary."""
+    """All entries of a map as one array with the axis `dimension`, and False, because the array does not vary.
+
+    `is_mapped` is True if `x` has the axis of the `size` entries first. `extent`, the size that the result's type states, is not
+    used.
+    """
     if is_mapped:
         return move_axis(x, 0, dimension), False
     return expand(x, (*x.shape[:dimension], size, *x.shape[dimension:]), (dimension,)), False

@@ -22,9 +22,10 @@ Shape = tuple[int, ...]
 
 
 def _transpose(cts: Tensors, i: int, xs: Tensors, *, fft_type: str, fft_length: Shape) -> Tensor:
-    """The transpose: FFT and IFFT have symmetric matrices; the real transforms are each other's transposes up to weights.
+    """The cotangent of the operand xs[0] of a Fourier transform, from the cotangent cts[0] of its result.
 
-    Only one half of the spectrum of a real signal is stored, so each of its inner frequencies counts twice.
+    FFT and IFFT have symmetric matrices; the real transforms are each other's transposes up to weights. Only one half of the
+    spectrum of a real signal is stored, so each of its inner frequencies counts twice.
     """
     ct = cts[0]
     if fft_type in ("FFT", "IFFT"):
@@ -46,7 +47,7 @@ def _weights(row: np.ndarray, like: Tensor) -> Tensor:
 
 
 def _result(x: Tensor, fft_type: str, fft_length: Shape) -> list[Any]:
-    """The shape and dtype of the result. RFFT returns one half of the spectrum, and IRFFT reads that half."""
+    """A list with the shape and the dtype of the result. RFFT returns one half of the spectrum, and IRFFT reads that half."""
     count, half = len(fft_length), (*fft_length[:-1], fft_length[-1] // 2 + 1)
     size, result_size = half if fft_type == "IRFFT" else fft_length, half if fft_type == "RFFT" else fft_length
     if x.shape[x.ndim - count :] != tuple(size):

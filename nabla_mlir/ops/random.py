@@ -42,7 +42,10 @@ def _rng_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, rng_distributi
 
 
 def _rng_batch(xs: Tensors, mapped: Sequence[bool], size: int, *, rng_distribution: str) -> list[Tensor]:
-    """Each entry has its own numbers: standard numbers are drawn for all entries, then scaled to their parameters."""
+    """Random numbers for all `size` entries of a map, each entry with its own.
+
+    Standard numbers are drawn for all entries, then scaled to their parameters; `mapped` is True for parameters that vary.
+    """
     a, b, shape = xs
     dims = constant_array(shape.value.owner)
     wide = constant(np.asarray([size, *dims], dims.dtype))
@@ -77,7 +80,9 @@ def _bits_result(state: Tensor, *, shape: Shape, dtype: np.dtype, rng_algorithm:
 
 
 def _bits_batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
-    """Each entry draws from its own state, in a loop over entries, so that it gets the same bits as without a map."""
+    """The states and the random bits for all `size` entries, drawn in a loop, so that each entry gets the same bits as without a
+    map.
+    """
     (states,) = xs
     bits = full((size, *params["shape"]), 0, np.dtype(params["dtype"]))
     zero = builder.full(0, (), np.int32)

@@ -38,7 +38,7 @@ from nabla_mlir.table.traits import ONE_BY_ONE
 
 
 def _emit_body(region: ir.Region, word: str, operands: Sequence[Tensor]) -> None:
-    """Fills a region with a combiner, or with a comparison if `word` is a direction such as "GE"."""
+    """Fills a region with the combiner `word`, such as "add", or with a comparison if `word` is a direction such as "GE"."""
     if word in COMBINERS:
         emit_combiner(region, word, operands)
         return
@@ -79,6 +79,8 @@ def _select_payload(
 
 
 def _chooser_inside(wins: Any) -> Combine:
+    """A function that chooses between two candidates, of which one may be padding; `wins` is the direction of the comparison."""
+
     def join(low: Values, high: Values) -> Values:
         """The selected one of two candidates, each a key, a value and a flag; the flag is False for padding, which never wins."""
         first = logical_and(low[2], logical_or(logical_not(high[2]), holds(wins, low[0], high[0])))
@@ -93,7 +95,7 @@ def _linear(xs: Sequence[Tensor], scatter: Any, **_: Any) -> tuple[int, ...]:
 
 
 def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> list[MaybeZero]:
-    """The scatter of the tangents; the selection does not change with its operand."""
+    """The tangent of the result: the scatter of the source's tangent; the selection does not change with the operand x."""
     x, source, init = xs
     if isinstance(tangents[1], Zero) and isinstance(tangents[2], Zero):
         return [ZERO]
@@ -105,14 +107,17 @@ def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> lis
 
 
 def _transpose(cts: Tensors, i: int, xs: Tensors, *, scatter: Any, **params: Any) -> Tensor:
-    """The cotangent of the source (the cotangent at the selected elements), or of the initial value (i = 2)."""
+    """The cotangent of the source: the result's cotangent at the selected elements; or of the initial value (i = 2): its sum."""
     if i == 2:
         return reduce_sum(cts[0], tuple(range(cts[0].ndim)))
     return _select_payload(xs[0], cts[0], **params)
 
 
 def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
-    """The batch: the mapped axis is one more axis with windows of size 1."""
+    """The result for all `size` entries of a map: the mapped axis is one more axis with windows of size 1.
+
+    `mapped` is True for each operand that has this axis first.
+    """
     x, source = all_prefixed(xs[:2], mapped[:2], size)
     shifted = prefixed_geometry(params)
     init, scatter = xs[2], params["scatter"]

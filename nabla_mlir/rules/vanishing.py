@@ -64,7 +64,7 @@ def _keeps_order(op: ir.Operation) -> bool:
 
 
 def _all(values: Iterable[ir.Value]) -> Asking[bool]:
-    """Asks if the answer for each value is True."""
+    """True if the answer for each value is True; it yields each value, and receives the answer."""
     for value in values:
         if not (yield value):
             return False

@@ -76,7 +76,7 @@ class Pattern:
 
     @staticmethod
     def _from_positions(row: np.ndarray, column: np.ndarray, shape: tuple[int, int]) -> Pattern:
-        """The pattern with these entries; raises PatternError if one is out of range."""
+        """The pattern with the entries (row[k], column[k]); raises PatternError if one is out of range."""
         for what, positions, size in (("row", row, shape[0]), ("column", column, shape[1])):
             if positions.size and (positions.min() < 0 or positions.max() >= size):
                 bad = int(positions[(positions < 0) | (positions >= size)][0])
@@ -227,7 +227,9 @@ class Pattern:
 
 
 def conflicts(rows: Rows) -> Rows:
-    """The pairs of columns that share a row (each column with itself, too): the graph that column colorings color."""
+    """The pairs of columns that share a row (each column with itself, too), as a graph: row i has the columns that share one with
+    i.
+    """
     first, second = joined(rows.row_of_entry(), rows)
     keys = rows.indices[first] * max(rows.columns, 1) + rows.indices[second]
     return Rows.of(keys, rows.columns, rows.columns)
@@ -251,7 +253,7 @@ def lists(rows: Rows) -> Sequence[list[int]]:
 
 
 def neighbours(rows: Rows) -> Sequence[list[int]]:
-    """The neighbours of each vertex, without the vertex itself."""
+    """The neighbours of each vertex, without the vertex itself; `rows` is the adjacency matrix."""
     keys = rows.keys()
     row = rows.row_of_entry()
     return lists(Rows.of(keys[row != rows.indices], rows.count, rows.columns))

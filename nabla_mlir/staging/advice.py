@@ -77,6 +77,10 @@ class users_call:  # noqa: N801  # a context manager
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: types.TracebackType | None) -> None:
+        """Adds advice to an error of the traced function, and cuts the frames of this package out of its traceback.
+
+        A TypeError or AttributeError gets advice. NABLA_MLIR_TRACEBACK=full keeps all frames.
+        """
         if error is None:
             return
         if isinstance(error, (TypeError, AttributeError)):
@@ -94,7 +98,9 @@ class users_call:  # noqa: N801  # a context manager
 
 
 def _user_traceback(error: BaseException, trace: types.TracebackType | None) -> types.TracebackType | None:
-    """The traceback without the frames of this package; unchanged if the package itself failed."""
+    """The traceback `trace` of an error without the frames of this package; all frames if the error is a fault of the package
+    itself.
+    """
     steps, step = [], trace
     while step is not None:
         steps.append(step)

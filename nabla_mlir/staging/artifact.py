@@ -37,7 +37,10 @@ def _package_version() -> str:
 
 
 def tree_spec(spec: OptreeSpec) -> TreeSpec:
-    """The structure of a pytree, in the form of the manifest."""
+    """The record of the manifest that describes the structure `spec` of a pytree: its kind, children and keys.
+
+    Example: {"w": leaf} gives TreeSpec("dict", (TreeSpec("leaf"),), ("w",)).
+    """
     if spec.is_leaf():
         return TreeSpec("leaf")
     children = tuple(tree_spec(child) for child in spec.children())
@@ -134,7 +137,14 @@ def _leaves(names: Any, specs: Any) -> tuple[Leaf, ...]:
 
 
 def manifest_of(module: ir.Module, entries: Sequence[Entry], codes: Sequence[Code], live: bool = False) -> Manifest:
-    """The manifest of a module that was compiled for one or more targets. `live` is True for use in this process only."""
+    """The manifest of a module that was compiled for one or more targets.
+
+    Args:
+      module: the module, with a function for each entry.
+      entries: the entry points, with their names and the specs of their arguments and results.
+      codes: one record for each target, which describes its machine code.
+      live: True if the manifest is used in this process only and never saved.
+    """
     functions = functions_of(module.operation)
     state = [op.operation for op in module.body.operations if op.operation.name == "util.global"]
     types = [ir.TypeAttr(op.attributes["type"]).value for op in state]

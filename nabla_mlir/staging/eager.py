@@ -69,6 +69,9 @@ class Program:
             arrays = None if arrays is None else [x for i, x in enumerate(arrays) if i not in empty]
 
         def flat(*tensors: Any) -> list[Any]:
+            """The leaves of the results of `f`, which takes the tensors as leaves of its arguments; results of dtype float0 are
+            left out.
+            """
             args, kwargs = pytree.unflatten(in_spec, _merge(tensors, empty))
             leaves, self.out_spec = pytree.flatten(f(*args, **kwargs))
             self._zeros = {i: x for i, x in enumerate(leaves) if getattr(x, "dtype", None) == FLOAT0}
@@ -128,7 +131,7 @@ def _kind(spec: Spec) -> Kind:
 
 
 def as_inputs(leaves: Sequence[Any], dtypes: Sequence[np.dtype]) -> list[Any]:
-    """The leaves of a call as arrays. A Python scalar gets the dtype with which it was traced."""
+    """The leaves of a call as arrays; a Python scalar gets the dtype at its position in `dtypes`, with which it was traced."""
     return [
         scalar_array(x, d, f"a Python scalar requires the range of {d}") if is_scalar(x) else x
         for x, d in zip(leaves, dtypes, strict=True)
@@ -221,6 +224,7 @@ def staged(f: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        """The results of `f`, which is traced and run if there are concrete arrays, and simply called inside a trace."""
         if is_tracing():
             return f(*args, **kwargs)
         leaves, in_spec = pytree.flatten((args, kwargs))
@@ -243,7 +247,14 @@ def staged(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_constants(f: Callable[..., Any], spec: pytree.TreeSpec, leaves: Sequence[Any], others: dict[int, Any]) -> Any:
-    """The result of `f`, staged as a function of the arrays among the leaves; the leaves `others` are constants, by position."""
+    """The result of `f`, which is staged as a function of its arrays only.
+
+    Args:
+      f: the function.
+      spec: the structure of ``(args, kwargs)``.
+      leaves: all leaves of the arguments.
+      others: maps the position of each leaf that is not an array to the leaf, which becomes a constant of the code.
+    """
 
     def inner(*arrays: Any) -> Any:
         rest = iter(arrays)
@@ -277,6 +288,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
+        """The result of `f`: a tensor inside a trace, otherwise an array that a cached program computes."""
         if static_at and len(args) > static_at[0]:
             args = tuple(_to_python(x) if i in static_at else x for i, x in enumerate(args))
         if kwargs:
@@ -303,6 +315,9 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
         if program is None:
 
             def flat(*tensors: Any) -> Any:
+                """The result of `f` for tensors at the positions `dynamic` of its leaves, and for the constants `static` at the
+                other positions.
+                """
                 values = [static.get(i) for i in range(len(leaves))]
                 for i, tensor in zip(dynamic, tensors, strict=True):
                     values[i] = tensor
@@ -320,7 +335,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _separate_result(out: Any, args: Sequence[Any]) -> Any:
-    """The result, as a new tensor if it is also an argument, because the program may assign to either."""
+    """The result `out` of a function; a copy if it is one of the arguments, because the program may assign to either."""
     if not isinstance(out, Tensor) or all(out is not x for x in args):
         return out
     return separate(out)

@@ -76,9 +76,10 @@ class Entry:
         return line if len(line) <= _LINE else self.describe()
 
     def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The leaves of a call in a trace, tensors or arrays, checked against the specs.
+        """The leaves of the arguments of a call inside a trace, as tensors or arrays with the traced shapes and dtypes.
 
-        For calls of compiled code, nabla_mlir/runtime/module.py does the same without tensors and optree.
+        `args` and `kwargs` are the arguments by position and by name. Calls of compiled code are checked in
+        nabla_mlir/runtime/module.py, without tensors and optree.
 
         Raises:
           TreeError, ShapeError, DtypeError: the arguments differ from those of the trace.

@@ -167,9 +167,8 @@ class Finite:
         self.watched: blocks.Function = interpreted(code.module.operation, code.name, stop_at_infinity)
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
-        """The results; raises NotFiniteError if they are not finite while the arguments are.
-
-        Other executables read `storage` and `types`; this one does not.
+        """The results; raises NotFiniteError if they are not finite although the arguments `inputs` are. Other arguments are not
+        used.
         """
         arrays = _on_host(inputs)
         results = self.function(arrays)
@@ -190,7 +189,7 @@ class Interpreted:
         self._compiled: Runner | None = None
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
-        """The results, in arrays of the host."""
+        """The results as arrays of the host; interpreted until the calls have used their allowance of time, and then compiled."""
         if self._compiled is None:
             try:
                 with running(f"interpreting {self._code.title}"):
@@ -214,7 +213,7 @@ class Endless:
         return self._function.device
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
-        """The results."""
+        """The results. Ctrl-C ends the wait for them; after that, the next call loads the function again."""
         if self._interrupts.is_given_up:
             self._function, self._interrupts = self._load(), Interrupts("call it again.")
         return self._interrupts.call("the function", self._function, inputs, storage, types)
@@ -240,7 +239,10 @@ class OnDevice:
         return here if type(here) is Function and not here.is_in_order else None
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
-        """The results, where the arrays are."""
+        """The results, on the device of the arrays `inputs`; the code is compiled for each driver at its first call.
+
+        The last `storage` inputs are memory for results. `types` are the expected result types, or None.
+        """
         device = device_of(inputs)
         if device is None:
             if self._here is None:
@@ -350,10 +352,10 @@ def _needs_passes(op: ir.Operation) -> bool:
 
 
 def device_of(inputs: Iterable[Any]) -> Device | None:
-    """The device of the arrays that is not the CPU; None if there is none, or if everything is interpreted.
+    """The accelerator on which some of the arrays lie; None if all are on the CPU, or if everything is interpreted.
 
     Raises:
-      DeployError: the arrays are on several such devices.
+      DeployError: the arrays are on several accelerators.
     """
     devices = {x.device.driver: x.device for x in inputs if type(x) is Array and not x.device.is_host}
     if not devices or Execution.mode in ("interpret", _FINITE):
@@ -375,7 +377,7 @@ class _Latest:
         self._found: OrderedDict[Hashable, Any] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The value of a key; it is made if it is not in the cache."""
+        """The value of `key` in the cache; `make` computes it if the cache does not hold it, and the oldest value is dropped."""
         with self._lock:
             if key in self._found:
                 self._found.move_to_end(key)

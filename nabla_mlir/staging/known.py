@@ -161,7 +161,7 @@ class Known:
         return steps
 
     def _run(self, steps: Sequence[ir.Operation]) -> None:
-        """Runs operations with the interpreter, and stores their results."""
+        """Interprets the operations `steps`, in order, and stores the arrays of their results in `arrays`."""
         inputs = {self._root(v): None for op in steps for v in reads_of(op) if self._root(v) in self.arrays}
         results = [v for op in steps for v in op.results]
         module = ir.Module.create()

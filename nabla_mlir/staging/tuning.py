@@ -93,7 +93,11 @@ def tune(module: ir.Module, functions: Mapping[str, Sequence[Spec]], target: Tar
 
 
 def _time_functions(vmfb: bytes, functions: Mapping[str, Sequence[Spec]], driver: str) -> tuple[float, list[np.ndarray], str]:
-    """The sum of the median times of the functions in seconds, their results, and the error, or ""."""
+    """The sum of the median times of the functions in seconds, the arrays of their results, and "" or the error that ended a call.
+
+    `vmfb` is the compiled module, `functions` maps the name of each function to the specs of its arguments, and `driver` is IREE's.
+    After an error, the time is 0 and the list is empty.
+    """
     executable = Executable.load(vmfb, driver)
     total, results = 0.0, list[np.ndarray]()
     for name, specs in functions.items():
@@ -119,7 +123,7 @@ def _random_numbers(rng: np.random.Generator, spec: Spec) -> np.ndarray:
 
 
 def _difference(results: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> str:
-    """The reason why the results differ; "" if they agree."""
+    """The reason why arrays `results` differ from the arrays `reference` by more than rounding; "" if they agree."""
     for a, b in zip(results, reference, strict=True):
         exact, other = b.astype(np.complex128), a.astype(np.complex128)
         both = np.isfinite(exact) & np.isfinite(other)

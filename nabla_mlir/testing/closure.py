@@ -44,7 +44,7 @@ TRANSFORMS = {"jvp": _jvp, "vjp": _vjp, "vmap": _vmap}
 
 
 def emitted(law: LawCase, names: Sequence[str]) -> set[str]:
-    """The names of the operations that a sample has after transforms; the first transform is applied first."""
+    """The names of the operations that a sample has after the transforms `names`, of which the first is applied first."""
     xs = law.draw()
     active = active_operands(law, xs)
 
@@ -68,7 +68,9 @@ def emitted(law: LawCase, names: Sequence[str]) -> set[str]:
 
 
 def unruled(law: LawCase) -> dict[str, str]:
-    """The operations that two transforms of a sample emit and that a third transform cannot handle, each with what it lacks."""
+    """The operations that two transforms of a sample emit and that a third transform cannot handle, each mapped to the rule that it
+    lacks.
+    """
     if not active_operands(law, law.draw()):
         return {}
     pairs = itertools.product(TRANSFORMS, repeat=2)

@@ -241,8 +241,10 @@ class Deep:
         return [(x + 1j * rng.normal(size=shape) if dtype.kind == "c" else x).astype(dtype), k]
 
     def _body(self, k: Any) -> Map:
-        """A function that runs a chain of steps, each of which reads two earlier values, and returns the sum of the last two
+        """A function of x: a chain of random steps, each of which reads two earlier values; it returns the sum of the last two
         values.
+
+        `k` is the vector of indices that the steps may read.
         """
 
         def apply(x: Any) -> Any:
@@ -258,8 +260,9 @@ class Deep:
         return apply
 
     def _run(self, x: Any, k: Any) -> tuple[Any, ...]:
-        """The results of the program: the body, the transformed body, a selection between both, and the
-        condition of the selection.
+        """The results of the program for the array `x` and the indices `k`.
+
+        They are the body, the transformed body, a selection between both, and the condition of the selection.
         """
         body = result = self._body(k)
         for name in self.transforms:

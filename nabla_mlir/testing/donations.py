@@ -70,9 +70,10 @@ def check_donation(cases: Iterable[LawCase], derivatives: bool = True, driver: s
 
 
 def _function(laws: Laws, derivatives: bool) -> Callable[..., Any]:
-    """A function with the value of a sample, its vjp for constant cotangents, and its first operand with another first element.
+    """A function of a sample's operands that returns three things, the last of which can be written to the first operand's memory.
 
-    The new element depends on the other results, so that the write comes last and needs no copy.
+    They are the results, their vjp for constant cotangents if `derivatives`, and the first operand with another first element. The
+    new element depends on the other results, so that the write comes last and needs no copy. `laws` holds the sample.
     """
 
     def f(*xs: Any) -> Any:
@@ -96,7 +97,7 @@ def _function(laws: Laws, derivatives: bool) -> Callable[..., Any]:
 
 
 def _check_equal(name: str, what: str, got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
-    """Raises LawError unless the arrays are equal bit by bit, except for NaN."""
+    """Raises LawError unless the arrays are equal bit by bit, except for NaN; `name` and `what` name the sample and the law."""
     for i, (a, b) in enumerate(zip(got, expected, strict=True)):
         if not np.array_equal(a, b, equal_nan=b.dtype.kind in "fc"):
             raise LawError(f"{name} requires {what} if its first argument is donated, got {a} instead of {b} for array {i}.")

@@ -74,7 +74,7 @@ def mutants_of(record: OpDef) -> list[Mutant]:
 
 
 def survives(mutant: Mutant) -> bool:
-    """True if no sample of the record breaks a law with the wrong rule."""
+    """True if no sample of the record breaks a law although one rule of the record, that of `mutant`, is wrong."""
     with mutant.installed():
         for law in law_cases([mutant.record]):
             try:
@@ -109,7 +109,7 @@ def _negated(value: Any) -> Any:
 
 
 def main(names: list[str]) -> int:
-    """Prints the rules whose mistakes no law detects; returns 1 if there are some."""
+    """Prints the wrong rules that no law detects, for the records `names` or for all; returns 1 if there are some, else 0."""
     records = [REGISTRY[name] for name in names] if names else [r for r in REGISTRY.values() if r.sample]
     with Progress().status(f"making the rules of {len(records)} records wrong, one by one"):
         found, count = survivors(records)

@@ -28,7 +28,7 @@ Shape = Sequence[int]
 
 
 def _with_prefix(x: Tensor, count: int) -> Tensor:
-    """The tensor with its first `count` axes as prefix."""
+    """The tensor with its first `count` axes as its batch prefix."""
     axes = _prefix(x.shape[:count])
     name_inside([name for name, _ in axes])
     return with_axes(x, axes)
@@ -40,9 +40,9 @@ def _prefix(sizes: Shape) -> NamedAxes:
 
 
 def _on_whole(x: Any, run: Callable[[Tensor, int], tuple[Tensor, int]]) -> Any:
-    """The result of a function of all physical axes.
+    """The tensor `x` after an operation on all of its physical axes, those of the batch prefix first.
 
-    `run` gets the array with its named axes as ordinary ones, and the length of the prefix; it returns the new array and length.
+    `run` gets the array without a prefix, and the length of the prefix; it returns the new array and the new length.
     """
 
     def emit(x: Any) -> Any:
@@ -232,6 +232,7 @@ def squeeze_physical(x: Any, axis: int) -> Any:
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        """The array without the axis of size 1, and the length of its prefix, which was `b`."""
         at = _check_axis("squeeze_physical", axis, t.ndim)
         if t.shape[at] != 1:
             raise ShapeError(f"squeeze_physical requires an axis of size 1, got {t.shape[at]}.", where=user_frame())
@@ -246,9 +247,10 @@ def _drop_axis(t: Tensor, at: int) -> Tensor:
 
 
 def _reduce(what: str, x: Any, axis: int, keepdims: bool, fold: Callable[[Tensor, int], Tensor]) -> Any:
-    """The array reduced along a physical axis by `fold`, a function of the array and the axis."""
+    """The array `x` reduced along a physical axis by `fold`, a function of the array and the axis; `what` names it for errors."""
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        """The reduced array, and the length of its prefix, which was `b`."""
         at = _check_axis(what, axis, t.ndim)
         total = fold(t, at)
         if not keepdims:
