@@ -94,7 +94,7 @@ class Recorder:
         self.keep()
 
     def run(self, item: NamedPipeline | Pass | str, why: str = "", verify_each: bool = True) -> None:
-        """Runs a pass, or all passes of a pipeline, and records a row for each."""
+        """Runs a pass, or all passes of a pipeline, and records a row for each; `why` is the reason that the page shows."""
         name = item if isinstance(item, str) else item.name
         with self.row(name, why, _PLAIN if isinstance(item, str) else inspect.getdoc(type(item)) or ""):
             if isinstance(item, NamedPipeline):
@@ -169,7 +169,7 @@ class Recorder:
         self.states.append(State(lines, operations, size))
 
     def _origin(self, op: ir.Operation, last: State) -> tuple[tuple[int, ...], Origin]:
-        """The numbers of the predecessors of an operation, and its origin.
+        """The numbers of the operation's predecessors in the state `last` before, and its origin in the user's program.
 
         An unchanged operation has the origin of its predecessor.
         """
@@ -224,7 +224,7 @@ class _WatchedExpansion(ExpandPass):
     recorder: Any = None
 
     def expand(self, op: ir.Operation) -> None:
-        """Expands a transform as the pass does, and records a row for it."""
+        """Expands the transform `op` as the pass does, and records a row for it."""
         if op.name not in EXPANSIONS:
             super().expand(op)
             return

@@ -39,7 +39,9 @@ def integer_dtype(name: str, dtype: Any) -> np.dtype:
 
 
 def parameter(name: str, x: Any, dtype: np.dtype) -> Any:
-    """Converts a parameter to an array, so that its value is not part of the code; a Python number gets `dtype`.
+    """The parameter `x` as an array, so that its value is not part of the code; a Python number gets `dtype`.
+
+    `name` is the name of the function, for errors.
 
     Raises:
       DtypeError: the parameter is complex or not a number.
@@ -68,7 +70,10 @@ def shape_for(name: str, shape: Any, *xs: Any) -> Shape:
 
 
 def shape_over(name: str, shape: Any, *shapes: Shape) -> Shape:
-    """Like `shape_for`, from the shapes of the parameters."""
+    """The shape of the result: the requested one, or the broadcast of the parameters' `shapes` if `shape` is None.
+
+    Raises ShapeError if the parameters do not broadcast to the requested shape. `name` is the name of the function.
+    """
     if shape is None:
         return broadcast_shapes(name, shapes)
     result = shape_of(name, shape)

@@ -110,6 +110,7 @@ class KeyArray(AnyArray):
         return self.size * self.itemsize
 
     def __repr__(self) -> str:
+        """The shape and dtype of the keys, and, outside a trace, their words."""
         text = f"KeyArray({self.shape}, dtype={self.dtype})"
         if isinstance(self.high, Tensor):
             return text
@@ -140,6 +141,7 @@ class KeyArray(AnyArray):
         raise TypeError("a truth value requires numbers, got keys.")
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        """Raises DtypeError, because keys are no numbers."""
         raise DtypeError(
             f"an array of numbers requires numbers, got keys of shape {self.shape}.",
             where=user_frame(),

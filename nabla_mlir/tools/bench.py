@@ -101,7 +101,7 @@ def run(file: str, entry: str | None, driver: str | None, as_json: bool) -> int:
 
 
 def _print(file: str, driver: str, machine: Machine, timings: Sequence[Timing]) -> None:
-    """Prints a table of the entry points with their times and bounds, and a table of the dispatches of each."""
+    """Prints a table of the entry points with their times and bounds, and a table of the dispatches of each entry point."""
     rows = [
         [
             t.name,
@@ -131,7 +131,7 @@ def _micro(seconds: float) -> str:
 
 
 def arguments_of(entry: EntryPoint, device: Any) -> list[Any]:
-    """Arrays of ones for the arguments of an entry point, in their trees."""
+    """Arrays of ones on a device for the arguments of an entry point, each in the pytree of its argument."""
     arguments = []
     for argument in entry.arguments:
         leaves = [Array.from_numpy(np.ones(leaf.shape, dtype_named(leaf.dtype)), device) for leaf in argument.leaves]
@@ -168,7 +168,7 @@ def timing_of(module: Module, artifact: Artifact, name: str, flops: int | None =
 
 
 def _flops(module: Module) -> dict[str, int]:
-    """The number of operations of each entry point, if the artifact has its StableHLO and the compiler is installed."""
+    """The number of operations of each entry point by name; empty if the artifact lacks its StableHLO or there is no compiler."""
     try:
         return {name: cost.flops for name, cost in module.lower().cost().items()}
     except (DeployError, ImportError):

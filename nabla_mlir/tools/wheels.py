@@ -92,7 +92,10 @@ def _divided(wheel: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def _written(path: Path, content: dict[str, bytes], about: str, head: dict[str, bytes]) -> Path:
-    """The path of a wheel, which is written with its record of checksums."""
+    """The path of a wheel, which is written with its record of checksums.
+
+    `content` maps the names of files to their bytes; `head` has the files of the folder `about`, which describe the wheel.
+    """
     from wheel.wheelfile import WheelFile
 
     path.unlink(missing_ok=True)
