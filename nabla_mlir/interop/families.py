@@ -162,7 +162,7 @@ class Family:
         return active
 
     def _pull(self, wrt: tuple[int, ...], args: Sequence[Any]) -> list[Any]:
-        """The cotangents of the inputs at `wrt`, from the inputs and the cotangents of the differentiable results."""
+        """The cotangents of the inputs at `wrt`; `args` are the inputs, then the cotangents of the differentiable results."""
         inputs, cotangents = args[: self.count], args[self.count :]
         _, pull = vjp(self._active(wrt, inputs), *(inputs[i] for i in wrt))
         return list(pull(list(cotangents)))

@@ -110,7 +110,7 @@ class Network:
         return vjp(lambda vector: self._value(vector, constants, x), vector)
 
     def _jacobians(self, vector: Any, constants: Any, x: Any) -> Any:
-        """The Jacobians of each sample by the vector, and the outputs."""
+        """The Jacobians of the outputs of each sample in `x` by the parameters `vector`, and the outputs."""
 
         def of_one(x: Any) -> Any:
             y, pull = self._output_and_pullback(vector, constants, x)
@@ -119,7 +119,7 @@ class Network:
         return vmap(of_one)(x)
 
     def _selected(self, vector: Any, constants: Any, x: Any, outputs: Any) -> Any:
-        """The rows of the Jacobian of each sample for the outputs with these numbers, and the outputs."""
+        """The rows of the Jacobian of each sample in `x` for the outputs with the numbers `outputs`, and all outputs."""
 
         def of_one(x: Any, outputs: Any) -> Any:
             y, pull = self._output_and_pullback(vector, constants, x)
@@ -128,7 +128,7 @@ class Network:
         return vmap(of_one)(x, outputs)
 
     def _gradients(self, vector: Any, constants: Any, x: Any, y: Any) -> Any:
-        """The gradient of the loss of each sample by the vector, and the losses."""
+        """The gradient of the loss of each sample by the parameters `vector`, and the losses; `y` are the labels."""
 
         def of_one(x: Any, y: Any) -> Any:
             return value_and_grad(lambda vector: self._loss_of_one(self._value(vector, constants, x), y))(vector)[::-1]
@@ -136,14 +136,16 @@ class Network:
         return vmap(of_one)(x, y)
 
     def _products(self, vector: Any, constants: Any, x: Any, y: Any, directions: Any) -> Any:
-        """The Hessian of the loss times each direction, and the loss."""
+        """The Hessian of the loss by the parameters `vector`, times each of the directions, and the loss."""
         slopes = value_and_grad(lambda vector: self.objective(vector, constants, x, y))
         along = lambda direction: jvp(slopes, (vector,), (direction,))  # noqa: E731
         (losses, _), (_, rows) = vmap(along)(directions)
         return rows, losses[0]
 
     def _layers(self, vector: Any, constants: Any, x: Any, shifts: Any) -> Any:
-        """The Jacobians of each sample by the shifts, the inputs of the layers, and the outputs."""
+        """The Jacobians of the outputs of each sample by `shifts` of the layers' results, the inputs of the layers, and the
+        outputs.
+        """
 
         def of_one(x: Any) -> Any:
             """The results for one sample."""

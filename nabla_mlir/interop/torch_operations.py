@@ -54,7 +54,10 @@ def _median(x: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
 
 
 def _running(is_better: Callable[[Any, Any], Any]) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
-    """A function for cummax or cummin: it returns the best element up to each index, and the last index at which it occurs."""
+    """A function for cummax or cummin: it returns the best element up to each index, and the last index at which it occurs.
+
+    `is_better` compares two arrays element by element.
+    """
 
     def best(a: Any, b: Any) -> Any:
         """The better one of two pairs (value, index)."""
@@ -70,7 +73,7 @@ def _running(is_better: Callable[[Any, Any], Any]) -> Callable[[Tensor, int], tu
 
 
 def _searchsorted(rows: Any, x: Any, out_int32: bool, right: bool, side: str | None, sorter: Any) -> Tensor:
-    """The index at which each element of x is inserted into the sorted rows."""
+    """The index at which each element of x is inserted into the sorted rows, before or after equal elements."""
     if sorter is not None:
         rows = nnp.take_along_axis(rows, sorter, -1)
     rows = nnp.reshape(rows, (*rows.shape[:-1], *(1,) * (x.ndim - rows.ndim + 1), rows.shape[-1]))
@@ -148,8 +151,9 @@ def _windows(
     ends: Sequence[tuple[int, int]],
     dilations: Sequence[int],
 ) -> Tensor:
-    """The windows of the last axes of x, each reduced by the operation `body` from the value `start`; the first axes stay as they
-    are.
+    """The windows of the last axes of x, each reduced by the operation `body` from the value `start`; the first axes stay.
+
+    `ends` has the padding before and after each axis.
     """
     whole = (1,) * (x.ndim - len(windows))
     params = window_params(

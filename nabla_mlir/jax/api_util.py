@@ -14,7 +14,9 @@ __all__ = ["debug_info", "flatten_axes", "flatten_fun", "flatten_fun_nokwargs", 
 
 @linear_util.transformation_with_aux
 def flatten_fun(in_tree: Any, *leaves: Any) -> Iterator[Any]:
-    """A `WrappedFun` of the leaves of ``(args, kwargs)``, and a reader of the structure of its result."""
+    """A `WrappedFun` of the leaves of ``(args, kwargs)``, whose structure is `in_tree`, and a reader of the structure of its
+    result.
+    """
     args, kwargs = pytree.unflatten(in_tree, leaves)
     result = yield args, kwargs
     yield pytree.flatten_any(result)

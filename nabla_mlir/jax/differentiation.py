@@ -16,7 +16,7 @@ from nabla_mlir.transforms import gradients, linear
 
 
 def _filled(slopes: Any, primals: Any) -> Any:
-    """Returns the derivatives with a zero of dtype `float0` for each leaf of `primals` without a derivative."""
+    """The derivatives `slopes` with a zero of dtype `float0` for each leaf of `primals` without a derivative."""
     leaves, spec = pytree.flatten(primals)
     found = pytree.flatten_like(spec, slopes, "a derivative", "its primal")
     return pytree.unflatten(spec, [_zero(x) if y is None else y for x, y in zip(leaves, found, strict=True)])
@@ -53,6 +53,7 @@ def value_and_grad(
 
     @functools.wraps(fun)
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
+        """The value of the function, and its gradient, in which integers have zeros of dtype `float0`."""
         value, slopes = both(*args, **kwargs)
         if not allow_int:
             return value, slopes

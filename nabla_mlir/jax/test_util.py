@@ -159,7 +159,7 @@ def _product(xs: Any, ys: Any) -> float:
 
 
 def _compare(mine: Any, theirs: Any, atol: float | None, rtol: float | None, what: str) -> None:
-    """Raises AssertionError unless two trees agree within the tolerances; `what` begins the message."""
+    """Raises AssertionError unless the trees `mine` and `theirs` agree within the tolerances; `what` begins the message."""
     default = _CLOSE[_bytes_of(mine)]
     atol, rtol = (default if t is None else t for t in (atol, rtol))
     _mapped(

@@ -44,7 +44,11 @@ def _shape_help(shape: Any) -> str:
 
 
 def axes_of(name: str, axis: Axis, ndim: int) -> Shape:
-    """Returns the non-negative indices of axes in the given order; None means all. Raises ShapeError if one is repeated."""
+    """The indices of axes, counted from 0, in the given order; None means all. Raises ShapeError if one is repeated or does not
+    exist.
+
+    `name` is the name of the function, for errors. Example: (0, -1) with `ndim` 3 gives (0, 2).
+    """
     if axis is None:
         return tuple(range(ndim))
     axes = tuple(axis_of(name, a, ndim) for a in (axis if isinstance(axis, (tuple, list, range)) else (axis,)))

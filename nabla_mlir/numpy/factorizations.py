@@ -213,7 +213,11 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = None, *, symmetrize_input: bool = 
 
 
 def _eigh(name: str, a: Any, uplo: str | None) -> tuple[Tensor, Tensor]:
-    """The eigenvalues and eigenvectors of Hermitian matrices; `name` is the caller, for errors."""
+    """The eigenvectors and the eigenvalues of Hermitian matrices; `uplo` names the triangle that is read, and None the mean of
+    both.
+
+    `name` is the caller, for errors.
+    """
     if uplo not in (None, "L", "U"):
         raise ShapeError(f"{name} requires UPLO 'L', 'U' or None, got {uplo!r}.", where=user_frame())
     a = square(name, a)
@@ -257,7 +261,10 @@ def eigvals(a: ArrayLike) -> Tensor:
 
 
 def _eig(name: str, a: Any, vectors: bool) -> tuple[Tensor, Tensor]:
-    """The complex eigenvalues and the right eigenvectors of general matrices."""
+    """The complex eigenvalues and the right eigenvectors of general matrices; without `vectors`, the latter have no meaning.
+
+    `name` is the caller, for errors.
+    """
     a = square(name, a)
     kind = np.promote_types(a.dtype, np.complex64)
     values = (a.shape[:-1], a.dtype)  # LAPACK returns the eigenvalues of a real matrix as two real arrays
@@ -310,7 +317,10 @@ def svd(
 
 
 def _hermitian_svd(a: ArrayLike, compute_uv: bool) -> Any:
-    """With the eigenvalues w and eigenvectors V: S = abs(w) in descending order, U = V, and Vh = sign(w) V^H."""
+    """The singular value decomposition of a Hermitian matrix, from its eigenvalues w and eigenvectors V.
+
+    S = abs(w) in descending order, U = V, and Vh = sign(w) V^H. Without `compute_uv`, S alone.
+    """
     vectors, values = _eigh("svd", a, None)
     size = ew.absolute(values)
     axis = size.ndim - 1

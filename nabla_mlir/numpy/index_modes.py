@@ -90,7 +90,7 @@ def filler(fill_value: ArrayLike, dtype: np.dtype) -> Any:
 
 
 def brought_inside(i: Any, n: int, mode: str, from_end: bool = True) -> Any:
-    """Applies a mode to indices along an axis of length n; "fill" gives n for those out of range.
+    """The indices `i` of an axis of length n, in range by a mode: "wrap", "clip" or "fill", which gives n for those out of range.
 
     Negative indices count from the end if `from_end`, and are out of range otherwise.
     """
@@ -113,7 +113,7 @@ def brought_inside(i: Any, n: int, mode: str, from_end: bool = True) -> Any:
 
 
 def index_inside(shape: Sequence[int], index: Any, mode: str, from_end: bool = True) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """Returns an index whose integers are in range, and the axes that need one more element for "fill"; see `brought_inside`."""
+    """An index whose integers are in range of `shape`, and the axes that need one more element for "fill"; see `brought_inside`."""
     items: list[Any] = []
     axes: list[int] = []
     axis = 0
@@ -131,14 +131,14 @@ def index_inside(shape: Sequence[int], index: Any, mode: str, from_end: bool = T
 
 
 def longer(x: Tensor, axes: Sequence[int], value: Any) -> Tensor:
-    """Appends a value to the array along these axes."""
+    """The array `x` with one more element, `value`, at the end of each of these axes."""
     for axis in axes:
         x = padded(x, axis, 0, 1, value)
     return x
 
 
 def shorter(x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Removes the last element of the array along these axes."""
+    """The array `x` without the last element of each of these axes."""
     for axis in axes:
         x = sliced(x, axis, 0, x.shape[axis] - 1)
     return x

@@ -142,7 +142,11 @@ def expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
 
 
 def _check_masks(shape: Shape, items: Sequence[Any]) -> None:
-    """Raises IndexingError for a mask whose shape differs from the axes that it masks, unless it has length 0 there."""
+    """Raises IndexingError for a mask among the items of an index whose shape differs from the axes that it masks, except for
+    length 0.
+
+    `shape` is the shape of the indexed array.
+    """
     counts = [_axis_count(item) for item in items]
     axis = 0
     for item, count in zip(items, counts, strict=True):
@@ -203,7 +207,9 @@ def _masks(mask: Any) -> list[Any]:
 
 
 def _window(item: slice, n: int, axis: int) -> Window:
-    """The indices that a slice of an axis of length `n` selects. Raises SliceError for the step 0."""
+    """The start, length and step of the indices that the slice `item` selects from axis `axis` of length `n`; raises SliceError for
+    step 0.
+    """
     bounds = [None if b is None else _bound(b, axis) for b in (item.start, item.stop, item.step)]
     if bounds[2] == 0:
         raise SliceError("a slice requires a step that is not 0, got 0.", where=user_frame())
@@ -223,14 +229,16 @@ def _bound(bound: Any, axis: int) -> int:
 
 
 def _check_index(i: int, n: int, axis: int) -> int:
-    """The index, counted from the start. Raises IndexingError if it is out of range."""
+    """The index `i`, counted from the start; raises IndexingError if it is out of range of axis `axis` of length `n`."""
     if not -n <= i < n:
         raise IndexingError(f"indexing requires an index below {n} along axis {axis}, got {i}.", where=user_frame())
     return i % n
 
 
 def wrapped(i: Any, n: int, axis: int) -> Any:
-    """Converts an index array so that negative numbers count from the end."""
+    """The index array `i` with negative numbers counted from the end of axis `axis` of length `n`; raises IndexingError if known
+    ones misfit.
+    """
     if not isinstance(i, Tensor):
         if i.size and not (-n <= i.min() and i.max() < n):
             raise IndexingError(

@@ -132,7 +132,7 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
 
 
 def choose(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """A select operation after broadcasting; a scalar condition stays a scalar."""
+    """The elements of x where `condition` is true, else those of y, after broadcasting; a scalar condition stays a scalar."""
     shape = broadcast_shapes("where", [condition.shape, x.shape])
     if condition.ndim:
         condition = broadcast_to(condition, shape)

@@ -71,7 +71,10 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None,
 
 
 def _concrete(x: Any, leaves: Sequence[Any], dtype: np.dtype | None, copy: bool | None) -> Array:
-    """`asarray` of a value without tensors: the array itself, its shared memory, or a copy, as `copy` says."""
+    """The value `x` without tensors as an array, as in `asarray`: the array itself, its shared memory, or a copy, as `copy` says.
+
+    `leaves` are the numbers and arrays in nested lists.
+    """
     is_same = isinstance(x, (Array, np.ndarray)) and (dtype is None or dtype == x.dtype)  # in NumPy, float64 == None is True
     if type(x) is Array and is_same and not (x.weak and dtype is not None):
         return x.copy() if copy else x
@@ -177,7 +180,7 @@ def _astype(x: Any, dtype: Any) -> Any:
 
 
 def _stacked(x: Any) -> Tensor:
-    """Stacks nested lists of tensors into one tensor."""
+    """Nested lists of tensors as one tensor with an axis for each level of nesting."""
     if not isinstance(x, (list, tuple)):
         return as_tensor(x)
     parts = [_stacked(e) for e in x]
@@ -188,7 +191,7 @@ def _stacked(x: Any) -> Tensor:
 
 
 def operand(x: Any) -> Any:
-    """Converts a list to an array of the default dtypes, for arithmetic; other operands are returned unchanged."""
+    """A list `x` as an array of the default dtypes, for arithmetic; other operands are returned unchanged."""
     x = readable(x)
     if isinstance(x, (list, tuple)):
         return asarray(x)

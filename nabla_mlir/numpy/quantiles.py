@@ -180,7 +180,9 @@ def _quantile(
 
 
 def _weights(name: str, x: Tensor, axes: Shape, weights: Any) -> Tensor:
-    """The weight of each element; 1 without weights. Weights may have the shape of the axes only."""
+    """The weight of each element of `x`; 1 without weights. Weights may have the shape of `axes` only. `name` is the called
+    function.
+    """
     if weights is None:
         return full_like(x, 1)
     numbers = convert(require_real(name, inexact(weights)), x.dtype)

@@ -68,7 +68,7 @@ def setdiff1d(
 
 
 def _chosen(flat: Any, mask: Any, size: int, fill_value: Any) -> Any:
-    """The first `size` elements where the mask is true; the rest is `fill_value`, or 0 for None."""
+    """The first `size` elements of the vector `flat` where the mask is true; the rest is `fill_value`, or 0 for None."""
     (positions,) = nonzero(mask, size=size, fill_value=-1)
     found = take(flat, where(positions < 0, 0, positions), mode="promise_in_bounds")
     return where(positions < 0, 0 if fill_value is None else fill_value, found)

@@ -147,7 +147,9 @@ def _power(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _with_broadcast_axis(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The operator before opset 7: with `broadcast`, the axes of the second operand match the axes of the first from `axis` on."""
+    """The operator `f` before opset 7: with `broadcast`, the axes of the second operand match the axes of the first from `axis`
+    on.
+    """
 
     def run(x: Tensor, y: Tensor, axis: int | None = None, broadcast: int = 0, consumed_inputs: Any = None) -> Any:
         if broadcast and axis is not None:
@@ -214,7 +216,9 @@ def _where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def cast(x: Tensor, dtype: np.dtype, saturate: int = 1) -> Tensor:
-    """Converts as ONNX does: integers of fewer bits wrap, and floats of 8 bits saturate on request."""
+    """The elements of `x` in another dtype, as ONNX converts: integers of fewer bits wrap, and floats of 8 bits saturate on
+    request.
+    """
     if x.dtype.kind in "iu" and dtype.kind in "iu":
         return x.astype(dtype)
     return (saturated(x, dtype) if saturate else x).astype(dtype)
@@ -232,7 +236,7 @@ def _cast_like(x: Tensor, like: Tensor, saturate: int = 1, round_mode: str = "up
 
 @operator("BitCast")
 def _bit_cast(x: Tensor, to: Any = None) -> Tensor:
-    """The bits of x as elements of another dtype."""
+    """The bits of x as elements of the dtype `to`, a number of ONNX's list."""
     dtype = dtype_of(to)
     if "bool" in (x.dtype.name, dtype.name):
         return x.astype(dtype)

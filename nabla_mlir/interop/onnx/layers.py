@@ -210,7 +210,16 @@ def _rnn_step(fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, boun
 
 
 def _gru_step(fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, bound: Any, _: Any, is_linear: int, *__: Any) -> Any:
-    """One step of a gated recurrent unit: the new state."""
+    """One step of a gated recurrent unit: the new state, in a tuple.
+
+    Args:
+      fs: the two activations.
+      state: a tuple of the old state.
+      x: the input of this step.
+      w, r, b: the weights of the input, those of the state, and the biases of both.
+      bound: clips the argument of an activation.
+      is_linear: true if the reset gate comes after the product with the weights.
+    """
     (h,) = state
     n = h.shape[-1]
     inputs, own = x @ w.T + b[0], h @ r[: 2 * n].T + b[1, : 2 * n]
@@ -223,7 +232,17 @@ def _gru_step(fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, boun
 def _lstm_step(
     fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, bound: Any, peephole: Any, _: int, couples: int
 ) -> Any:
-    """One step of a long short-term memory: the new hidden state and the new cell."""
+    """One step of a long short-term memory: the new hidden state and the new cell.
+
+    Args:
+      fs: the three activations.
+      state: the old hidden state and the old cell.
+      x: the input of this step.
+      w, r, b: the weights of the input, those of the state, and the biases of both.
+      bound: clips the argument of an activation.
+      peephole: the weights of the cell in the gates, or None.
+      couples: true if the forget gate is 1 minus the input gate.
+    """
     h, c = state
     n = h.shape[-1]
     i, o, f, g = (part for part in nnp.split(x @ w.T + h @ r.T + b[0] + b[1], 4, 1))

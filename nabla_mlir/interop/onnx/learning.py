@@ -39,7 +39,7 @@ def _softmax_zero(x: Tensor) -> Tensor:
 
 
 def integers(labels: Any, strings: Any) -> np.ndarray:
-    """Labels of classes. Raises Refusal if they are strings."""
+    """The labels of classes as an array of integers; raises Refusal if they are strings."""
     if strings:
         raise Refusal("labels that are integers", "strings")
     return np.array(labels, np.int64)
@@ -104,7 +104,10 @@ def _linear_classifier(
 
 
 def _kernel(name: str, x: Tensor, vectors: np.ndarray, params: Any) -> Tensor:
-    """The kernel of each row with each support vector."""
+    """The kernel `name` ("RBF", "LINEAR", "POLY" or "SIGMOID") of each row of `x` with each support vector.
+
+    `params` are gamma, the constant term and the degree.
+    """
     gamma, start, degree = (*params, 0, 0, 0)[:3]
     if name == "RBF":
         return nnp.exp(-gamma * nnp.sum((x[:, None] - vectors) ** 2, -1))
@@ -176,7 +179,7 @@ def _svm_classifier(
 
 
 def _class_probabilities(scores: Tensor, pairs: Any, a: np.ndarray, b: np.ndarray) -> Tensor:
-    """The probabilities of the classes, computed from those of pairs of classes.
+    """The probabilities of the classes, computed from those of pairs of classes: sigmoids of scores * a + b.
 
     The method is algorithm 2 of Wu, Lin and Weng, "Probability estimates for multi-class classification by pairwise coupling", JMLR
     5 (2004). The first values and the stopping rule are those of LIBSVM, which stops at errors of 0.005 / classes.
@@ -264,7 +267,7 @@ def _label_encoder(
 
 
 def _numbers(tensor: Any, whole: Any, floats: Any) -> np.ndarray:
-    """The keys or values of an encoder as one array of numbers; raises Refusal if they are strings."""
+    """The keys or values of an encoder as one array, from a tensor, integers or floats; raises Refusal if they are strings."""
     if tensor is not None:
         found = array_of(tensor)
         if found.dtype.kind in "OUS":

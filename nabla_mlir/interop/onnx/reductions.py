@@ -55,7 +55,9 @@ for _name, _function in _SUMS.items():
 
 
 def _extreme(f: Callable[..., Any], x: Tensor, axis: Any, keepdims: bool) -> Tensor:
-    """The largest or smallest element along the axes; for an empty axis, the smallest or largest number of the dtype."""
+    """The largest or smallest element along the axes by `f`, nnp.max or nnp.min; for an empty axis, the lowest or highest
+    number.
+    """
     is_max = f is nnp.max
     if x.dtype.kind == "b":
         return (nnp.any if is_max else nnp.all)(x, axis, keepdims=keepdims)
@@ -68,7 +70,7 @@ def _extreme(f: Callable[..., Any], x: Tensor, axis: Any, keepdims: bool) -> Ten
 
 
 def _arg_reduction(f: Callable[..., Any]) -> Callable[..., Any]:
-    """ONNX's ArgMax or ArgMin from NumPy's function; ONNX can also select the last of equal elements."""
+    """ONNX's ArgMax or ArgMin from `f`, NumPy's function; ONNX can also select the last of equal elements."""
 
     def run(x: Tensor, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
         positions = f(nnp.flip(x, axis) if select_last_index else x, axis=axis, keepdims=bool(keepdims)).astype(np.int64)
@@ -106,7 +108,7 @@ define("CumProd", _running(nnp.cumprod, 1), static=("axis",))
 
 
 def _with_flattened_axes(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The operator before opset 13, which flattens the axes from `axis` on to one axis."""
+    """The operator `f` before opset 13, which flattens the axes from `axis` on to one axis."""
 
     def run(x: Tensor, axis: int = 1) -> Tensor:
         axis = axis + x.ndim if axis < 0 else axis

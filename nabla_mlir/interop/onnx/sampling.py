@@ -66,7 +66,8 @@ def _origins(mode: str, count: int, n: int, scale: float, roi: tuple[float, floa
 def _matrix(x: np.ndarray, n: int, kernel: Callable[[Any], Any], reach: int, scale: float, excludes: int) -> np.ndarray:
     """The matrix that interpolates at the coordinates x: the weight of each of n pixels for each coordinate.
 
-    With `excludes`, pixels outside of the image have weight zero; otherwise they repeat the edge.
+    `kernel` gives the weight at a distance of at most `reach` pixels, which `scale` < 1 stretches. With `excludes`, pixels outside
+    of the image have weight zero; otherwise they repeat the edge.
     """
     reach = int(np.ceil(reach / scale))
     taps = np.floor(x)[:, None] + np.arange(-reach, reach + 2)
@@ -137,7 +138,10 @@ def _upsample(x: Tensor, scales: Any = None, mode: str = "nearest", height_scale
 
 
 def _lengths(shape: Sequence[int], scales: Any, sizes: Any, policy: str) -> tuple[list[int], list[float]]:
-    """The lengths of the axes of the result, and the scale of each axis, from ONNX's `scales` or `sizes`."""
+    """The lengths of the axes of the result, and the scale of each axis, from ONNX's `scales` or `sizes`.
+
+    `shape` has the lengths of the axes before, and `policy` says if the ratio of the sizes stays.
+    """
     if sizes is None or not np.size(sizes):
         factors = [float(s) for s in np.ravel(scales)]
         return [int(np.floor(n * s)) for n, s in zip(shape, factors, strict=True)], factors

@@ -24,8 +24,9 @@ def _parts(z: Tensor) -> Tensor:
 
 
 def _transform(x: Tensor, length: Any, axis: int, inverse: int, onesided: int) -> Tensor:
-    """The discrete Fourier transform along an axis; the real and imaginary parts are the last axis of the argument and of the
-    result.
+    """The discrete Fourier transform of `x` along an axis, of the given length; `onesided` means the first half of a real signal's.
+
+    The real and imaginary parts are the last axis of the argument and of the result.
     """
     rank = x.ndim
     axis %= rank

@@ -67,7 +67,11 @@ class Forest:
             raise Refusal(f"weights of {self.count} targets", f"targets up to {targets.max()}")
 
     def total(self, x: Tensor, how: str) -> Tensor:
-        """The sum of the leaves that each row reaches in all trees, shape (rows, targets); or their mean, minimum or maximum."""
+        """The sum of the leaves that each row of `x` reaches in all trees, shape (rows, targets); or another aggregate, as `how`
+        says.
+
+        `how` is "SUM", "AVERAGE", "MIN" or "MAX".
+        """
         if x.ndim != 2 or self.features.max(initial=0) >= x.shape[1]:
             raise Refusal(f"rows with {self.features.max(initial=0) + 1} columns", f"shape {x.shape}")
         if how not in _AGGREGATES:
@@ -90,7 +94,7 @@ class Forest:
         return at
 
     def _is_passed(self, x: Tensor, at: Any) -> Tensor:
-        """True where the test of the node `at` passes, for each row and tree."""
+        """True where the test of the node at which a row of `x` is passes; `at` has the node for each row and tree."""
         value = nnp.take_along_axis(x, nnp.take(self.features, at), 1)
         numbers = np.array([_MODES.index(mode) for mode in self.modes])
         branches = numbers[self._is_branch()]
@@ -102,7 +106,9 @@ class Forest:
         return nnp.where(nnp.isnan(value), nnp.take(self.is_true_of_nan, at), is_passed)
 
     def _answer(self, mode: str, value: Tensor, at: Any) -> Tensor:
-        """The result of the test `mode` for each row and tree, as if all nodes had this kind of test."""
+        """The result of the test `mode` on `value` for each row and tree, as if all nodes had this kind of test; `at` has their
+        nodes.
+        """
         if mode == "BRANCH_MEMBER":
             return nnp.any(value[..., None] == nnp.take(self.members, at, 0), -1)
         return _TESTS[mode](value, nnp.take(self.thresholds, at))
@@ -283,7 +289,10 @@ def _tree_ensemble(
 
 
 def _sets(modes: Sequence[str], size: int, dtype: np.dtype, tensor: Any) -> np.ndarray:
-    """The sets of the membership nodes, padded with NaN, which equals no value; in `tensor`, each set ends with NaN."""
+    """The set of numbers of each membership node, padded with NaN, which equals no value; in `tensor`, each set ends with NaN.
+
+    `modes` are the kinds of tests of the nodes, and `size` is the number of nodes and leaves.
+    """
     values = np.zeros(0) if tensor is None else array_of(tensor)
     ends = np.nonzero(np.isnan(values))[0]
     nodes = [i for i, mode in enumerate(modes) if mode == "BRANCH_MEMBER"]

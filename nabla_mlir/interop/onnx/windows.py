@@ -54,7 +54,11 @@ def convolve(
     group: int = 1,
     auto_pad: str = "NOTSET",
 ) -> Tensor:
-    """The convolution y[b, o, p] = bias[o] + Σ x[b, i, s*p + d*q] * w[o, i, q] over the channels i and the offsets q."""
+    """The convolution y[b, o, p] = bias[o] + Σ x[b, i, s*p + d*q] * w[o, i, q] over the channels i and the offsets q.
+
+    s and d are the strides and dilations. With groups, channels are only combined within their group. `auto_pad` is a rule for
+    `pads`.
+    """
     rank = x.ndim - 2
     strides, dilations = strides or [1] * rank, dilations or [1] * rank
     spans = [d * (k - 1) + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
@@ -143,7 +147,7 @@ class _Pool:
         return steps * stride + span - n - low - high
 
     def reduced(self, x: Tensor, body: str) -> Tensor:
-        """The elements of each window reduced by the operation `body`."""
+        """The elements of each window of `x` reduced by the operation `body`, such as "add" or "max"."""
         params = window_params(
             x.ndim,
             window_dimensions=(1, 1, *self.window),

@@ -328,7 +328,7 @@ def hessian_stage(f: Callable[..., Any], specs: tuple[Any, ...], form: str) -> t
 def _find_pattern(
     finder: Callable[..., Pattern], f: Callable[..., Any], specs: tuple[Any, ...], is_optional: bool
 ) -> Pattern | None:
-    """The sparsity pattern that `finder` finds; None if it is optional and cannot be found."""
+    """The sparsity pattern of a derivative of `f` that `finder` finds; None if it is optional and cannot be found."""
     try:
         return finder(f, *specs)
     except PatternError:

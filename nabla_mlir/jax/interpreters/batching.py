@@ -43,7 +43,7 @@ def defbroadcasting(prim: Primitive) -> None:
     """Sets the batching rule of an elementwise primitive, which broadcasts its arguments."""
 
     def rule(args: Any, dims: Any, **params: Any) -> Any:
-        """Moves the mapped axes to the front, gives all arguments one rank, and calls the primitive."""
+        """The result for all entries, and its mapped axis 0: the mapped axes move to the front, and all arguments get one rank."""
         rank = max(x.ndim - (d is not None) for x, d in zip(args, dims, strict=True))
         size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
         front = [x if d is None else moveaxis_of(x, d, 0) for x, d in zip(args, dims, strict=True)]

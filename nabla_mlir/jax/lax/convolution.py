@@ -34,7 +34,7 @@ class ConvDimensionNumbers(NamedTuple):
 
 # ---------------------------------------------------------------- products
 def _pair(name: str, lhs: Any, rhs: Any, result_dtype: Any) -> tuple[Tensor, Tensor, np.dtype]:
-    """The two factors of a product in their common dtype, and the dtype of the result."""
+    """The two factors of a product in their common dtype, and the dtype of the result, which is the common one unless requested."""
     dtype = common_dtype([lhs, rhs])
     x, y = convert(tensor(lhs), dtype), convert(tensor(rhs), dtype)
     return x, y, dtype if result_dtype is None else as_dtype(result_dtype)

@@ -80,7 +80,7 @@ class AccuracyMode(enum.Enum):
 
 
 def _ordered(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
-    """A comparison of `jax.lax`: it refuses complex numbers, which `numpy` orders as NumPy does."""
+    """A comparison of `jax.lax` from that of `numpy`, `own`: it refuses complex numbers, which `numpy` orders as NumPy does."""
 
     @described(name, (own.__doc__ or "").split("\n")[0])
     def f(x: Any, y: Any) -> Tensor:

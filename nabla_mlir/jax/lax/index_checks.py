@@ -52,7 +52,10 @@ def _check_batching(name: str, x: Sequence[int], of_x: Sequence[int], indices: S
 
 
 def _check_map(name: str, word: str, axes: Sequence[int], x: Sequence[int], indices: Sequence[int]) -> None:
-    """Raises ShapeError unless each component of an index vector has its own axis of the operand."""
+    """Raises ShapeError unless each component of an index vector has its own axis of the operand.
+
+    `axes` has the axis for each component, under the name `word`; `x` and `indices` are shapes.
+    """
     if len(axes) != indices[-1]:
         _refuse(name, f"as many {word} as components of an index", f"{len(axes)} and {indices[-1]}")
     _check_axes(name, word, axes, len(x), ordered=False)

@@ -128,7 +128,7 @@ def eig(
 
 
 def _scaled_columns(v: Tensor) -> Tensor:
-    """The columns of complex matrices, scaled to length one and to a real largest entry."""
+    """The columns of the complex matrices `v`, scaled to length one and to a real largest entry."""
     size = ew.absolute(stop_gradient(v))
     largest = take_along_axis(v, argmax(size, -2, keepdims=True), -2)
     length = ew.sqrt(reductions.fold(ew.real(v * ew.conj(v)), (v.ndim - 2,), "add", keepdims=True))
@@ -255,7 +255,7 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: boo
 
 
 def _tridiagonal_solution(below: Tensor, on: Tensor, above: Tensor, right: Tensor) -> Tensor:
-    """The solution of tridiagonal systems by LAPACK's routine gtsv, without checks."""
+    """The solution of tridiagonal systems with these diagonals and right-hand sides, by LAPACK's routine gtsv, without checks."""
     results = [*((v.shape, v.dtype) for v in (below, on, above, right)), (right.shape[:-2], np.dtype(np.int32))]
     name = f"lapack_{fa.letter(on.dtype)}gtsv_ffi"
     return lapack.routine(name, [below, on, above, right], results, stack=right.ndim - 2)[3]

@@ -97,7 +97,10 @@ def _polar(x: Tensor, eps: float, most: int) -> Any:
 
 @_polar.defjvp
 def _polar_jvp(eps: float, most: int, primals: Any, tangents: Any) -> Any:
-    """The factors of ``x = u h`` and their tangents, by the formulas in the docstring of the module."""
+    """The factors u and h of ``x = u h``, the number of iterations, and True if they converged; and the tangents of u and h.
+
+    The formulas are in the docstring of the module.
+    """
     u, h, count, ends = _polar(*primals, eps, most)
     (x_dot,) = tangents
     m = matmul(la.adjoint(u), x_dot)

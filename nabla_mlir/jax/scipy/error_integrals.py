@@ -42,7 +42,9 @@ _SCALE, _SERIES = _coefficients()
 
 @custom_jvp
 def _wofz(z: Tensor) -> Tensor:
-    """The Faddeeva function: Weideman's series in the upper half plane, and the reflection formula in the lower one."""
+    """The Faddeeva function w(z) = exp(-z²) erfc(-iz): Weideman's series in the upper half plane, a reflection formula in the lower
+    one.
+    """
     below = imag(z) < 0.0
     up = where(below, -z, z)
     distance = _SCALE - 1j * up

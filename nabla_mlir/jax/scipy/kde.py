@@ -62,7 +62,7 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
         self.inv_cov = inv(self.covariance)
 
     def _bandwidth(self, method: Any) -> Any:
-        """Returns the bandwidth for the argument `bw_method`; raises DtypeError for other values."""
+        """The bandwidth for the argument `bw_method`; raises DtypeError for values that are no name, number or function."""
         if method is None or (isinstance(method, str) and method == "scott"):
             return self.neff ** (-1.0 / (self.d + 4))
         if isinstance(method, str) and method == "silverman":
@@ -141,8 +141,9 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
 
 @library
 def _moments(dataset: Any, weights: Any) -> tuple[Any, ...]:
-    """Returns the samples as an array (d, n), their weights, the effective number of samples, and their covariance. Raises
-    ShapeError unless there are several samples, and a weight for each.
+    """The samples as an array (d, n), their weights, the effective number of samples, and their covariance.
+
+    Raises ShapeError unless there are several samples, and a weight for each.
     """
     data = require_real("gaussian_kde", inexact(atleast_2d(dataset)))
     n = data.shape[1]
@@ -160,7 +161,7 @@ def _moments(dataset: Any, weights: Any) -> tuple[Any, ...]:
 
 @library
 def _log_density(data: Any, weights: Any, covariance: Any, points: Any) -> Any:
-    """Returns the logarithm of a sum of weighted Gaussians, at the points that are the columns of `points`.
+    """The logarithm of a sum of weighted Gaussians, at the points that are the columns of `points`.
 
     The Gaussians are centred at the columns of `data` and have one covariance.
     """

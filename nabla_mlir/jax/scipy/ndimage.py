@@ -23,7 +23,9 @@ def _reflected(i: Any, n: int) -> Any:
 
 
 def _mirrored(i: Any, n: int) -> Any:
-    """Returns the indices reflected at the first and last of n elements, which are not repeated."""
+    """The indices `i` reflected at the first and last of n elements, which are not repeated: for n
+    = 3, 0 1 2 3 4 give 0 1 2 1 0.
+    """
     period = max(2 * n - 2, 1)
     i = i % period
     return nnp.where(i < n, i, period - i)

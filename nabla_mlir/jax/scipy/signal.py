@@ -65,7 +65,9 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: None = None) -> An
 
 
 def _two_axes(name: str, f: Any, in1: Any, in2: Any, mode: str, boundary: str, fillvalue: Any) -> Any:
-    """Returns ``f(in1, in2, mode)`` for two matrices; raises ShapeError for other arrays, and for a boundary other than zeros."""
+    """The result of ``f(in1, in2, mode)`` for two matrices; raises ShapeError for other arrays, and for a boundary other than
+    zeros.
+    """
     if np.ndim(in1) != 2 or np.ndim(in2) != 2 or boundary != "fill" or fillvalue != 0:
         raise ShapeError(
             f"{name} requires matrices and zeros around them, got {np.ndim(in1)} and {np.ndim(in2)} axes, "
