@@ -123,7 +123,7 @@ def _is_expanded(op: ir.Operation) -> bool:
 
 
 def _expand_in(block: ir.Block) -> None:
-    """Expands the operations of a block that cannot run directly, and those in their regions."""
+    """Expands the maps and derivatives in a block that cannot be interpreted directly, also those in its regions."""
     for op in [o.operation for o in block.operations]:
         if _is_expanded(op):
             ExpandPass().expand(op)

@@ -27,7 +27,7 @@ class Branches:
             self._new.setdefault(op, set()).update(np.unique(operands[0]).astype(int).tolist())
 
     def finish_run(self, is_compared: bool) -> None:
-        """Ends a run; the sides that it chose count only if its results were compared."""
+        """Ends a run of the program; the branches that it took count only if its results were compared."""
         for op, sides in self._new.items():
             seen = self._seen.setdefault(op, set())
             if is_compared:

@@ -55,7 +55,7 @@ class InterpretedFunction:
         return arrays
 
     def _filled(self, target: Any, result: np.ndarray, version: int | None) -> Array:
-        """The result of a call for a target, to whose memory it is copied."""
+        """The array `target` after `result` has been copied to its memory; it gets the version of the module's state."""
         if type(target) is Array:
             ctypes.memmove(target.numpy().ctypes.data, np.ascontiguousarray(result).ctypes.data, result.nbytes)
             return fill(target, target, version)

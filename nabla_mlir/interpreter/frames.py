@@ -92,7 +92,10 @@ class Collective:
     evaluate: Callable[[list[np.ndarray], int], Arrays]  # from the operands of all entries and their number
 
     def run(self, frames: Sequence[Frame]) -> None:
-        """Groups the frames by their indices on the other axes, computes each group, and stores the results in its frames."""
+        """Stores the results of the collective in the frames of all entries.
+
+        The frames are grouped by their indices on the other axes of the map, and each group is computed together.
+        """
         groups: dict[tuple[tuple[str, int], ...], list[Frame]] = {}
         for frame in frames:
             others = tuple((name, i) for name, i in frame.position.items() if name != self.axis)

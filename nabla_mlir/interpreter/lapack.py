@@ -109,7 +109,11 @@ def _factors_of(a: np.ndarray) -> np.ndarray:
 
 
 def _reflect(stack: np.ndarray, factors: np.ndarray, j: int) -> None:
-    """Step j of a QR factorisation, in place: a reflection makes column j zero below the diagonal."""
+    """Applies step j of a QR factorisation to each matrix of `stack`, in place: a reflection makes column j zero below the
+    diagonal.
+
+    Its factor is stored in `factors`.
+    """
     column = stack[:, j:, j]
     first, norm = column[:, 0].copy(), _norms(column)
     is_done = (np.abs(column[:, 1:]).max(1, initial=0) == 0) & (first.imag == 0)

@@ -152,6 +152,7 @@ def _varying_carries(op: ir.Operation, batch: Batch, changing: set[int]) -> tupl
     captures = [v for v in captures_of(op) if v in batch]
 
     def iterate(state: tuple[set[int], bool]) -> tuple[set[int], bool]:
+        """The carries that vary, and True if the predicate does, after one more iteration from those in `state`."""
         varying, _ = state
         inside = varying_values(ops, [*(arguments[i] for i in varying), *captures])
         more = varying | {i for i, r in enumerate(outputs) if r in inside}
@@ -190,6 +191,7 @@ def _while_per_entry(
         return _any(carry[-1])
 
     def body(carry: list[Tensor]) -> list[Tensor]:
+        """The next values and the next mask of the entries that still run; the values of an ended entry stay."""
         *state, alive = carry
         new = [
             choose(alive, a, b) if i in frozen_at_end else a for i, (a, b) in enumerate(zip(step(state, alive), state, strict=True))
@@ -259,6 +261,7 @@ def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
         """A function that emits a branch and its reverse mode, and returns the cotangents of the captured values."""
 
         def make() -> list[Tensor]:
+            """Emits the branch and its reverse mode; returns the cotangents of the captured values."""
             mapping: dict[ir.Value, ir.Value] = {}
             clones = clone_body(ops, mapping)
             varying = active_values(clones, captures)
@@ -335,7 +338,7 @@ def _gated_branch(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], batc
 
 
 def _masks(index: Tensor, branches: int) -> list[Tensor]:
-    """The mask of each branch: the entries that select it."""
+    """For each of `branches` branches, the mask of the entries whose index selects it."""
     if index.dtype == BOOL:
         return [index, logical_not(index)]
     last = branches - 1

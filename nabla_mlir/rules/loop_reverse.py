@@ -265,6 +265,7 @@ def _planned(op: ir.Operation, backward: Backward, counter: Counter, cts: list[T
         _, _, tapes = _forward_loop(op, all_carries(state), first, stop, first, stored, empty)
 
         def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
+            """The values of the forward loop at iteration `i`: rows of the tapes of this piece, and the counter."""
             row = subtract(i, first)
             values = {v: read_row(tape, row) for v, tape in zip(stored, tapes, strict=True)}
             values[counting] = count_at(i, counter, wrap(counting).dtype)

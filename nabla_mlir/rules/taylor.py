@@ -35,14 +35,14 @@ class Series:
         self._known: list[Tensor | None] = []
 
     def at(self, k: int) -> Tensor | None:
-        """Coefficient k."""
+        """Coefficient k of the series; None for zero."""
         while len(self._known) <= k:
             self._known.append(self._rule(len(self._known)))
         return self._known[k]
 
     @property
     def head(self) -> Tensor:
-        """The value at t = 0."""
+        """The first coefficient of the series: its value at t = 0."""
         value = self.at(0)
         assert value is not None
         return value
@@ -193,6 +193,7 @@ class Expansion:
         assert isinstance(y, Series)
 
         def term(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+            """The product with `a` and `b` in place of the two varying operands; None if one of them is zero."""
             if a is None or b is None:
                 return None
             whole: Any = list(operands)

@@ -188,7 +188,7 @@ class LongTrace:
         self._running_frames: set[types.FrameType] = set()
 
     def __call__(self) -> None:
-        """Counts one operation."""
+        """Counts one operation of the trace; a loop of Python that makes very many of them gets a warning."""
         self._count += 1
         if self._count == self._limit // 2:
             self._running_frames = set(_running_frames())

@@ -60,7 +60,7 @@ def tree_spec(spec: OptreeSpec) -> TreeSpec:
 
 
 def _key_name(key: Any) -> Any:
-    """A key of a custom node as a manifest stores it.
+    """The key of a child of a custom node, in the form that a manifest stores.
 
     JAX's GetAttrKey, DictKey and SequenceKey become their name, key or index; other keys are unchanged.
     """
@@ -80,7 +80,7 @@ class LiveTreeSpec(TreeSpec):
         return unflatten(self.spec, leaves)
 
     def __reduce__(self) -> Any:
-        """A structure without the user's types is pickled in a form that any machine reads, also one without the compiler."""
+        """A pickled form of the structure without the user's types, which any machine reads, also one without the compiler."""
         node = tree_spec(self.spec)
         return (LiveTreeSpec if _has_types(node) else TreeSpec), (
             node.kind,
@@ -171,7 +171,7 @@ def with_references(manifest: Manifest, module: ir.Module, target: Target) -> Ma
 
 
 def entry_of(entry_point: EntryPoint) -> Entry:
-    """The entry point that `entry_point` described; the inverse of that function."""
+    """The entry point of a stage that the manifest's `entry_point` describes; the inverse of the function `entry_point`."""
     leaves = [leaf for argument in entry_point.arguments for leaf in argument.leaves]
     trees = tuple(a.tree.unflatten(range(len(a.leaves))) for a in entry_point.arguments)
     result = entry_point.result.unflatten(range(len(entry_point.result_leaves)))

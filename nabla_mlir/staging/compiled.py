@@ -132,7 +132,7 @@ class Compiled(Stage):
 
     @cached_property
     def _only(self) -> Callable[..., Any]:
-        """The only entry point; raises if there are several."""
+        """The function of the only entry point; raises an error if there are several."""
         if len(self.entries) != 1:
             names = ", ".join(e.name for e in self.entries)
             raise TraceError(

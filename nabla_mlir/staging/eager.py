@@ -61,6 +61,7 @@ class Program:
         constants: Mapping[int | str, Any] | None = None,
         memory_limit: int | None = None,
     ):
+        """Traces `f`; the class describes the arguments."""
         # Zeros of values without derivative have no elements: they are no arguments and results of the code.
         empty = {i: np.zeros(s.shape, s.dtype) for i, s in enumerate(specs) if s.dtype == FLOAT0}
         self._inputs = [i for i in range(len(specs)) if i not in empty] if empty else None
@@ -97,7 +98,7 @@ class Program:
         self._is_jitted = is_jitted
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
-        """Runs the program on the leaves of its arguments."""
+        """The result of the program for the leaves of its arguments, in the structure that the function returned."""
         leaves = leaves if self._inputs is None else [leaves[i] for i in self._inputs]
         inputs = as_inputs(leaves, self.dtypes) if self._has_scalars else leaves
         results = self.run([*inputs, *self.captured], 0, self._types)
@@ -123,7 +124,7 @@ def _merge(values: Sequence[Any], others: Mapping[int, Any]) -> list[Any]:
 
 
 def _kind(spec: Spec) -> Kind:
-    """The kind of arguments with this spec, for the repetition of a call."""
+    """The record of arguments with this spec, scalars or arrays, by which the code of `repetition` recognises them."""
     scalars = {"b": bool, "i": int, "f": float, "c": complex}
     if spec.weak and not spec.shape and spec.dtype.kind in scalars:
         return Kind.of_scalar(scalars[spec.dtype.kind], spec.dtype)
@@ -147,6 +148,9 @@ class Halves:
     """
 
     def __init__(self, module: ir.Module, known: Sequence[int]):
+        """Divides the function of `module` into the half that depends only on the arguments at the positions `known`, and
+        the rest.
+        """
         with context(), ir.Location.unknown():
             self.split: Split = split_function(module.body.operations[0].operation, known)
         self._module = module  # owns the functions of the split
@@ -158,7 +162,7 @@ class Halves:
         return OnDevice(Code(_separate_module(self.split.rest), "main", is_lowered=True))
 
     def at(self, known: list[Any]) -> SecondHalf:
-        """Runs the first half on the known arguments; returns the second half at their values."""
+        """The second half at the values `known` of the known arguments, after the first half has run on them."""
         results = self._first(known)
         count = len(self.split.early)
         return SecondHalf(self, dict(zip(self.split.early, results[:count], strict=True)), results[count:])
@@ -179,7 +183,9 @@ class SecondHalf:
     residuals: list[Array]
 
     def __call__(self, others: list[Any]) -> dict[int, Any]:
-        """All results by index. Inside a trace, where `others` are tensors, the second half becomes part of the trace."""
+        """All results by index, for the values `others` of the other arguments. Inside a trace, these are tensors, and the half
+        becomes part of it.
+        """
         split = self.halves.split
         early = {i: x.copy() for i, x in self.early.items()}  # the caller may write to them
         if not split.late:
@@ -207,7 +213,7 @@ def signature_of(leaves: Sequence[Any]) -> tuple[Spec, ...]:
 
 
 def kinds_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """The key of a compiled program: it distinguishes the same leaves as `signature_of`, and is computed faster."""
+    """A hashable key of the types of the leaves: it distinguishes the same leaves as `signature_of`, and is computed faster."""
     return tuple(
         [
             (leaf.shape, leaf.dtype) if type(leaf) is np.ndarray or (type(leaf) is Array and not leaf.weak) else as_spec(leaf)

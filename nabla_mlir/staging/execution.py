@@ -132,7 +132,7 @@ class Code:
         self.module, self._is_lowered = (module, True) if is_lowered else _expand(module)
 
     def lower(self) -> None:
-        """Lowers a copy of the module, because an interpreter may refer to operations of the original."""
+        """Replaces the module by a lowered copy, because an interpreter may refer to operations of the original."""
         if not self._is_lowered:
             self.module = clone_module(self.module)
             lower_module(self.module)
@@ -276,7 +276,7 @@ def function_of(code: Code, is_jitted: bool = False, first: Sequence[Any] | None
 
 
 def _make_interpreted(code: Code, mode: str) -> Runner:
-    """The callable that interprets a function; in the mode "auto", compiled code if the interpreter lacks an operation."""
+    """The callable that interprets a function; in the mode "auto", that of compiled code if the interpreter lacks an operation."""
     if mode == _FINITE:
         return Finite(code)
     if mode == "interpret" or code.calls_python:
@@ -303,7 +303,7 @@ def compiled_function(code: Code, device: Device | None = None, first: Sequence[
         raise TargetError(f"memory_limit requires arrays on a CPU, got some on {device.driver}.", where=user_frame())
 
     def compile_() -> Function | Endless:
-        """Compiles the function and loads it; without a bound on its time, it can be interrupted."""
+        """The compiled function, loaded; if nothing bounds its time, in a form that Ctrl-C can interrupt."""
         cost = estimate(code.function)
         for copy in copies_of(code.function) if _LOG.isEnabledFor(logging.INFO) else ():
             _LOG.info("%s %s", code.title, copy)

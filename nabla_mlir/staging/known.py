@@ -95,7 +95,7 @@ class Known:
         return bool(self._levels(value))
 
     def _levels(self, value: ir.Value) -> set[int]:
-        """The levels of the derivatives that follow a value."""
+        """The numbers of the open derivatives that follow a value, counted from the outermost one."""
         levels: set[int] = set()
         seen: set[ir.Value] = set()
         stack = [value]
@@ -115,7 +115,7 @@ class Known:
         return levels
 
     def _levels_of_argument(self, argument: ir.Value) -> set[int]:
-        """The levels of the derivatives that follow an argument of a region."""
+        """The numbers of the open derivatives that follow an argument of a region, counted from the outermost one."""
         region = self._regions[argument]
         if region.role == "function":
             return set()
@@ -134,7 +134,7 @@ class Known:
         return np.asarray(self.arrays[self._root(value)])
 
     def _root(self, value: ir.Value) -> ir.Value:
-        """Follows an argument of a region to the value outside all regions that is passed to it; returns other values unchanged."""
+        """The value outside all regions that is passed to an argument of a region; another value is returned unchanged."""
         while value in self.others:
             value = self.others[value]
         return value

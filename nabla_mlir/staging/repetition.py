@@ -98,7 +98,7 @@ class _Source:
         self._lines.append(textwrap.indent(text, "    "))
 
     def name(self, value: Any) -> str:
-        """A new name in the code for a value."""
+        """A new name in the generated code, which stands for the Python object `value`."""
         name = f"_{len(self._names)}"
         self._names[name] = value
         return name

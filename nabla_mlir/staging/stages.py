@@ -260,7 +260,7 @@ def trace(f: Callable[..., Any], *specs: PyTree, name: str | None = None, **kw_s
 
 
 def _check_output(leaf: Any, path: str) -> Any:
-    """A result leaf as a tensor; raises TraceError if it is no array."""
+    """The leaf `leaf` of a result as a tensor; raises TraceError, which names its path, if it is no array."""
     if not (pytree.is_array(leaf) or is_scalar(leaf)):
         raise TraceError(
             f"a traced function requires arrays as results, got {type(leaf).__name__} at result{path}.", where=user_frame()

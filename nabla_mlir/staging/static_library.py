@@ -250,7 +250,14 @@ def _source(name: str, header: str, entries: list[EntryPoint], program: HostProg
 
 
 def _function(declaration: str, arguments: list[str], results: list[str], sizes: list[int], body: str) -> str:
-    """The text of a C function; its arrays are `arguments` and `results`, of which `sizes` has the bytes."""
+    """The text of a C function.
+
+    Args:
+      declaration: its name and parameters.
+      arguments, results: the C expressions of the arrays that it reads and writes.
+      sizes: the bytes of each result.
+      body: the statements.
+    """
     lists = f"  void *args[] = {{{', '.join([*arguments, '0'])}}};\n"
     # A function with state returns an additional last result, the number of writes, which is ignored here.
     lists += f"  void *results[] = {{{', '.join([*results, '0'])}}};\n"

@@ -191,7 +191,7 @@ set_reader(_number_of, _is_followed)
 
 @contextlib.contextmanager
 def _scope(what: str) -> Iterator[Scope]:
-    """A scope in which values can be made; afterwards they are refused with an error that names `what`."""
+    """A context with a new scope, in which tensors can be made; later uses raise an error that names `what`."""
     outer = current_scope()
     scope = Scope(what, outer)
     set_scope(scope)

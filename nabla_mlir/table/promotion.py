@@ -96,14 +96,14 @@ def scalar_array(value: Any, dtype: np.dtype, requirement: str) -> np.ndarray:
 
 
 def promote_dtypes(operands: Sequence[Any]) -> np.dtype:
-    """The common dtype of operands (tensors, arrays, Python scalars)."""
+    """The dtype to which operands (tensors, arrays, Python scalars) promote."""
     if is_narrowing():
         return _promote_narrow(operands)
     return _promote_operands(operands)
 
 
 def _promote_narrow(operands: Sequence[Any]) -> np.dtype:
-    """The common dtype of operands; it has 64 bits only if a tensor or an array of a device has."""
+    """The dtype to which operands promote by JAX's rules; it has 64 bits only if a tensor or an array of a device has."""
     if has_wide(operands):
         return _promote_operands(operands)
     narrow = [np.empty((), narrow_dtype(x.dtype)) if isinstance(x, (np.ndarray, np.generic)) else x for x in operands]
@@ -111,7 +111,7 @@ def _promote_narrow(operands: Sequence[Any]) -> np.dtype:
 
 
 def _promote_operands(operands: Sequence[Any]) -> np.dtype:
-    """The common dtype of operands by NumPy's table; weak operands count only if their kind is higher."""
+    """The dtype to which operands promote by NumPy's table; weak operands count only if their kind is higher."""
     strong = [x.dtype for x in operands if not is_weak(x)]
     weak = [scalar_dtype(x) for x in operands if is_weak(x)]
     if not strong:
@@ -256,7 +256,9 @@ def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def promote(name: str, *operands: Any, dtype: np.dtype | None = None) -> list[Tensor]:
-    """The operands as tensors with one dtype and one shape."""
+    """The operands as tensors with one dtype and one shape; `name` is the operation, for errors. `dtype` replaces the
+    promoted dtype.
+    """
     operands = tuple(map(readable, operands))
     dtype = dtype or promote_dtypes([x if is_scalar(x) else _with_dtype(x) for x in operands])
     shape = broadcast_shapes(name, [() if is_scalar(x) else np.shape(x) for x in operands])
@@ -283,7 +285,7 @@ def _with_dtype(x: Any) -> Any:
 
 
 def _binary(name: str, flip: bool = False) -> Any:
-    """The method for a binary operator of tensors. `flip` exchanges the operands, as in `__radd__`."""
+    """The method for the binary operation `name` of tensors. `flip` exchanges the operands, as in `__radd__`."""
 
     def operator(self: Tensor, other: Any) -> Any:
         """The result of `self` and `other`, after promotion and broadcasting; NotImplemented if `other` is no operand."""

@@ -42,7 +42,7 @@ def captures_of(op: ir.Operation) -> list[ir.Value]:
 
 
 def _collect(region: ir.Region, inside: set[ir.Value], captures: dict[ir.Value, None]) -> None:
-    """Adds to `captures` the values that a region reads and that are not defined inside."""
+    """Adds to `captures` the values that a region reads and that are not defined inside; `inside` gets those that are."""
     for block in region.blocks:
         inside.update(block.arguments)
         for op in block.operations:
@@ -216,7 +216,11 @@ def bound_of(op: ir.Operation) -> dict[str, ir.Attribute]:
 
 
 def emit_case(index: Tensor, branches: Sequence[Callable[[], Sequence[Tensor]]]) -> list[Tensor]:
-    """Emits a choice between branches: `stablehlo.if` for a truth value as index, `stablehlo.case` for an integer."""
+    """The results of a choice between branches, which is emitted.
+
+    It is a `stablehlo.if` for a truth value as index, whose first branch is that for True, and a `stablehlo.case` for an integer.
+    The branches emit their operations and return results.
+    """
     name = "stablehlo.if" if index.dtype.kind == "b" else "stablehlo.case"
     # The first branch is emitted into a scratch operation, because the result types are its types.
     with scratch(len(branches)) as holder:

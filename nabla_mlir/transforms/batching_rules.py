@@ -57,7 +57,7 @@ class custom_vmap:  # noqa: N801  # a decorator
         return vmap_rule
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the function; inside a map, calls the rule."""
+        """The result of the function; inside a map, that of its custom rule."""
         name = getattr(self.fun, "__name__", type(self.fun).__name__)
         if self.vmap_rule is None:
             raise TraceError(

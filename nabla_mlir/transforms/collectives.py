@@ -73,7 +73,7 @@ def innermost_axis() -> BoundAxis | None:
 
 
 def _find_axis(what: str, name: Any) -> BoundAxis:
-    """The innermost enclosing map's axis of a name; raises UnboundAxisError if there is none."""
+    """The axis `name` of the innermost enclosing map that has it; raises UnboundAxisError, which names the collective `what`."""
     axes = _bound.axes if is_tracing() else ()
     match = next((axis for axis in reversed(axes) if axis.name == name and name is not None), None)
     if match is None:
@@ -189,7 +189,7 @@ def _map_leaves(x: Any, f: Callable[[Tensor], Tensor]) -> Any:
 
 
 def _check_axis(what: str, axis: int, rank: int) -> int:
-    """The axis as a number from 0; raises ShapeError if it is out of range."""
+    """The axis of an array of the given rank as a number from 0; raises ShapeError, which names `what`, if it is out of range."""
     if not -rank <= axis < rank:
         raise ShapeError(f"{what} requires an axis of its result of rank {rank}, got {axis}.", where=user_frame())
     return axis % rank

@@ -233,6 +233,7 @@ def _loop(what: str, cond_fun: Any, body_fun: Any, init_val: PyTree, max_residua
     """
 
     def run(init: Any) -> Any:
+        """The final state for the first state `init`; emits the loop."""
         leaves, spec = pytree.flatten(init)
         carry = [as_tensor(leaf) for leaf in leaves]
         block, outs, out_spec = _trace_body(body_fun, spec, carry)

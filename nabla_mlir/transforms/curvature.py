@@ -122,7 +122,7 @@ DISTRIBUTIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _public(product: Product, name: str) -> Callable[..., Any]:
-    """The public function of a product: it returns the product without the other results."""
+    """The public function `name` of `product`: it returns only the vector, without the value and the gradient."""
 
     def call(x: Any, v: Any, *data: Any) -> Any:
         run = lambda x, v, *data: product(x, v, *data)[1]  # noqa: E731

@@ -66,7 +66,7 @@ class _Custom:
         self.nondiff_argnums: tuple[int, ...] = (*given, *(i for i in named if i not in given))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the function; derivatives use its rule."""
+        """The result of the function, emitted with its rule, which derivatives use."""
         self._check_defined()
         args = positional(self.fun, args, kwargs)
         nondiff = sorted(positions(self._name(), self.nondiff_argnums, len(args), "nondiff_argnums"))

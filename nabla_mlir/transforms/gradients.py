@@ -97,6 +97,8 @@ def grad(
 
     @functools.wraps(fun)
     def grad_f(*args: Any, **kwargs: Any) -> Any:
+        """The gradient of the function, or (gradient, aux) with `has_aux`."""
+
         def run(*args: Any, **kwargs: Any) -> Any:
             value, gradient = both(*args, **kwargs)
             return (gradient, value[1]) if has_aux else gradient
@@ -157,7 +159,7 @@ def _value_and_grad(
 
 
 def _bound_loops(holder: ir.Operation, max_residual_bytes: int) -> None:
-    """Sets the bound of stored bytes for each loop that has none."""
+    """Sets the bound `max_residual_bytes` of stored bytes for each loop inside `holder` that has none."""
     for op in nested(holder):
         if op.name == "stablehlo.while" and MAX_RESIDUAL_BYTES not in op.attributes:
             op.attributes[MAX_RESIDUAL_BYTES] = I64.encode(max_residual_bytes)

@@ -229,6 +229,7 @@ def _jacobian(
         return (result, out[1]) if has_aux else result
 
     def together(*args: Any, **kwargs: Any) -> Any:
+        """The Jacobian for all entries of vectorised tensors at once; raises TraceError if the function removes named axes."""
         call = _Call(what, f, argnums, has_aux, holomorphic, allow_int, args, kwargs)
         result, out = jacobian(call)
         if call.sums:
@@ -343,7 +344,7 @@ _MISSING: Any = object()
 
 
 def _check_direction(x: Any, v: Any) -> None:
-    """Refuses a vector v that does not fit the point x."""
+    """Raises TreeError or ShapeError if the vector v does not have the structure and the shapes of the point x."""
     leaves, spec = pytree.flatten(x)
     others = pytree.flatten_like(spec, v, "the vector v of hvp", "the point x")
     for at, along, path in zip(leaves, others, pytree.paths(spec), strict=True):

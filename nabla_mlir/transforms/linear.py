@@ -211,7 +211,9 @@ class _Body:
         seeds = None if tangents is None else pytree.flatten_like(self.in_spec, tuple(tangents), "tangents", "the primals")
 
         def body(*inner: Tensor) -> list[Any]:
-            """Calls the function with new values for the differentiated leaves; returns the leaves of its result."""
+            """The leaves of the result of the function, and of aux; `inner` are new values for the differentiated leaves of its
+            arguments.
+            """
             nonlocal aux_spec
             values: list[Any] = list(self.tensors)
             for i, value in zip(self.active, inner, strict=True):
@@ -262,7 +264,9 @@ class _Body:
         return self.result(results_of(op, self.outs))
 
     def _derivative_with_rules(self, block: ir.Block) -> ir.Operation:
-        """A derivative of the block with zero seeds, of which only the value of the function is used."""
+        """An operation that differentiates the block with zero tangents or cotangents, of which only the value of the function is
+        used.
+        """
         if self.what == "jvp":
             tangents = [zeros(self.tensors[i]).value for i in self.active]
             return ad.JvpOp.build(self.primals(), tangents, block, range(len(self.active)), self.of).op

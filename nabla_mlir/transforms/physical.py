@@ -53,7 +53,7 @@ def _on_whole(x: Any, run: Callable[[Tensor, int], tuple[Tensor, int]]) -> Any:
 
 
 def _check_axis(what: str, axis: int, rank: int) -> int:
-    """The axis as a number from 0; raises ShapeError if it is out of range."""
+    """The axis of an array of the given rank as a number from 0; raises ShapeError, which names `what`, if it is out of range."""
     if not -rank <= axis < rank:
         raise ShapeError(f"{what} requires one of {rank} axes, got {axis}.", where=user_frame())
     return axis % rank

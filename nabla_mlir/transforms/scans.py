@@ -171,7 +171,9 @@ def _scan_types(f: Any, c_spec: Any, leaves: Sequence[Any], carry: list[Tensor],
     box: dict[str, Any] = {}
 
     def probe(*values: Tensor) -> list[Any]:
-        """Runs the step on flat values, and notes the structures of its results in `box`."""
+        """The leaves of the next state and of the results of one step; notes their structures in `box`. `values` are
+        state and inputs.
+        """
         state, entry = values[: len(carry)], values[len(carry) :]
         out = f(pytree.unflatten(c_spec, state), pytree.unflatten(x_spec, entry))
         if not isinstance(out, tuple) or len(out) != 2:

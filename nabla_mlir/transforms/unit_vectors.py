@@ -43,7 +43,7 @@ def checked_batch_size(what: str, batch_size: int | None) -> int | None:
 
 
 def shown(what: str, call: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, with a progress line on a terminal if a call outside a trace takes more than a second."""
+    """The function `call` with a progress line, named `what`, on a terminal if a call outside a trace takes over a second."""
 
     @functools.wraps(call)
     def run(*args: Any, **kwargs: Any) -> Any:

@@ -154,7 +154,7 @@ def revectorize(x: ArrayLike, target_axes: Mapping[str, int], target_shape: Sequ
 
 
 def _infer_size(sizes: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """The sizes with -1 replaced by the size that makes their product equal to `count`."""
+    """The sizes with -1 replaced by the size that makes their product equal to `count`: (2, -1) and 6 give (2, 3)."""
     rest = math.prod(n for n in sizes if n != -1)
     if sizes.count(-1) == 1 and rest and count % rest == 0:
         sizes = tuple(count // rest if n == -1 else n for n in sizes)
@@ -328,7 +328,7 @@ def _run_per_entry(run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 def _rewrap(out: Tensor) -> Tensor:
-    """The tensor as one of the current scope."""
+    """The tensor `out` of a finished region as a tensor of the current scope, as weak as before."""
     result = wrap(out.value)
     result.weak = out.weak
     return result

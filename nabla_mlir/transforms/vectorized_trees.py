@@ -77,7 +77,7 @@ def _is_vectorized(x: Any) -> bool:
 
 
 def entered(leaf: Any) -> Any:
-    """A leaf as functions for one entry see it: one entry of a vectorised tensor or array, and other leaves unchanged."""
+    """The leaf as functions for one entry see it: one entry of a vectorised tensor or array; other leaves are unchanged."""
     if isinstance(leaf, VectorizedArray):
         return enter(_capture_array(leaf))
     return enter(leaf) if isinstance(leaf, Tensor) else leaf
