@@ -100,7 +100,8 @@ class JvpOp(_Derivative):
     ) -> JvpOp:
         """Makes an `ad.jvp` at the insertion point; `block`, the function, is moved into it.
 
-        `wrt` are the indices of the differentiated arguments, `of` those of the results whose tangents are computed.
+        `wrt` are the indices of the differentiated arguments, `of` those of the results whose tangents are computed. `primals` and
+        `tangents` are the operands.
         """
         outs = [v.type for v in block.operations[len(block.operations) - 1].operation.operands]
         results = outs + [outs[i] for i in of]
@@ -124,7 +125,8 @@ class VjpOp(_Derivative):
     ) -> VjpOp:
         """Makes an `ad.vjp` at the insertion point; `block`, the function, is moved into it.
 
-        `wrt` are the indices of the differentiated arguments, `of` those of the results that have cotangents.
+        `wrt` are the indices of the differentiated arguments, `of` those of the results that have cotangents. `primals` and
+        `cotangents` are the operands.
         """
         outs = [v.type for v in block.operations[len(block.operations) - 1].operation.operands]
         results = outs + [primals[i].type for i in wrt]

@@ -51,7 +51,7 @@ class VmapOp(RegionOp):
         """Makes a `batch.vmap` at the insertion point; `block`, the function of one entry, is moved into it.
 
         `axes` and `sizes` are the names and sizes of the mapped axes. `in_axes` and `out_axes` have, for each operand or result,
-        its axis for each mapped axis.
+        its axis for each mapped axis. `operands` are the arguments of the map.
         """
         outs = [v.type for v in block.operations[len(block.operations) - 1].operation.operands]
         results = [with_axes(t, positions, sizes) for t, positions in zip(outs, out_axes, strict=True)]

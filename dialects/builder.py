@@ -229,6 +229,8 @@ def fill_region(region: ir.Region, types: Sequence[ir.Type], body: Callable[...,
 def while_loop(initial: Sequence[Val], condition: Callable[..., Val], body: Callable[..., Sequence[Val]]) -> list[Val]:
     """The results of a `stablehlo.while` that starts with `initial`; both functions get the carried values, `body` returns the new
     ones.
+
+    `condition` returns a truth value, False at the end.
     """
     types = [v.type for v in initial]
     loop = make("stablehlo.while", initial, types, regions=2)
@@ -256,8 +258,8 @@ def reduce(
 ) -> list[Val]:
     """The results of a `stablehlo.reduce` over the dimensions `dims`; `initial` has a scalar for each operand.
 
-    `body` gets the accumulators, then the elements, as scalars, and returns the new accumulators. With `final`, no pattern
-    rewrites the operation; see `make`.
+    `body` gets the accumulators, then the elements, as scalars, and returns the new accumulators. With `final`, no pattern rewrites
+    the operation; see `make`. `operands` are arrays of one shape.
     """
     shape = [n for i, n in enumerate(operands[0].shape) if i not in dims]
     types = [tensor_type(shape, v.dtype) for v in operands]

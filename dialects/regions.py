@@ -118,8 +118,9 @@ def create(
     block: ir.Block,
     location: ir.Location | None = None,
 ) -> ir.Operation:
-    """Makes the operation `name` with one region at the insertion point, and moves `block` into the region; returns the
-    operation.
+    """Makes the operation `name` with one region at the insertion point, and moves `block` into the region; returns the operation.
+
+    `results` are the types of the results.
     """
     op = ir.Operation.create(name, operands=operands, results=results, attributes=attributes, regions=1, loc=location)
     block.append_to(op.regions[0])

@@ -73,7 +73,10 @@ def splat(value: complex | float | int | bool, shape: tuple[int, ...], dtype: np
 
 @functools.lru_cache(maxsize=8192)
 def _splat(text: str, shape: tuple[int, ...], dtype: np.dtype) -> ir.Attribute:
-    """The attribute of an array filled with one number, whose text is the key of the cache."""
+    """The attribute of an array filled with one number, whose text is the key of the cache.
+
+    `text` is the number as text, such as "1.5".
+    """
     # repr separates -0.0 from 0.0 and True from 1, which compare equal as cache keys.
     value = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}.get(text)
     if value is None:
@@ -304,6 +307,8 @@ class DimensionNumbers:
 @functools.lru_cache(maxsize=4096)
 def _struct_fields(text: str, lists: tuple[str, ...], scalars: tuple[str, ...]) -> tuple[tuple[str, Any], ...]:
     """The fields of a struct attribute from its text: lists as tuples, empty if they are not in the text, and integers.
+
+    `lists` and `scalars` are the names of the fields.
 
     Example: "<offset_dims = [0], index_vector_dim = 1>" gives ("offset_dims", (0,)), ("index_vector_dim", 1).
     """

@@ -45,7 +45,10 @@ def flatten_any(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tupl
 
 
 def flatten_as_is(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
-    """The leaves as they are and the structure, for functions of trees that do not compute with the leaves."""
+    """The leaves as they are and the structure, for functions of trees that do not compute with the leaves.
+
+    `is_leaf` is True for nodes that are taken as leaves.
+    """
     traced = None if _reenter is None else _reenter(tree, is_leaf)
     return flatten_any(tree, is_leaf) if traced is None else traced
 

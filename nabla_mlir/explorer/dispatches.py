@@ -92,7 +92,8 @@ def _bytes(types: str) -> int:
 def measure(kernels: Sequence[dict[str, Any]], compiled: Compiled) -> dict[str, Any] | None:
     """The measured bandwidth and peak of this machine by name; the measured seconds of each kernel are added to `kernels`.
 
-    None, and nothing is added, if the target does not run on this machine, or if an entry point needs a state.
+    None, and nothing is added, if the target does not run on this machine, or if an entry point needs a state. `compiled` is the
+    compiled module.
     """
     try:
         entries: Mapping[str, EntryPoint] = compiled.loaded.entry_points

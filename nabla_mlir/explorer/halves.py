@@ -54,6 +54,7 @@ def _residual(symbol: str, value: ir.Value, loads: list[tuple[str, ir.Operation]
     """The JSON of a residual: its type and size, the operations that compute and read it, and the cost of computing it.
 
     `symbol` is the name of its global variable, `value` the value that is stored, and `loads` are the reads of each function.
+    `recorder` numbers the operations of the page.
     """
     maker = made_by(value)
     cost = [cost_of(op) for op in _made_of(value) if op.name in REGISTRY]
@@ -70,9 +71,10 @@ def _residual(symbol: str, value: ir.Value, loads: list[tuple[str, ir.Operation]
 
 
 def _recomputed(name: str, func: ir.Operation, recorder: Recorder) -> list[dict[str, Any]]:
-    """The JSON of the values that each product recomputes from residuals, although they depend only on the point.
+    """The JSON of the values that the product `name` recomputes from residuals, although they depend only on the point.
 
-    `name` and `func` are the function of the product.
+    A vector that the product gets changes none of them, so the first half could store them. `func` is the operation of the
+    function, and `recorder` numbers the operations of the page.
     """
     block = func.regions[0].blocks[0]
     # values that depend on the vectors, and values that depend only on the residuals

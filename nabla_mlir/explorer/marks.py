@@ -46,7 +46,10 @@ def mark(ops: Sequence[ir.Operation], first: int) -> None:
 
 
 def unmark(ops: Sequence[ir.Operation]) -> None:
-    """Removes the numbers from the locations."""
+    """Removes the numbers from the locations.
+
+    `ops` are operations whose locations carry numbers by which the page recognises them.
+    """
     for op in ops:
         op.location = _bare(op.location)
 

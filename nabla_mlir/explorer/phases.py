@@ -127,7 +127,10 @@ def document_of(phases: Phases, texts: Numbers, recorder: Recorder) -> dict[str,
 
 
 def same_lines(before: Sequence[Line], after: Sequence[Line]) -> list[int]:
-    """For each line of `after`, the index of the equal line in `before`, in which names may differ; -1 for a new line."""
+    """For each line of `after`, the index of the equal line in `before`, in which names may differ; -1 for a new line.
+
+    Only equal lines in the same order count, so a moved line is new: a b c before and c a b after give -1 0 1.
+    """
     positions: dict[str, list[int]] = {}
     for i, line in reversed(list(enumerate(before))):
         positions.setdefault(_MAPS.sub("#map", line.shape), []).append(i)

@@ -240,7 +240,7 @@ def _names(f: Callable[..., Any], count: int) -> list[str]:
 
 
 def _shape(s: Spec) -> Shape:
-    """The shape of an array as a matrix of CasADi, in which vectors are columns."""
+    """The shape of an array as a matrix of CasADi, in which vectors are columns. `s` is the shape and dtype of the array."""
     rows, columns = (*s.shape, 1, 1)[:2]
     return rows, columns
 

@@ -280,7 +280,10 @@ def _compare(piece: Piece, digest: str) -> None:
 
 
 def _portable(source: Any, work: Work) -> Any:
-    """The form of a source that is sent to workers: the bytes or the artifact with code for several machines, or the module."""
+    """The form of a source that is sent to workers: the bytes or the artifact with code for several machines, or the module.
+
+    `source` is a path, an artifact or a module, and `work` is the prepared computation.
+    """
     if isinstance(source, (str, os.PathLike)) and Path(source).suffix == ".zip":
         return Path(source).read_bytes()
     return source if hasattr(source, "here") else work.module
@@ -334,6 +337,7 @@ def shapes(shards: Sequence[Any], client: Any, patience: float) -> list[Any]:
     """The shapes of the arrays of each shard.
 
     Raises BatchError, with the number of the shard, if one cannot be made; DeployError if no worker runs for `patience` seconds.
+    `client` is Dask's client.
     """
     tasks = _submit_rows(client, shapes_of, [(shard,) for shard in shards])
     try:

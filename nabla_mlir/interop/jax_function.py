@@ -130,6 +130,7 @@ def _lowered(context: Any, *args: Any, family: Family, linear: int) -> Any:
     """The results of a call inside `jax.jit`: a callback to Python with arrays of NumPy.
 
     `context` is JAX's lowering context, and `linear` is not used here. `jax.pure_callback` would first convert to arrays of JAX.
+    `family` has the compiled programs of the function and of its derivatives.
     """
     from jax.interpreters import mlir
 
@@ -151,7 +152,8 @@ def _abstract(*args: Any, family: Family, linear: int) -> list[Any]:
 def _pushed(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], *, family: Family, linear: int) -> Any:
     """The results of a call, and their tangents: JAX's rule for jvp.
 
-    `linear` is the number of last arguments in which the call is linear.
+    `linear` is the number of last arguments in which the call is linear. `family` has the compiled programs of the function and of
+    its derivatives.
     """
     import jax
     from jax.interpreters import ad
@@ -169,7 +171,8 @@ def _pushed(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], *, 
 def _pulled(primitive: Any, cotangents: Sequence[Any], *args: Any, family: Family, linear: int) -> list[Any]:
     """The cotangents of the unknown arguments of a call that is linear in them, None for the others: JAX's rule for transposition.
 
-    The values of the unknown arguments do not matter, so zeros replace them.
+    The values of the unknown arguments do not matter, so zeros replace them. `family` has the compiled programs of the function and
+    of its derivatives.
     """
     import jax
     from jax.interpreters import ad
@@ -184,7 +187,10 @@ def _pulled(primitive: Any, cotangents: Sequence[Any], *args: Any, family: Famil
 
 
 def _mapped(primitive: Any, args: Sequence[Any], axes: Sequence[Any], *, family: Family, linear: int) -> Any:
-    """The results of a call under `jax.vmap`, and their mapped axes, which are 0; `axes` are the mapped axes of the arguments."""
+    """The results of a call under `jax.vmap`, and their mapped axes, which are 0; `axes` are the mapped axes of the arguments.
+
+    `family` has the compiled programs of the function and of its derivatives.
+    """
     numbers = tuple(axis if isinstance(axis, int) else None for axis in axes)
     results = primitive.bind(*map(_sized, args), family=family.mapped(numbers), linear=linear)
     return results, (0,) * len(results)

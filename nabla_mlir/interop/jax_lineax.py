@@ -72,7 +72,10 @@ def _arguments(params: Any, values: Sequence[Any]) -> Any:
 
 
 def _product(primitive: Any, params: Any, values: Sequence[Any]) -> list[Any]:
-    """The product of the operator with the vector in place of the right-hand side, as leaves; `primitive` is not used."""
+    """The product of the operator with the vector in place of the right-hand side, as leaves; `primitive` is not used.
+
+    `params` and `values` are the parameters and the arrays of JAX's call, which hold the operator and the vector.
+    """
     import jax
 
     operator, _, x, *_ = _arguments(params, values)
@@ -80,8 +83,9 @@ def _product(primitive: Any, params: Any, values: Sequence[Any]) -> list[Any]:
 
 
 def _transposed_product(primitive: Any, params: Any, values: Sequence[Any]) -> list[Any]:
-    """The product of the transposed operator with the vector in place of the right-hand side, as
-    leaves; `primitive` is not used.
+    """The product of the transposed operator with the vector in place of the right-hand side, as leaves; `primitive` is not used.
+
+    `params` and `values` are the parameters and the arrays of JAX's call, which hold the operator and the vector.
     """
     import jax
 

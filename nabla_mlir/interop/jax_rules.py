@@ -77,7 +77,7 @@ class Importer:
         return module
 
     def _lowered(self, part: Part) -> str:
-        """The StableHLO of a part, in which each call with a rule is a marker."""
+        """The StableHLO of the function of `part`, in which each call with a rule is a marker."""
         import jax
         from jax._src.interpreters.mlir import LoweringParameters
 
@@ -210,8 +210,8 @@ def _custom(
     types: Sequence[Sequence[ir.Type]],
     bodies: Sequence[Fill],
 ) -> list[Tensor]:
-    """Emits `ad.custom_jvp` or `ad.custom_vjp`, and returns its results; regions have arguments of `types`, and `bodies` fill
-    them.
+    """Emits `ad.custom_jvp` or `ad.custom_vjp` for `call`, with results of the types `results`, and returns these; regions have
+    arguments of `types`, and `bodies` fill them.
     """
     attributes = {
         "name": ir.StringAttr.get(call.label),
@@ -276,7 +276,9 @@ def _without_tangent(aval: Any) -> np.ndarray:
 
 
 def _dense(values: Sequence[Any], avals: Sequence[Any], positions: Sequence[int]) -> list[Any]:
-    """The tangents or cotangents at `positions` as arrays of the types `avals`, because JAX has zeros without numbers."""
+    """The tangents or cotangents among `values` at `positions`, as arrays of the types `avals`; JAX's symbolic zeros
+    become zeros.
+    """
     import jax.numpy as jnp
     from jax.custom_derivatives import SymbolicZero
     from jax.interpreters.ad import Zero
@@ -314,7 +316,8 @@ def _jvp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call
 def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: Sequence[int] = ()) -> Call:
     """The `ad.custom_vjp` for a call of `jax.custom_vjp`: its function, its forward rule and its backward rule.
 
-    The arguments at `inert` have no tangents. Constants come first among the arguments; the backward rule has none.
+    `avals` and `outputs` are the types of arguments and results; the arguments at `inert` have no tangents. Constants come first
+    among the arguments; the backward rule has none.
     """
     from jax.extend.core.primitives import custom_vjp_call_p
 
@@ -357,8 +360,8 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: 
 
 
 def _linear_solve(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
-    """The description of a call of `jax.lax.custom_linear_solve`: its parts are the product and the
-    solver, also for Aᵀ if given.
+    """The description of a call of `jax.lax.custom_linear_solve`: its parts are the product and the solver, also for Aᵀ
+    if given.
     """
     jaxprs, lengths = params["jaxprs"], params["const_lengths"]
     known = [(jaxpr, count) for jaxpr, count in zip(jaxprs, lengths, strict=True) if jaxpr is not None]

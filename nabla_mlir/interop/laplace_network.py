@@ -52,7 +52,10 @@ class Network:
     """
 
     def __init__(self, module: Any, free: Sequence[str], loss: Callable[..., Any], target: Any):
-        """Imports the module and the loss, and makes the functions; each is compiled at its first call."""
+        """Imports the module and the loss, and makes the functions; each is compiled at its first call.
+
+        `free` are the names of the parameters that are estimated, and `loss` is a function of results and targets.
+        """
         import torch
 
         ref: Any = weakref.ref(module)

@@ -83,7 +83,7 @@ class ImportedFunction:
     def _adopted(self, args: Sequence[Any]) -> list[Tensor]:
         """The arguments of a call as tensors of the dtypes and shapes of the function.
 
-        Raises TraceError, ShapeError or DtypeError if they do not fit.
+        Raises TraceError, ShapeError or DtypeError if they do not fit. `args` are the arguments as the caller gives them.
         """
         name = self.__name__
         if len(args) != len(self.inputs):

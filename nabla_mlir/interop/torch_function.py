@@ -149,7 +149,10 @@ def _operation() -> Callable[..., Any]:
         return [next(results) if i in wrt else None for i in range(len(inputs))], None
 
     def mapped(info: Any, axes: Any, inputs: Sequence[Any], key: str) -> Any:
-        """The results of a call under `torch.vmap`, as a call of the mapped family; all results are mapped along axis 0."""
+        """The results of a call under `torch.vmap`, as a call of the mapped family; all results are mapped along axis 0.
+
+        `axes` are the mapped axes of the tensors `inputs`, None for those without, and `key` is the name of the family.
+        """
         family = _FAMILIES[key].mapped(tuple(axes[0]))
         results = operation(list(inputs), _name_of_family(family))
         return results, [0] * len(results)
@@ -230,7 +233,7 @@ def _operation() -> Callable[..., Any]:
 
 
 def _results(inputs: Sequence[Any], key: str) -> list[Any]:
-    """The results of the family with the name `key` for tensors on the CPU, computed without autograd."""
+    """The results of the family with the name `key` for tensors on the CPU, computed without autograd. `inputs` are the tensors."""
     import torch
 
     results = _program(_FAMILIES[key], inputs)([_array(x) for x in inputs])

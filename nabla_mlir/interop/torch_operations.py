@@ -127,7 +127,7 @@ def _embedding(
 
 
 def _each(value: Sequence[int] | int, rank: int) -> tuple[int, ...]:
-    """One number for each of `rank` axes: a single number is repeated."""
+    """One number for each of `rank` axes: a single number is repeated. `value` is a number or a list of `rank` numbers."""
     numbers = (value,) if isinstance(value, int) else tuple(value)
     return numbers * rank if len(numbers) == 1 else numbers
 
@@ -153,7 +153,7 @@ def _windows(
 ) -> Tensor:
     """The windows of the last axes of x, each reduced by the operation `body` from the value `start`; the first axes stay.
 
-    `ends` has the padding before and after each axis.
+    `ends` has the padding before and after each axis. `windows`, `strides` and `dilations` have one number for each windowed axis.
     """
     whole = (1,) * (x.ndim - len(windows))
     params = window_params(
@@ -253,7 +253,7 @@ def _adaptive_avg_pool(x: Tensor, sizes: Sequence[int]) -> Tensor:
 
 
 def _adaptive_max_pool(x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The largest elements of windows that cover the spatial axes, and their indices in the flattened spatial axes."""
+    """The largest elements of `sizes` windows along the spatial axes, and their indices in the flattened spatial axes."""
     spatial = x.shape[-len(sizes) :]
     flat, numbers = x.reshape(*x.shape[: -len(sizes)], -1), np.arange(int(np.prod(spatial))).reshape(spatial)
     positions = []

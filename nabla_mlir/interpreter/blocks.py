@@ -68,6 +68,9 @@ class _Module:
     instead: Instead | None
 
     def __init__(self, module: ir.Operation, watch: Watch | None, instead: Instead | None):
+        """`module` is the MLIR module, `watch` is called after each operation, and `instead` replaces operations; both
+        may be None.
+        """
         self.operation, self.watch, self.instead = module, watch, instead
         self.operations, self.state = functions_of(module), initial_state(module)
         self.functions: dict[str, Function] = {}
@@ -168,7 +171,7 @@ class _Reader:
         step = run.step(operands, results[0]) if isinstance(run, _Plain) else _step_of(run, operands, results)
 
         def step_and_tell(frame: Frame) -> None:
-            """Runs the operation, and calls the watcher with its operands and results."""
+            """Runs the operation, and calls the watcher with its operands and results. `frame` maps values to arrays."""
             step(frame)
             found = [frame[i] for i in results]
             watch(op, [frame[i] for i in operands], found)  # type: ignore[misc]
@@ -245,7 +248,10 @@ class _Reader:
         return run
 
     def parameters(self, record: OpDef, op: ir.Operation) -> tuple[dict[str, Any], dict[str, Body]]:
-        """Two dicts by name: the parameters of an operation, and its regions as functions."""
+        """Two dicts by name: the parameters of an operation, and its regions as functions.
+
+        `record` is the operation's entry in the table of operations.
+        """
         values = record.read(op)
         regions: dict[str, Body] = {}
         for region, name in zip(op.regions, record.regions, strict=True):

@@ -22,7 +22,9 @@ class Branches:
         self._complete: set[ir.Operation] = set()
 
     def __call__(self, op: ir.Operation, operands: Arrays, results: Arrays) -> None:
-        """Looks at the predicate of an operation."""
+        """Adds the values of the predicate of a selection or a branch to those that occurred; `operands` and `results` are the
+        operation's arrays.
+        """
         if (op.name == _SELECT or op.name in _BRANCHES) and op not in self._complete:
             self._new.setdefault(op, set()).update(np.unique(operands[0]).astype(int).tolist())
 

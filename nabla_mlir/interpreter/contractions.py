@@ -23,6 +23,8 @@ def _accumulator(dtype: np.dtype) -> np.dtype:
 def dot_general(x: np.ndarray, y: np.ndarray, dot_dimension_numbers: Mapping[str, Shape], dtype: np.dtype, **_: Any) -> np.ndarray:
     """The product of two arrays by StableHLO's dimension numbers; its axes are the batch axes, the free axes of x, and the free
     axes of y.
+
+    `dot_dimension_numbers` maps StableHLO's names, such as "lhs_contracting_dimensions", to axes.
     """
     wide = _accumulator(dtype)
     sides = []

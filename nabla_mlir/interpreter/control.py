@@ -40,7 +40,10 @@ def while_(op: ir.Operation, block_of: Read) -> Body:
     total = 0 if counter is None else counter.trips
 
     def run(frame: Frame, carry: Arrays) -> Arrays:
-        """Runs the loop on the carried values; the budget first foresees the cost of its iterations."""
+        """Runs the loop on the carried values; the budget first foresees the cost of its iterations.
+
+        `frame` maps the values outside of the loop to arrays.
+        """
         if frame.budget is not None:
             frame.budget.foresee(body.cost, total)
         with outermost(total) as iterations:
@@ -54,7 +57,7 @@ def while_(op: ir.Operation, block_of: Read) -> Body:
 
 @control("stablehlo.if")
 def if_(op: ir.Operation, block_of: Read) -> Body:
-    """The first region or the second."""
+    """The first region or the second. `block_of` makes a function from a region."""
     then, otherwise = block_of(0), block_of(1)
     return lambda frame, xs: (then if xs[0] else otherwise)(frame, [])
 

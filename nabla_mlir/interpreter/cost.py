@@ -16,7 +16,10 @@ from nabla_mlir.table.traits import FUNCTION, ONE_BY_ONE, flops_of, size_of
 
 
 def cost_of_steps(ops: Iterable[ir.Operation]) -> Cost:
-    """The cost of operations that run one after the other; the blocks inside them are charged later, when they run."""
+    """The cost of operations that run one after the other; the blocks inside them are charged later, when they run.
+
+    `ops` are the operations of a block.
+    """
     steps = rerun = 0.0
     for op in ops:
         work = nanoseconds_of(op) / 1e3 / thresholds.STEP

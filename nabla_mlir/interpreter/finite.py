@@ -20,7 +20,7 @@ def is_finite(arrays: Arrays) -> bool:
 def stop_at_infinity(op: ir.Operation, operands: Arrays, results: Arrays) -> None:
     """Raises NotFiniteError if the operation `op` has computed NaN or infinity from finite operands.
 
-    The interpreter calls it after each operation.
+    The interpreter calls it after each operation. `operands` and `results` are its arrays.
 
     Raises:
       NotFiniteError: the error has the values at the first such index, and the user's line.

@@ -53,7 +53,10 @@ class Budget:
             raise OutOfStepsError
 
     def foresee(self, cost: Cost, times: int) -> None:
-        """Raises OutOfStepsError if the budget does not suffice for `times` runs; charges nothing."""
+        """Raises OutOfStepsError if the budget does not suffice for `times` runs; charges nothing.
+
+        `cost` is the cost of one run.
+        """
         if times * self._steps_of(cost) > self.steps:
             raise OutOfStepsError
 

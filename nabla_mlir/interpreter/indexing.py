@@ -39,14 +39,20 @@ def _slice_starts(
 
 
 def _elements(starts: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """The indices of all elements of the slices: [axis, index vectors..., positions in a slice...]."""
+    """The indices of all elements of the slices: [axis, index vectors..., positions in a slice...].
+
+    `sizes` are the sizes of a slice.
+    """
     offsets = np.indices(sizes, np.int64).reshape(len(sizes), *([1] * (starts.ndim - 1)), *sizes)
     return starts.reshape(starts.shape + (1,) * len(sizes)) + offsets
 
 
 @evaluation("stablehlo.gather")
 def gather(x: np.ndarray, indices: np.ndarray, dimension_numbers: Mapping[str, Any], slice_sizes: Shape, **_: Any) -> np.ndarray:
-    """The slices of x at the index vectors in `indices`; a start index is clamped so that its slice lies inside x."""
+    """The slices of x at the index vectors in `indices`; a start index is clamped so that its slice lies inside x.
+
+    `dimension_numbers` has the fields of StableHLO's attribute by name.
+    """
     dims = dimension_numbers
     batches = dims["operand_batching_dims"]
     starts = _slice_starts(

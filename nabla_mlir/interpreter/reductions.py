@@ -95,7 +95,7 @@ def _by_comparison(xs: Sequence[np.ndarray], axis: int, comparator: Callable[...
     """The indices that sort the operands along an axis, by a merge sort with `comparator`.
 
     The comparator takes two elements of each operand, and returns a list with one truth value: the first ones come before the
-    second.
+    second. `xs` are the operands, arrays of one shape.
     """
     columns = [np.moveaxis(x, axis, -1) for x in xs]
     order = np.empty(columns[0].shape, np.intp)

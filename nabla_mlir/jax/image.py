@@ -90,7 +90,10 @@ def _weights(xp: Any, size: int, new_size: int, scale: Any, translation: Any, ke
 
 
 def _applied(x: Tensor, axes: Sequence[int], matrices: Sequence[Any]) -> Tensor:
-    """The array with each of the axes multiplied by its matrix (old length, new length)."""
+    """The array with each of the axes multiplied by its matrix (old length, new length).
+
+    `matrices` has one matrix for each of `axes`.
+    """
     for axis, matrix in zip(axes, matrices, strict=True):
         x = nnp.moveaxis(nnp.tensordot(x, matrix.astype(x.dtype), (axis, 0)), -1, axis)
     return x

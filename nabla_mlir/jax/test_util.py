@@ -99,7 +99,10 @@ def check_grads(
         raise ShapeError(f"check_grads requires modes 'fwd' and 'rev', got {tuple(modes)}.", where=user_frame())
 
     def check(f: Callable[..., Any], args: Sequence[Any], left: int, where: str) -> None:
-        """Checks the first derivatives of `f` in each mode, then those of its jvp and vjp, `left` orders deep."""
+        """Checks the first derivatives of `f` in each mode, then those of its jvp and vjp, `left` orders deep.
+
+        `args` are the arguments of `f`.
+        """
         if not left:
             return
         if "fwd" in modes:

@@ -152,7 +152,10 @@ def _spatial_rank(name: str, x: Tensor) -> int:
 
 
 def _lengths(name: str, what: str, value: Lengths, rank: int) -> tuple[int, ...]:
-    """A positive length for each spatial axis, from one number or all. Raises ShapeError for others; `what` names the argument."""
+    """A positive length for each spatial axis, from one number or all. Raises ShapeError for others; `what` names the argument.
+
+    `value` is one number for all axes, or a sequence.
+    """
     lengths = (value,) * rank if isinstance(value, int) else tuple(value)
     if len(lengths) != rank or min(lengths) < 1:
         raise ShapeError(

@@ -72,6 +72,10 @@ def filled(found: Tensor, outside: Tensor, fill_value: ArrayLike) -> Tensor:
     """
 
     def make(entries: list[Tensor]) -> list[Tensor]:
+        """A list with the result: the elements that were found, and the fill value where the index is outside.
+
+        `entries` are the elements at the clamped indices, and a mask of those outside.
+        """
         found, outside = entries
         result = lg.select(broadcast_to(outside, found.shape), full_like(found, filler(fill_value, found.dtype)), found)
         result.value.owner.attributes[IS_FILL] = ir.UnitAttr.get()

@@ -63,7 +63,10 @@ def static_part(x: Tensor, windows: Sequence[Window]) -> Tensor:
 
 
 def undropped(x: Tensor, plan: Plan) -> tuple[Tensor, dict[int, Any]]:
-    """The array without the axes that integers removed, and a dict of the computed indices by the axes of this array."""
+    """The array without the axes that integers removed, and a dict of the computed indices by the axes of this array.
+
+    `plan` is the analysed index; its indices by axes of `x` are renumbered.
+    """
     dims = [d for d in range(x.ndim) if d not in plan.dropped]
     x = reshaped(x, tuple(x.shape[d] for d in dims))
     return x, {dims.index(d): i for d, i in plan.computed.items()}
@@ -227,7 +230,7 @@ def take_along_axis(
 def dynamic_slice(operand: Any, start_indices: Sequence[Any], slice_sizes: Static[Sequence[int]]) -> Tensor:
     """Returns the block of the given sizes at computed starts; starts are clamped so that the block is inside the array.
 
-    Negative starts count from the end, as in JAX.
+    Negative starts count from the end, as in JAX. `start_indices` and `slice_sizes` have one integer for each axis.
     """
     x, sizes = tensor(operand), tuple(slice_sizes)
     if len(start_indices) != x.ndim or len(sizes) != x.ndim or any(not 0 <= k <= n for k, n in zip(sizes, x.shape, strict=True)):
@@ -241,7 +244,7 @@ def dynamic_slice(operand: Any, start_indices: Sequence[Any], slice_sizes: Stati
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Sequence[Any]) -> Tensor:
     """Replaces the block at computed starts by `update`; starts are clamped so that the block is inside the array.
 
-    Negative starts count from the end, as in JAX.
+    Negative starts count from the end, as in JAX. `start_indices` has one integer for each axis.
     """
     x = tensor(operand)
     update = convert(tensor(update), x.dtype)

@@ -86,14 +86,14 @@ def stack(arrays: Sequence[Any], axis: Static[int] = 0, dtype: DTypeLike | None 
 
 @library
 def vstack(tup: Sequence[Any], dtype: DTypeLike | None = None) -> Tensor:
-    """Joins arrays along the first axis; vectors are rows."""
+    """Joins arrays along the first axis; vectors are rows. `tup` is a sequence of arrays."""
     tensors = [reshaped(x, (1, x.size)) if x.ndim < 2 else x for x in _tensors("vstack", tup, dtype)]
     return _joined("vstack", tensors, 0)
 
 
 @library
 def hstack(tup: Sequence[Any], dtype: DTypeLike | None = None) -> Tensor:
-    """Joins arrays along the second axis, and vectors along the first."""
+    """Joins arrays along the second axis, and vectors along the first. `tup` is a sequence of arrays."""
     tensors = [reshaped(x, (1,)) if x.ndim == 0 else x for x in _tensors("hstack", tup, dtype)]
     return _joined("hstack", tensors, 0 if tensors[0].ndim == 1 else 1)
 
@@ -106,7 +106,7 @@ def dstack(tup: Sequence[Any], dtype: DTypeLike | None = None) -> Tensor:
 
 @library
 def column_stack(tup: Sequence[Any]) -> Tensor:
-    """Joins arrays along the second axis; vectors are columns."""
+    """Joins arrays along the second axis; vectors are columns. `tup` is a sequence of arrays."""
     tensors = [reshaped(x, (x.size, 1)) if x.ndim < 2 else x for x in _tensors("column_stack", tup)]
     return _joined("column_stack", tensors, 1)
 

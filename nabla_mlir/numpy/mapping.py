@@ -90,7 +90,7 @@ def _axes(signature: str) -> tuple[list[list[str]], list[list[str]]]:
 def _check_lengths(names: Sequence[Sequence[str]], shapes: Sequence[Sequence[int]], lengths: dict[str, int]) -> None:
     """Raises ShapeError unless axes of one name have one length; adds the lengths of new names to `lengths`.
 
-    `names` has the names of the axes of each array.
+    `names` has the names of the axes of each array. `shapes` are the shapes of the arrays.
     """
     for labels, shape in zip(names, shapes, strict=True):
         if len(labels) != len(shape):

@@ -116,6 +116,9 @@ def _binary(f: Callable[..., Any], name: str, flip: bool) -> Callable[..., Any]:
     """The method `name` for a binary operator of arrays, which calls `f`. `flip` exchanges the operands, as in `__radd__`."""
 
     def operator(self: Any, other: Any) -> Any:
+        """The result of the binary operator on an array and `other`, in exchanged order if `flip`; NotImplemented for
+        other types.
+        """
         if not (is_scalar(other) or _has_numbers(other)):
             return NotImplemented
         if name != "pow":  # the code of a power depends on the exponent

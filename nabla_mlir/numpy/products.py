@@ -40,7 +40,9 @@ def _product(a: Tensor, la: str, b: Tensor, lb: str, out: str) -> Tensor:
 
 
 def _without_units(x: Tensor, labels: str, lengths: dict[str, int]) -> tuple[Tensor, str]:
-    """Drops an axis of size 1 whose label has a longer length in the other operand."""
+    """The array without the axes of size 1 whose label has a longer length in the other operand, and its remaining labels. `labels`
+    has a letter for each axis of `x`, and `lengths` maps letters to their longest length.
+    """
     axes = [d for d, c in enumerate(labels) if x.shape[d] == lengths[c]]
     return reshaped(x, tuple(x.shape[d] for d in axes)), "".join(labels[d] for d in axes)
 

@@ -67,7 +67,10 @@ def emit_callback(
 
 
 def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> list[Any]:
-    """Raises CallbackDerivativeError, because a Python function has no derivative; a call without results needs none."""
+    """Raises CallbackDerivativeError, because a Python function has no derivative; a call without results needs none.
+
+    `outs` are the results.
+    """
     if outs:
         raise CallbackDerivativeError(
             "the derivative requires a rule for pure_callback, got none.",

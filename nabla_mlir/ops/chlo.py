@@ -139,7 +139,7 @@ bessel_i1e: OpDef = elementwise(
 
 
 def _top_k_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, k: int) -> list[MaybeZero]:
-    """The tangents at the indices of the k largest elements."""
+    """The tangents at the indices of the k largest elements. `outs` are the results."""
     t = tangents[0]
     return [ZERO if isinstance(t, Zero) else along_axis(t, outs[1], t.ndim - 1), ZERO]
 
@@ -264,7 +264,8 @@ def _chlo_enum(kind: str) -> Codec:
 def broadcast_shape(shapes: Sequence[Shape], broadcast_dimensions: Shape | None) -> Shape:
     """The shape of the result of an operation that broadcasts.
 
-    `broadcast_dimensions` are the axes of the result for the axes of the operand of lower rank; by default the last axes.
+    `broadcast_dimensions` are the axes of the result for the axes of the operand of lower rank; by default the last axes. `shapes`
+    are the shapes of the operands.
     """
     if broadcast_dimensions is None or len(shapes[0]) == len(shapes[1]):
         return broadcast_shapes("broadcasting", shapes)
@@ -292,6 +293,7 @@ def _broadcasting(name: str, base: OpDef, sample: Any, **attributes: Codec) -> O
     """
 
     def result(*xs: Tensor, broadcast_dimensions: Shape | None = None, **_: Any) -> list[Any]:
+        """A list with the shape and the dtype of the result for the operands `xs`."""
         dtype = xs[-1].dtype
         if name == "compare":
             dtype = np.dtype(bool)

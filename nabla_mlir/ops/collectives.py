@@ -82,7 +82,7 @@ def _extreme(name: str, doc: str, body: str) -> OpDef:
         return reduce(x, full((), identity_of(body, x.dtype), x.dtype), dimensions=(0,), body=body), False
 
     def jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, axis: str) -> list[MaybeZero]:
-        """The mean of the tangents of those entries that attain the extremum."""
+        """The mean of the tangents of those entries that attain the extremum. `xs` are the operands and `outs` the results."""
         (x,), (tangent,), (y,) = xs, tangents, outs
         if isinstance(tangent, Zero):
             return [ZERO]

@@ -316,7 +316,10 @@ def conv_params(rank: int, **params: Any) -> dict[str, Any]:
 
 
 def _sample(lhs: Sequence[int], rhs: Sequence[int], **changes: Any) -> Case:
-    """A sample with operands of these shapes, and with some parameters changed."""
+    """A sample with operands of these shapes, and with some parameters changed.
+
+    `lhs` and `rhs` are shapes of images and kernels.
+    """
     params = conv_params(len(lhs) - 2, **changes)
     return Case((tuple(lhs), tuple(rhs)), {**params, "dtype": None}, numpy=_numpy(**params))
 

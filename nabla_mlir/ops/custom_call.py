@@ -106,7 +106,10 @@ def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> lis
 
 
 def _flops(outs: Tensors, xs: Tensors, **params: Any) -> int:
-    """The number of floating-point operations by the registered function; else one for each element of the largest array."""
+    """The number of floating-point operations by the registered function; else one for each element of the largest array.
+
+    `xs` are the operands and `outs` the results.
+    """
     rules = _rules.get(params["call_target_name"])
     if rules is not None and rules.flops is not None:
         return rules.flops(outs, xs, **params)

@@ -61,7 +61,10 @@ def _result(x: Tensor, fft_type: str, fft_length: Shape) -> list[Any]:
 
 
 def _flops(outs: Tensors, xs: Tensors, fft_type: str, fft_length: Shape) -> int:
-    """The operations of the Cooley-Tukey algorithm: five for each element and each halving; half as many for real numbers."""
+    """The operations of the Cooley-Tukey algorithm: five for each element and each halving; half as many for real numbers.
+
+    `xs` are the operands and `outs` the results.
+    """
     rows = max(xs[0].size, outs[0].size) // max(1, *(x.shape[-1] for x in (xs[0], outs[0])))
     halvings = math.log2(max(2, math.prod(fft_length)))
     return round((5 if fft_type in ("FFT", "IFFT") else 2.5) * rows * fft_length[-1] * halvings)

@@ -23,7 +23,11 @@ Dims = dict[str, Any]
 
 
 def _gather_result(x: Tensor, indices: Tensor, dimension_numbers: Dims, slice_sizes: Any, **_: Any) -> list[Any]:
-    """A list with the shape and the dtype of the result of a gather."""
+    """A list with the shape and the dtype of the result of a gather.
+
+    `dimension_numbers` maps the names of StableHLO's fields, such as "offset_dims", to axes; `slice_sizes` are the lengths of a
+    slice.
+    """
     dims = dimension_numbers
     window = [
         n for d, n in enumerate(slice_sizes) if d not in dims["collapsed_slice_dims"] and d not in dims["operand_batching_dims"]
@@ -39,7 +43,10 @@ def _gather_result(x: Tensor, indices: Tensor, dimension_numbers: Dims, slice_si
 def _gather_transpose(
     cts: Tensors, i: int, xs: Tensors, dimension_numbers: Dims, slice_sizes: tuple[int, ...], indices_are_sorted: bool
 ) -> Tensor:
-    """The cotangent of the operand xs[0]: a scatter that adds each window of the result's cotangent at its start index."""
+    """The cotangent of the operand xs[0]: a scatter that adds each window of the result's cotangent at its start index.
+
+    `cts` are the cotangents of the results.
+    """
     x, indices = xs
     positions = clamped_starts(
         indices, x.shape, dimension_numbers["start_index_map"], slice_sizes, dimension_numbers["index_vector_dim"]

@@ -108,7 +108,7 @@ def _trsm_batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -
 def _getrf(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **_: Any) -> list[MaybeZero]:
     """The tangents of L and U, which are stored in one array, and zeros for the pivots and the code of success.
 
-    P A = L U gives inv(L) P A' inv(U) = inv(L) L' + U' inv(U), a lower and an upper triangle.
+    P A = L U gives inv(L) P A' inv(U) = inv(L) L' + U' inv(U), a lower and an upper triangle. `outs` are the results.
     """
     lu, pivots = outs[:2]
     m, n = lu.shape[-2:]
@@ -202,7 +202,10 @@ def orthogonal(target: str, packed: Tensor, taus: Tensor) -> Tensor:
 
 
 def _geqrf(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **_: Any) -> list[MaybeZero]:
-    """The tangents of R, and of the packed reflectors and factors, whose storage holds the rotation of Q (see above)."""
+    """The tangents of R, and of the packed reflectors and factors, whose storage holds the rotation of Q (see above).
+
+    `outs` are the results.
+    """
     packed, taus = outs
     m, n = packed.shape[-2:]
     k = min(m, n)
@@ -224,7 +227,10 @@ def _geqrf(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **_
 
 
 def _geqp3(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **_: Any) -> list[MaybeZero]:
-    """The tangents by the rule of geqrf, for the columns in the order of the pivots (counted from 1); zero for the order."""
+    """The tangents by the rule of geqrf, for the columns in the order of the pivots (counted from 1); zero for the order.
+
+    `xs` are the operands and `outs` the results.
+    """
     packed, order, taus = outs
     positions = in_columns(order - 1, packed.shape[-2])
     da = along_axis(sole(tangents), positions, packed.ndim - 1)
@@ -239,7 +245,10 @@ def _skew(below: Tensor, m: int) -> Tensor:
 
 
 def _orgqr(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **_: Any) -> list[MaybeZero]:
-    """The tangent of Q: Q times the skew-Hermitian matrix that is stored in the tangents of the packed array and of tau."""
+    """The tangent of Q: Q times the skew-Hermitian matrix that is stored in the tangents of the packed array and of tau.
+
+    `xs` are the operands and `outs` the results.
+    """
     packed, taus = xs
     m, columns, k = packed.shape[-2], packed.shape[-1], taus.shape[-1]
     if isinstance(tangents[0], Zero):
@@ -281,7 +290,7 @@ def _other_columns(q: Tensor, dq: Tensor, columns: int) -> Tensor:
 def _syevd(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, **_: Any) -> list[MaybeZero]:
     """The tangents of eigenvectors V and eigenvalues w, and zero for the code of success.
 
-    With P = V^H A' V, the tangent of w is the diagonal of P, and that of V is V (P_ij / (w_j - w_i)).
+    With P = V^H A' V, the tangent of w is the diagonal of P, and that of V is V (P_ij / (w_j - w_i)). `outs` are the results.
     """
     v, w = outs[:2]
     n = w.shape[-1]
@@ -293,7 +302,8 @@ def _syevd(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, **_
 def _gesdd(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, target: str, **_: Any) -> list[MaybeZero]:
     """The tangents of the singular values and vectors, and zeros for the other results.
 
-    With P = U^H A' V, the tangent of the singular values is the real diagonal of P; U and V are rotated.
+    With P = U^H A' V, the tangent of the singular values is the real diagonal of P; U and V are rotated. `xs` are the operands and
+    `outs` the results.
     """
     a, da = xs[0], sole(tangents)
     m, n = a.shape[-2:]

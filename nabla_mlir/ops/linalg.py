@@ -115,7 +115,10 @@ _TRANSPOSED = {"NO_TRANSPOSE": "TRANSPOSE", "TRANSPOSE": "NO_TRANSPOSE"}
 def _solve_jvp(
     outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str
 ) -> list[MaybeZero]:
-    """The forward rule: op(A) X = B gives op(A) X' = B' - op(A') X, one more solve. Only the triangle of A' that is read counts."""
+    """The forward rule: op(A) X = B gives op(A) X' = B' - op(A') X, one more solve. Only the triangle of A' that is read counts.
+
+    `xs` are the operands, `tangents` their tangents, and `outs` the results.
+    """
     a, (da, db), x = xs[0], tangents, outs[0]
     params: dict[str, Any] = {"left_side": left_side, "lower": lower, "unit_diagonal": unit_diagonal}
     params["transpose_a"] = transpose_a

@@ -92,7 +92,10 @@ compare: OpDef = elementwise(
 
 
 def _select_transpose(cts: Tensors, i: int, xs: Tensors) -> MaybeZero:
-    """The cotangent of branch `i` of a selection: the cotangent of the result where the branch is selected, else 0."""
+    """The cotangent of branch `i` of a selection: the cotangent of the result where the branch is selected, else 0.
+
+    `xs` are the operands and `cts` the cotangents of the results.
+    """
     pred, ct = xs[0], cts[0]
     if i == 1:
         return select(pred, ct, full_like(ct, 0))

@@ -26,7 +26,7 @@ Shape = tuple[int, ...]
 def _rng_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, rng_distribution: str) -> list[MaybeZero]:
     """The forward rule for a fixed draw u or z: a number is a + (b - a) u, or a + b z.
 
-    a and b are the bounds, or the mean and the deviation.
+    a and b are the bounds, or the mean and the deviation. `xs` are the operands, `tangents` their tangents, and `outs` the results.
     """
     y, (a, b, _) = outs[0], xs
     spread = lambda v: broadcast_in_dim(v, shape=y.shape, broadcast_dimensions=())  # noqa: E731
@@ -88,6 +88,7 @@ def _bits_batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -
     zero = builder.full(0, (), np.int32)
 
     def draw(i: Any, states: Any, bits: Any) -> list[Any]:
+        """The states and the bits of all entries, in which those of entry `i` are replaced by its new state and its bits."""
         row = builder.reshape(builder.dynamic_slice(states, [i, zero], [1, *states.shape[1:]]), states.shape[1:])
         outs = [builder.Val(y.value) for y in rng_bit_generator.apply([wrap(row.value)], params)]
         return [

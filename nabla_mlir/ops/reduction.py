@@ -100,7 +100,7 @@ def _result(*operands: Tensor, dimensions: Sequence[int], body: Any) -> list[Any
 def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, dimensions: tuple[int, ...], body: Any) -> Sequence[MaybeZero]:
     """The tangents of a reduction: sums and extrema have formulas; other bodies are differentiated as a balanced tree.
 
-    `xs` are the arrays, then their initial values, and `body` is a name such as "add", or a region.
+    `xs` are the arrays, then their initial values, and `body` is a name such as "add", or a region. `outs` are the results.
     """
     count = len(xs) // 2
     if all(isinstance(t, Zero) for t in tangents):
@@ -180,7 +180,10 @@ def combine(body: Any, low: Sequence[Tensor], high: Sequence[Tensor]) -> list[Te
 
 
 def apply_body(body: Region, arguments: Sequence[Tensor], size: int) -> list[Tensor]:
-    """The results of a region on scalars, applied to each element of vectors of length `size`."""
+    """The results of a region on scalars, applied to each element of vectors of length `size`.
+
+    `arguments` are the vectors, one for each argument of the region `body`.
+    """
     block = body.source.blocks[0]
     ops = [op.operation for op in block.operations]
     batch = Batch(size, dict(zip(block.arguments, arguments, strict=True)), dict(body.captures))
@@ -189,7 +192,10 @@ def apply_body(body: Region, arguments: Sequence[Tensor], size: int) -> list[Ten
 
 
 def _transpose(cts: Tensors, i: int, xs: Tensors, dimensions: tuple[int, ...], body: Any) -> MaybeZero:
-    """The cotangent of the operand of a sum (i = 0): copies; or of the initial value (i = 1): the sum of the result's cotangent."""
+    """The cotangent of the operand of a sum (i = 0): copies; or of the initial value (i = 1): the sum of the result's cotangent.
+
+    `xs` are the operands and `cts` the cotangents of the results.
+    """
     if body != "add" or len(xs) != 2:
         raise RuleMissingError("transposing stablehlo.reduce requires a sum, got another body.", where=user_frame())
     if i == 1:

@@ -61,7 +61,7 @@ def _scatter_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, body: Any, **
     """The tangents of a scatter: add, set, max, min and mul have their own formulas, other bodies are differentiated by
     decomposition.
 
-    `xs` are the arrays, the indices, and the updates; `body` is a name such as "add", or a region.
+    `xs` are the arrays, the indices, and the updates; `body` is a name such as "add", or a region. `outs` are the results.
     """
     if len(xs) != 3 or not isinstance(body, str):
         return jvp_by_decomposition(_as_writes)(outs, xs, tangents, body=body, **params)
@@ -207,7 +207,7 @@ def _product_tangent(y: Tensor, xs: Sequence[Tensor], t: MaybeZero, t_updates: M
     """The tangent of y = x * prod(u): the sum over the factors of the factor's tangent times the product of the other factors.
 
     `xs` are x, the indices and the updates u; `t` and `t_updates` are the tangents of x and u. The product of the others is
-    computed without division, so it is exact if factors are zero.
+    computed without division, so it is exact if factors are zero. `params` are the parameters of the scatter.
     """
     x, indices, updates = xs
     total: MaybeZero = ZERO
@@ -336,6 +336,7 @@ def _scatter_numpy(ufunc: Any) -> Any:
     """A function of NumPy that combines updates with rows of an array, as the reference of a sample."""
 
     def run(x: Any, i: Any, u: Any) -> Any:
+        """The array `x` updated in a loop over the rows `u` at the indices `i`; rows outside are left out."""
         x = x.copy()
         for row, update in zip(i[:, 0], u, strict=True):
             if 0 <= row < len(x):

@@ -82,7 +82,10 @@ def _chooser_inside(wins: Any) -> Combine:
     """A function that chooses between two candidates, of which one may be padding; `wins` is the direction of the comparison."""
 
     def join(low: Values, high: Values) -> Values:
-        """The selected one of two candidates, each a key, a value and a flag; the flag is False for padding, which never wins."""
+        """The selected one of two candidates, each a key, a value and a flag; the flag is False for padding, which never wins.
+
+        `low` and `high` are lists of these three.
+        """
         first = logical_and(low[2], logical_or(logical_not(high[2]), holds(wins, low[0], high[0])))
         values = [select(first, a, b) for a, b in zip(low[:2], high[:2], strict=True)]
         return [*values, logical_or(low[2], high[2])]
@@ -95,7 +98,10 @@ def _linear(xs: Sequence[Tensor], scatter: Any, **_: Any) -> tuple[int, ...]:
 
 
 def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> list[MaybeZero]:
-    """The tangent of the result: the scatter of the source's tangent; the selection does not change with the operand x."""
+    """The tangent of the result: the scatter of the source's tangent; the selection does not change with the operand x.
+
+    `xs` are the operands and `tangents` their tangents.
+    """
     x, source, init = xs
     if isinstance(tangents[1], Zero) and isinstance(tangents[2], Zero):
         return [ZERO]
@@ -107,7 +113,10 @@ def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> lis
 
 
 def _transpose(cts: Tensors, i: int, xs: Tensors, *, scatter: Any, **params: Any) -> Tensor:
-    """The cotangent of the source: the result's cotangent at the selected elements; or of the initial value (i = 2): its sum."""
+    """The cotangent of the source: the result's cotangent at the selected elements; or of the initial value (i = 2): its sum.
+
+    `xs` are the operands and `cts` the cotangents of the results.
+    """
     if i == 2:
         return reduce_sum(cts[0], tuple(range(cts[0].ndim)))
     return _select_payload(xs[0], cts[0], **params)
@@ -134,6 +143,7 @@ def _numpy(**params: Any) -> Any:
     """A function of NumPy with one window after the other, as the reference of a sample."""
 
     def run(x: Any, source: Any, init: Any) -> Any:
+        """The initial value everywhere, plus each element of `source` at the largest element of its window in `x`."""
         out = np.full(x.shape, init)
         lows = [low for low, _ in params["padding"]]
         for at in np.ndindex(*source.shape):

@@ -54,6 +54,7 @@ def _comparator_ignoring(source: Region, payload: ir.Type) -> Any:
     """A function that fills a region with the comparator `source`, with two more arguments of type `payload` that it ignores."""
 
     def emit(region: ir.Region, _: Any, __: Any) -> None:
+        """Copies the comparator `source` into `region`, with two more arguments for the payload, which it does not read."""
         block = source.source.blocks[0]
         types = [*(a.type for a in block.arguments), payload, payload]
         new = ir.Block.create_at_start(region, types, [ir.Location.unknown()] * len(types))
@@ -88,7 +89,7 @@ def _sort_with_order(xs: Sequence[Tensor], dimension: int, is_stable: bool, comp
 
 
 def _sort_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, dimension: int, **_: Any) -> list[MaybeZero]:
-    """The forward rule: the tangents are reordered like their primals."""
+    """The forward rule: the tangents are reordered like their primals. `outs` are the results."""
     *_values, order = outs
     return [t if isinstance(t, Zero) else along_axis(t, order, dimension % order.ndim) for t in tangents]
 

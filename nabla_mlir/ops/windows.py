@@ -105,7 +105,8 @@ def _join_tree(items: list[Values], join: Combine) -> Values:
 def _fold_separately(values: Values, axis: int, count: int, window: int, stride: int, join: Combine) -> Values:
     """Combines `count` windows along `axis` that do not overlap; returns the arrays of their results.
 
-    Each window becomes a row of a new axis, which is halved until one element is left.
+    Each window becomes a row of a new axis, which is halved until one element is left. `values` are arrays of one shape, and `join`
+    combines two lists of arrays elementwise.
     """
     stride = max(stride, window) if count > 1 else window
     rows = []
@@ -131,6 +132,7 @@ def _fold_wide(values: Values, axis: int, count: int, window: int, stride: int, 
     elements.
 
     A window is composed of runs of lengths 1, 2, 4, ...: the ones among the bits of its size. Example: 13 elements are 1 + 4 + 8.
+    `values` are arrays of one shape, and `join` combines two lists of arrays elementwise.
     """
     run, length, offset, total = values, 1, 0, None
     while True:
@@ -187,7 +189,7 @@ def _result(*xs: Tensor, window_dimensions: Shape, body: Any, **geometry: Any) -
 def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, body: Any, **params: Any) -> Sequence[MaybeZero]:
     """The tangents of a window reduction: a sum, the tangent of the selected element, or those of its decomposition.
 
-    `xs` are the arrays, then their initial values, and `body` is a name such as "add", or a region.
+    `xs` are the arrays, then their initial values, and `body` is a name such as "add", or a region. `outs` are the results.
     """
     count = len(xs) // 2
     if all(isinstance(t, Zero) for t in tangents) or body in ("and", "or", "xor"):
@@ -200,7 +202,9 @@ def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, body: Any, **param
 
 
 def _sum_tangent(xs: Sequence[Tensor], tangents: Sequence[MaybeZero], params: Params) -> MaybeZero:
-    """The tangent of a sum over windows; `tangents` are those of the array and of the initial value."""
+    """The tangent of a sum over windows; `tangents` are those of the array and the initial value, `params` those of the
+    operation.
+    """
     (x, _), (t, t_init) = xs, tangents
     total: MaybeZero = ZERO
     if not isinstance(t, Zero):
@@ -214,7 +218,7 @@ def _sum_tangent(xs: Sequence[Tensor], tangents: Sequence[MaybeZero], params: Pa
 
 
 def _extremum_tangent(xs: Sequence[Tensor], t: Tensor, body: str, params: Params) -> Tensor:
-    """The tangent of the extremum of each window: that of the first element that attains it; `t` is the array's tangent."""
+    """The tangent of each window's extremum ("max" or "min"): the tangent in `t` of the first element of xs[0] that attains it."""
     x, init = xs
     wins = "GE" if body == "max" else "LE"
     values = [
@@ -264,7 +268,7 @@ def _transpose(
     """The cotangent of the operand xs[0] of a window sum: for each element, the sum of the cotangents of the windows that contain
     it.
 
-    That is a window sum of the dilated cotangent.
+    That is a window sum of the dilated cotangent. `cts` are the cotangents of the results.
     """
     ct, x = cts[0], xs[0]
     if 0 in (ct.size, x.size):
@@ -321,6 +325,7 @@ def _numpy(ufunc: Any, **params: Any) -> Any:
     """A function of NumPy with one window after the other, as the reference of a sample."""
 
     def run(x: Any, init: Any) -> Any:
+        """The reduction of each window of the dilated and padded array `x`, starting from `init`."""
         for axis, (base, (low, high)) in enumerate(zip(params["base_dilations"], params["padding"], strict=True)):
             wide = np.full((*x.shape[:axis], spread(x.shape[axis], base), *x.shape[axis + 1 :]), init)
             wide[(slice(None),) * axis + (slice(None, None, base),)] = x

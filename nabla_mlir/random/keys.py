@@ -184,7 +184,10 @@ class KeyArray(AnyArray):
         return self._each(lambda x: x.copy())
 
     def _each(self, f: Callable[[Any], Any]) -> KeyArray:
-        """Applies a function to both words; words on the host use the function of NumPy."""
+        """Applies a function to both words; words on the host use the function of NumPy.
+
+        `f` is a function of an array of words, such as a reshape.
+        """
         words = [x.numpy() if type(x) is Array and x.device.is_host else x for x in (self.high, self.low)]
         return KeyArray(*(np.asarray(y) if isinstance(y, np.generic) else y for y in map(f, words)))
 

@@ -258,7 +258,10 @@ def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     captures = [v for v in captures_of(op) if v in active]
 
     def branch(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value]) -> Callable[[], list[Tensor]]:
-        """A function that emits a branch and its reverse mode, and returns the cotangents of the captured values."""
+        """A function that emits a branch and its reverse mode, and returns the cotangents of the captured values.
+
+        `ops` and `outputs` are the operations and the results of the branch.
+        """
 
         def make() -> list[Tensor]:
             """Emits the branch and its reverse mode; returns the cotangents of the captured values."""
@@ -317,10 +320,10 @@ def branch_batched(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], wan
 
 
 def _gated_branch(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], batch: Batch, mask: Tensor) -> list[Tensor]:
-    """Emits the batch of a branch that only the entries of `mask` select; returns its results, which all carry the mapped axis.
+    """The results of the batch of a branch that only the entries of `mask` select; they all carry the mapped axis.
 
-    `ops` and `outputs` are the operations and the results of the branch. The derivatives of the other entries are zero. A branch
-    with a loop that may not end runs only if some entry selects it.
+    `ops` and `outputs` are the operations and the results of the branch, and `batch` maps values to their batches. The derivatives
+    of the other entries are zero. A branch with a loop that may not end runs only if some entry selects it.
     """
 
     def make() -> list[Tensor]:

@@ -286,7 +286,10 @@ custom_vjp: OpDef = control(
 
 
 def _recur_batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, types: Any, name: str) -> list[Tensor]:
-    """Batches a call of the enclosing rule: all operands and results carry the axis."""
+    """Batches a call of the enclosing rule: all operands and results carry the axis.
+
+    `mapped` is True for each operand of `xs` that has it already; `types` are the shapes and dtypes of the results of one entry.
+    """
     prefixed_types = [((size, *shape), dtype) for shape, dtype in types]
     return recur.apply(all_prefixed(xs, mapped, size), {"types": prefixed_types, "name": name})
 

@@ -24,8 +24,9 @@ def apply_rules(ops: Iterable[ir.Operation], active: set[ir.Value]) -> Replaceme
     """Replaces each function with a custom rule that depends on `active` by the code of its rule; returns a map from old to new
     values.
 
-    The derivative of the function has been emitted already. A later derivative then differentiates this code, as in JAX; it
-    does not apply the function's own rule a second time. The new values are added to `active`.
+    The derivative of the function has been emitted already. A later derivative then differentiates this code, as in JAX; it does
+    not apply the function's own rule a second time. The new values are added to `active`. `ops` are operations in the order in
+    which they run.
     """
     replacements: Replacements = {}
     for op in ops:

@@ -45,7 +45,10 @@ def _emit(transposable: ir.Attribute, b: Sequence[Tensor], *regions: Fill) -> li
 
 
 def _create_solve(transposable: ir.Attribute, operands: Sequence[ir.Value], results: Sequence[ir.Type]) -> ir.Operation:
-    """Creates an `ad.linear_solve` with empty regions."""
+    """Creates an `ad.linear_solve` with empty regions.
+
+    `operands` are the right-hand sides, and `results` the types of the solutions.
+    """
     attributes = {"transposable": transposable}
     return stablehlo.emit(LinearSolveOp.name, operands, results=results, attributes=attributes, regions=3)
 

@@ -253,8 +253,8 @@ def _through_decomposition(
 ) -> list[MaybeZero]:
     """The cotangents of `values`, which an operation reads, some of them in its region.
 
-    The operation is replaced by its decomposition, which has no region; that is linearised and transposed. `cts` are the
-    cotangents of the results.
+    The operation is replaced by its decomposition, which has no region; that is linearised and transposed. `cts` are the cotangents
+    of the results. `record` is the operation's entry in the table of operations.
     """
     holders = [placeholder(wrap(v)) for v in values]
     known: Tangents = dict(zip(values, holders, strict=True))

@@ -85,7 +85,7 @@ class Expansion:
         """Extends `series` and `constants` by the results of operations.
 
         `series` maps values that vary along the curve to their Taylor series; `constants` maps values of the original code to their
-        copies.
+        copies. `ops` are operations in the order in which they run.
         """
         for op in ops:
             if op.name in _INLINED and any(v in series for v in reads_of(op)):
@@ -132,7 +132,7 @@ class Expansion:
     ) -> None:
         """Pushes an operation whose region captures a varying value through its decomposition into other operations.
 
-        `series` and `constants` are as in `push`.
+        `series` and `constants` are as in `push`. `record` is the operation's entry in the table of operations.
         """
         block = scratch_block()
         self.holders.append(block.owner.operation)
@@ -151,7 +151,8 @@ class Expansion:
         """The series of the results: by a formula for linear operations and products of two varying operands, else by the forward
         rule.
 
-        `operands` are series where they vary, `values` are their values at t = 0, and `count` is the number of results.
+        `operands` are series where they vary, `values` are their values at t = 0, and `count` is the number of results. `record` is
+        the operation's entry in the table of operations.
         """
         varying = [i for i, x in enumerate(operands) if isinstance(x, Series)]
         linear = record.linear_operands(values, params)
@@ -167,6 +168,8 @@ class Expansion:
     ) -> list[Series]:
         """The series of the `count` results of an operation that is linear in the operands `linear`: it is applied to each
         coefficient.
+
+        `record` is its entry in the table, and `params` are its parameters.
         """
 
         def all_of(k: int) -> list[Tensor | None]:
@@ -184,8 +187,9 @@ class Expansion:
         return _series_of_results(all_of, count)
 
     def _product(self, record: OpDef, params: Any, operands: list[Series | Tensor], varying: Sequence[int]) -> Series:
-        """The series of a product of the two operands with the indices `varying`: coefficient k is
-        the sum of x_n y_(k-n) over n.
+        """The series of a product of the two operands with the indices `varying`: coefficient k is the sum of x_n y_(k-n) over n.
+
+        `record` is the operation's entry in the table, and `operands` are series where they vary.
         """
         i, j = varying
         x, y = operands[i], operands[j]
@@ -208,6 +212,7 @@ class Expansion:
         """The series of the results y by their forward rule: coefficient k is coefficient k - 1 of y', divided by k.
 
         `values` are the operands at t = 0, `varying` are the indices of those that vary, and `count` is the number of results.
+        `record` is the operation's entry in the table of operations.
         """
         heads = record.apply(values, params)
         slopes: list[Series | None] = []
@@ -236,7 +241,8 @@ class Expansion:
         """The series of the derivatives of the results by t; None for zero.
 
         Pushes the operations of the forward rule, on the derivatives of the operands. `heads` are the results at t = 0, `outs` are
-        their series, and `varying` are the indices of the operands that vary.
+        their series, and `varying` are the indices of the operands that vary. `record` is the operation's entry in the table of
+        operations.
         """
         xs = [x for x in operands if isinstance(x, Series)]
         types = [y.value.type for y in heads] + 2 * [x.head.value.type for x in xs]

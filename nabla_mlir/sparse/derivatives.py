@@ -226,6 +226,8 @@ def sources(coloring: Coloring) -> np.ndarray:
     """The index of each entry of the matrix in the products, which are concatenated, those of column colors before those of row
     colors.
 
+    `coloring` has the color of each column or row.
+
     Example: entry (row, column) of a matrix of m rows is at color * m + row, where color is that of the column.
     """
     pattern = coloring.pattern
@@ -290,6 +292,8 @@ def check_pattern(f: Callable[..., Any], pattern: Any, *args: Any, argnums: Argn
 def _raise_missing_entry(f: Callable[..., Any], pattern: Pattern, args: Sequence[Any], argnums: Argnums, row: int) -> None:
     """Raises PatternError with an entry in row `row` of the Jacobian of `f` that the pattern lacks; its first entry if it lacks
     none.
+
+    `args` are the arguments of `f`, and `argnums` the positions of the differentiated ones.
     """
 
     def row_of(*args: Any) -> Tensor:

@@ -161,8 +161,8 @@ def _to_pattern(relation: Relation, reasons: list[str], specs: Sequence[Spec], s
 def _pattern_at_point(what: str, f: Callable[..., Any], args: Sequence[Any], argnums: Argnums, symmetric: bool) -> Pattern:
     """The pattern of a derivative of `f` at the point `args`; of the Hessian if `symmetric`.
 
-    The derivative is split into the half that the point determines and the half that depends on the tangent. The first half is
-    run, and the second half is analysed with its numbers.
+    The derivative is split into the half that the point determines and the half that depends on the tangent. The first half is run,
+    and the second half is analysed with its numbers. `argnums` are the positions of the differentiated arguments.
     """
     leaves, in_spec = pytree.flatten(tuple(args), is_leaf=lambda x: isinstance(x, Spec))
     if any(isinstance(leaf, Spec) for leaf in leaves):
@@ -176,6 +176,7 @@ def _pattern_at_point(what: str, f: Callable[..., Any], args: Sequence[Any], arg
     rows: list[int] = []
 
     def push(*tensors: Tensor) -> list[Tensor]:
+        """A list with one vector: the derivative of `f`, or of its gradient. `tensors` are the arguments, then their tangents."""
         call = FlatCall(what, f, argnums, pytree.unflatten(in_spec, tensors[: len(specs)]), {})
         function = call.gradient if symmetric else call
         out = pushed(lambda *xs: function(*xs), call.tensors, tensors[len(specs) :], False)[1]
@@ -248,7 +249,8 @@ def _is_constant(op: ir.Operation | None) -> bool:
 def _pattern(what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Argnums, symmetric: bool, local: bool) -> Pattern:
     """The pattern of the Jacobian of `f`, or of the Hessian if `symmetric`; at the point `specs` only, if `local`.
 
-    `what` is the name of the transform. The lines of the user are traced only if errors or warnings need them.
+    `what` is the name of the transform. The lines of the user are traced only if errors or warnings need them. `argnums` are the
+    positions of the differentiated arguments.
     """
     positions(what, argnums, len(specs))
     if local:
@@ -263,7 +265,7 @@ def _pattern_by_trace(
 ) -> Pattern:
     """The pattern of the Jacobian of `f`, or of its gradient if `symmetric`, from a trace with these specs.
 
-    With `has_lines`, operations have the user's lines.
+    With `has_lines`, operations have the user's lines. `argnums` are the positions of the differentiated arguments.
     """
     leaves, in_spec = pytree.flatten(tuple(specs), is_leaf=lambda x: isinstance(x, Spec))
     patterns: list[Pattern] = []

@@ -229,6 +229,8 @@ class Pattern:
 def conflicts(rows: Rows) -> Rows:
     """The pairs of columns that share a row (each column with itself, too), as a graph: row i has the columns that share one with
     i.
+
+    `rows` has the columns of each row.
     """
     first, second = joined(rows.row_of_entry(), rows)
     keys = rows.indices[first] * max(rows.columns, 1) + rows.indices[second]
@@ -238,7 +240,7 @@ def conflicts(rows: Rows) -> Rows:
 def joined(lines: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     """All pairs of an element k of `lines` and an entry of row lines[k], as the indices of both.
 
-    For example, a row number 5 in `lines` is paired with each entry of row 5.
+    For example, a row number 5 in `lines` is paired with each entry of row 5. `rows` has the columns of each row.
     """
     repeats = rows.lengths()[lines]
     first = np.repeat(np.arange(len(lines)), repeats)
@@ -247,7 +249,10 @@ def joined(lines: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lists(rows: Rows) -> Sequence[list[int]]:
-    """The columns of each row as lists, which Python loops read fastest."""
+    """The columns of each row as lists, which Python loops read fastest.
+
+    `rows` has them in one array, with the offset of each row.
+    """
     indices, offsets = rows.indices.tolist(), rows.offsets.tolist()
     return [indices[a:b] for a, b in pairwise(offsets)]
 

@@ -79,7 +79,8 @@ class users_call:  # noqa: N801  # a context manager
     def __exit__(self, kind: Any, error: BaseException | None, trace: types.TracebackType | None) -> None:
         """Adds advice to an error of the traced function, and cuts the frames of this package out of its traceback.
 
-        A TypeError or AttributeError gets advice. NABLA_MLIR_TRACEBACK=full keeps all frames.
+        A TypeError or AttributeError gets advice. NABLA_MLIR_TRACEBACK=full keeps all frames. The three arguments are those of an
+        exception, all None if there was none.
         """
         if error is None:
             return

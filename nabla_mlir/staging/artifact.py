@@ -98,7 +98,7 @@ def _has_types(node: TreeSpec) -> bool:
 
 
 def _live_tree_spec(spec: OptreeSpec) -> TreeSpec:
-    """The structure of a pytree, with the types of its custom nodes."""
+    """The structure of a pytree, with the types of its custom nodes. `spec` is the structure as optree stores it."""
     node = tree_spec(spec)
     return LiveTreeSpec(node.kind, node.children, node.keys, node.type_name, spec=spec)
 
@@ -160,7 +160,10 @@ def manifest_of(module: ir.Module, entries: Sequence[Entry], codes: Sequence[Cod
 
 
 def with_references(manifest: Manifest, module: ir.Module, target: Target) -> Manifest:
-    """The manifest with the interpreter's results on random arguments, so that other machines can compare their results."""
+    """The manifest with the interpreter's results on random arguments, so that other machines can compare their results.
+
+    With checking off for `target`, each entry point gets a note instead. `module` is the program that the interpreter runs.
+    """
     mode = mode_for(target)
     if mode == "off":
         references = {e.name: Reference(absence="checking was off") for e in manifest.entry_points}

@@ -341,7 +341,10 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _separate_result(out: Any, args: Sequence[Any]) -> Any:
-    """The result `out` of a function; a copy if it is one of the arguments, because the program may assign to either."""
+    """The result `out` of a function; a copy if it is one of the arguments, because the program may assign to either.
+
+    `args` are the arguments of the call.
+    """
     if not isinstance(out, Tensor) or all(out is not x for x in args):
         return out
     return separate(out)

@@ -142,7 +142,8 @@ def _declaration(name: str, entry: EntryPoint) -> str:
 def _header(name: str, entries: list[EntryPoint], cpu: CPU) -> str:
     """The text of the C header: the error codes, and a comment and a prototype for each entry point.
 
-    `name` is the name of the library, and `cpu` is the CPU for which its machine code was compiled.
+    `name` is the name of the library, and `cpu` is the CPU for which its machine code was compiled. `entries` are the entry points
+    with the names and types of their arrays.
     """
     lines = [
         f"/* {name}: made by nabla_mlir for {cpu.resolve().cpu}, {cpu.resolve().triple}.",

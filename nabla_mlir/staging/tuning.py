@@ -117,7 +117,7 @@ def _call_and_wait(executable: Executable, call: Function, arguments: list[Array
 
 
 def _random_numbers(rng: np.random.Generator, spec: Spec) -> np.ndarray:
-    """Random numbers of a type; zeros for integers and truth values."""
+    """Random numbers of a type; zeros for integers and truth values. `spec` is the shape and dtype."""
     numbers = rng.normal(size=spec.shape) * 0.1
     return np.asarray(numbers if spec.dtype.kind in "fcV" else np.zeros(spec.shape)).astype(spec.dtype)
 

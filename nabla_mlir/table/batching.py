@@ -46,7 +46,10 @@ def batch_ops(ops: Iterable[ir.Operation], batch: Batch) -> None:
 
 
 def _reduce_axis(op: ir.Operation, record: OpDef, rule: CollectiveRule, batch: Batch) -> None:
-    """Emits a collective over the axis of the map `batch`, and binds its result, which may not carry that axis."""
+    """Emits a collective over the axis of the map `batch`, and binds its result, which may not carry that axis.
+
+    `record` is the operation's entry in the table, and `rule` is the function of it that computes the result for all entries.
+    """
     (operand,), params = op.operands, record.read(op)
     del params["axis"]
     batch.bind(op.results[0], *rule(batch[operand], operand in batch, batch.size, **params))
@@ -120,7 +123,7 @@ def batch_by_decomposition(define: Callable[..., list[Tensor]]) -> BatchRule:
 def _batch_decomposition(op: ir.Operation, record: OpDef, batch: Batch) -> list[Tensor]:
     """The results for all entries of the map `batch` of an operation whose region captures a varying value.
 
-    The operation is replaced by its decomposition, which has no region, and that is batched.
+    The operation is replaced by its decomposition, which has no region, and that is batched. `record` is its entry in the table.
     """
     if not any(v in batch for v in captures_by_rule(op, record)):
         raise missing_rule(op, "vmap", "its comparator uses a value from outside that varies over the mapped axis")

@@ -123,7 +123,8 @@ def _tangents_of(
 ) -> list[tuple[ir.Value, MaybeZero]]:
     """The results of an operation, each paired with its tangent; emits the forward rule at the insertion point.
 
-    `tangents` are those of the operands, and `replacements` is extended by the results that `augmented` replaces.
+    `tangents` are those of the operands, and `replacements` is extended by the results that `augmented` replaces. `record` is the
+    operation's entry in the table.
     """
     xs, params = [wrap(v) for v in op.operands], record.read(op)
     outs = augmented(op, record, replacements)
@@ -136,7 +137,7 @@ def augmented(op: ir.Operation, record: OpDef, replacements: Replacements) -> li
     """The results of an operation, then the residuals of its forward rule.
 
     If the rule needs residuals, an operation at the insertion point computes results and residuals, and its results replace the
-    original ones; `replacements` is extended.
+    original ones; `replacements` is extended. `record` is the operation's entry in the table.
     """
     if record.augmented is None:
         return [wrap(r) for r in op.results]
@@ -150,7 +151,10 @@ def augmented(op: ir.Operation, record: OpDef, replacements: Replacements) -> li
 def scaled(
     partials: Sequence[Partial | Zero], y: Tensor, xs: Sequence[Tensor], tangents: Sequence[MaybeZero], params: dict[str, Any]
 ) -> MaybeZero:
-    """The tangent of an elementwise result `y`: the sum of the partials, each applied to the tangent of its operand in `xs`."""
+    """The tangent of an elementwise result `y`: the sum of the partials, each applied to the tangent of its operand in `xs`.
+
+    A structural zero among `partials` or `tangents` adds nothing; `params` are the parameters of the operation.
+    """
     total: MaybeZero = ZERO
     for partial, tangent in zip(partials, tangents, strict=True):
         if not isinstance(tangent, Zero) and not isinstance(partial, Zero):

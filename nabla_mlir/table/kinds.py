@@ -74,7 +74,10 @@ def multilinear_jvp(record: Callable[[], OpDef]) -> Jvp:
     """
 
     def jvp(outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
-        """The tangent of the result: the sum of the operation with one operand replaced by its tangent."""
+        """The tangent of the result: the sum of the operation with one operand replaced by its tangent.
+
+        `tangents` are those of the operands `xs`; a structural zero among them adds nothing.
+        """
         op = record()
         total: MaybeZero = ZERO
         for i in op.linear_operands(xs, params):

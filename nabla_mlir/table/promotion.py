@@ -215,7 +215,10 @@ _capture: Callable[[np.ndarray], Tensor] = constant
 
 
 def set_capture(capture: Callable[[np.ndarray], Tensor]) -> None:
-    """Sets the function by which an array from outside enters a trace; tracing makes it an argument, so it is not copied."""
+    """Sets the function by which an array from outside enters a trace; tracing makes it an argument, so it is not copied.
+
+    `capture` makes a tensor of the open trace from an array.
+    """
     global _capture
     _capture = capture
 

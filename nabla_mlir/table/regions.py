@@ -59,6 +59,8 @@ def _collect(region: ir.Region, inside: set[ir.Value], captures: dict[ir.Value, 
 def captures_by_rule(op: ir.Operation, record: OpDef) -> list[ir.Value]:
     """The values from outside, read in the regions of `op`, on which its results depend differentiably: those of comparators are
     left out.
+
+    `record` is the operation's entry in the table.
     """
     if not len(op.regions):
         return []

@@ -134,7 +134,10 @@ def check_prepared(law: LawCase) -> None:
     active, data = [laws.xs[i] for i in laws.active], [laws.xs[i] for i in others]
 
     def loss(chosen: Sequence[Any], *rest: Any) -> Any:
-        """A real number from the results of the sample, as a function of its active operands and its other operands."""
+        """A real number from the results of the sample, as a function of its active operands and its other operands.
+
+        `chosen` are the values of the active operands.
+        """
         full = dict(zip([*laws.active, *others], [*chosen, *rest], strict=True))
         results = [y for y in law.apply([full[i] for i in range(len(full))]) if is_differentiable(y.dtype)]
         return sum((nnp.sum(nnp.sin(nnp.real(y) + 0.5 * nnp.imag(y))) for y in results), nnp.zeros(()))
@@ -182,7 +185,10 @@ def _pairing(a: Any, b: Any) -> float:
 
 
 def costs_of(law: LawCase) -> Costs:
-    """The numbers of floating-point operations of a sample, of its jvp and of its vjp; 0 for derivatives that it does not have."""
+    """The numbers of floating-point operations of a sample, of its jvp and of its vjp; 0 for derivatives that it does not have.
+
+    `law` is the sample of an operation.
+    """
     laws = Laws(law)
     operands, count = laws.inputs(), len(laws.xs)
 

@@ -44,7 +44,10 @@ TRANSFORMS = {"jvp": _jvp, "vjp": _vjp, "vmap": _vmap}
 
 
 def emitted(law: LawCase, names: Sequence[str]) -> set[str]:
-    """The names of the operations that a sample has after the transforms `names`, of which the first is applied first."""
+    """The names of the operations that a sample has after the transforms `names`, of which the first is applied first.
+
+    `law` is the sample of an operation.
+    """
     xs = law.draw()
     active = active_operands(law, xs)
 
@@ -70,6 +73,8 @@ def emitted(law: LawCase, names: Sequence[str]) -> set[str]:
 def unruled(law: LawCase) -> dict[str, str]:
     """The operations that two transforms of a sample emit and that a third transform cannot handle, each mapped to the rule that it
     lacks.
+
+    `law` is the sample of an operation.
     """
     if not active_operands(law, law.draw()):
         return {}

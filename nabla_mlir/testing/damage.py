@@ -50,6 +50,8 @@ Numbers = np.random.Generator
 def damaged(content: bytes, rng: Numbers) -> bytes:
     """The content with some bytes changed, removed or doubled, or with its end removed.
 
+    `rng` makes the random choices.
+
     Example:
       >>> damaged(b"abcd", np.random.default_rng(0)) != b"abcd"
       True
@@ -103,7 +105,7 @@ def altered(text: str, rng: Numbers) -> str:
 
 
 def _text(rng: Numbers) -> str:
-    """The text of a random module, usually altered."""
+    """The text of a random module, usually altered. `rng` makes the random choices."""
     text = str(random_module(int(rng.integers(400)), int(rng.integers(1, 7))))
     return text if rng.integers(8) == 0 else altered(text, rng)
 
@@ -159,6 +161,7 @@ def _read_text(rng: Numbers, _folder: Path) -> None:
 
 
 def _read_import(rng: Numbers, _folder: Path) -> None:
+    """Imports a damaged StableHLO program from memory, and lowers its jvp; `rng` makes the damage, and the folder is not used."""
     f: Any = nm.from_stablehlo(_text(rng))
     specs = [nm.spec(shape, dtype) for shape, dtype in f.inputs]
     nm.trace(lambda *xs: nm.jvp(f, xs, xs), *specs).lower()

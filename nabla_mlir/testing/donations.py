@@ -77,6 +77,10 @@ def _function(laws: Laws, derivatives: bool) -> Callable[..., Any]:
     """
 
     def f(*xs: Any) -> Any:
+        """The results, their derivatives, and the first operand with one element replaced, whose buffer may be reused.
+
+        The new element is 1 or 2 by the sign of the sum of all results, so it can be written only when they are known.
+        """
         outs = laws.law.apply(xs)
         floats = [i for i, y in enumerate(outs) if is_differentiable(y.dtype)]
         slopes: Sequence[Any] = []
@@ -97,7 +101,10 @@ def _function(laws: Laws, derivatives: bool) -> Callable[..., Any]:
 
 
 def _check_equal(name: str, what: str, got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
-    """Raises LawError unless the arrays are equal bit by bit, except for NaN; `name` and `what` name the sample and the law."""
+    """Raises LawError unless the arrays are equal bit by bit, except for NaN; `name` and `what` name the sample and the law.
+
+    `got` and `expected` are lists of arrays.
+    """
     for i, (a, b) in enumerate(zip(got, expected, strict=True)):
         if not np.array_equal(a, b, equal_nan=b.dtype.kind in "fc"):
             raise LawError(f"{name} requires {what} if its first argument is donated, got {a} instead of {b} for array {i}.")

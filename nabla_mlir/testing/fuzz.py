@@ -116,7 +116,7 @@ def difference(got: Sequence[Any], wanted: Sequence[Any], dtype: str) -> str:
 def interpret(sample: Sample) -> tuple[Lowered | None, list[np.ndarray], list[np.ndarray], Fault | None]:
     """The lowered program, its arguments, its results, and None; or the fault that appears before compilation in place of None.
 
-    With a fault, the program is None and the lists are empty.
+    With a fault, the program is None and the lists are empty. `sample` is the random program with its arguments.
     """
     try:
         traced, inputs = sample.traced()
@@ -264,7 +264,10 @@ def _deep(only: Sequence[int] | None, seed: int, minutes: float, target: str) ->
 
 
 def _print_counts(counts: collections.Counter[str], faults: int) -> int:
-    """Prints the number of programs for each cause; returns 1 if there was a fault, else 0."""
+    """Prints the number of programs for each cause; returns 1 if there was a fault, else 0.
+
+    `counts` maps each cause to its number of programs, and `faults` is the number of faults.
+    """
     for cause, count in counts.most_common():
         print(f"{count:8} {cause}")
     print(f"{sum(counts.values())} tried, {faults} faults")

@@ -46,6 +46,8 @@ class Injection:
 def inject(module: ir.Module, fault: str, rng: Numbers) -> Injection | None:
     """Puts a fault of the kind `fault` into a random operation of a module; returns its description, or None if no operation admits
     it.
+
+    `rng` makes the random choices.
     """
     ops = [op for op in nested(module.operation) if is_step(op)]
     for k in rng.permutation(len(ops)):
@@ -69,8 +71,9 @@ def _exchange_two_operands(op: ir.Operation, rng: Numbers) -> bool:
 
 
 def _exchange_values(op: ir.Operation, rng: Numbers) -> bool:
-    """Exchanges two random operands of one type in an operation with more operands, a loop or a return; returns True if it
-    changed.
+    """Exchanges two random operands of one type in an operation with more operands, a loop or a return; returns True if it changed.
+
+    `rng` makes the random choices.
     """
     count = len(op.operands)
     pairs = [(i, j) for i in range(count) for j in range(i) if count > 2 or runs_regions(op)]
@@ -87,7 +90,10 @@ def _exchange(op: ir.Operation, i: int, j: int) -> bool:
 
 
 def _take_another_value(op: ir.Operation, rng: Numbers) -> bool:
-    """Replaces a random operand by an earlier value of the same type; returns True if there is one."""
+    """Replaces a random operand by an earlier value of the same type; returns True if there is one.
+
+    `rng` makes the random choices.
+    """
     block = op.block
     before = [*block.arguments]
     for other in block.operations:
@@ -103,7 +109,10 @@ def _take_another_value(op: ir.Operation, rng: Numbers) -> bool:
 
 
 def _shift_index(op: ir.Operation, rng: Numbers) -> bool:
-    """Adds one to an index of a gather, a scatter or a slice; returns True if the operation has one."""
+    """Adds one to an index of a gather, a scatter or a slice; returns True if the operation has one.
+
+    `rng` makes the random choices.
+    """
     if op.name not in _INDEXED:
         return False
     indices = [i for i, v in enumerate(op.operands) if not is_float(dtype := shape_and_dtype(v.type)[1]) and not is_complex(dtype)]
@@ -167,7 +176,10 @@ def _skip(op: ir.Operation, rng: Numbers) -> bool:
 
 
 def _change_constant(op: ir.Operation, rng: Numbers) -> bool:
-    """Changes a random element of a constant by 1 per cent, by one, or to the other truth value; returns True if it changed."""
+    """Changes a random element of a constant by 1 per cent, by one, or to the other truth value; returns True if it changed.
+
+    `rng` makes the random choices.
+    """
     if op.name != CONSTANT or not is_static_tensor(op.results[0].type):
         return False
     x = np.array(constant_array(op))

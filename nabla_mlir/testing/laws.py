@@ -24,7 +24,10 @@ class Laws:
     """The quantities of one case, computed in one trace from its operands."""
 
     def __init__(self, law: LawCase):
-        """Draws the operands and the directions of derivatives for one case."""
+        """Draws the operands and the directions of derivatives for one case.
+
+        `law` is a sample of an operation: the operation, its parameters and its operands.
+        """
         self.law = law
         self.xs: list[np.ndarray] = law.draw()
         self.active: list[int] = active_operands(law, self.xs)
@@ -183,7 +186,7 @@ class Laws:
 
 
 def _direction(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
-    """A random tangent of `x`."""
+    """A random tangent of `x`. `rng` makes the random choices."""
     real = rng.uniform(-1, 1, x.shape)
     return real + 1j * rng.uniform(-1, 1, x.shape) if x.dtype.kind == "c" else real
 

@@ -29,8 +29,9 @@ _DIGITS = {"float16": 1e-2, "float32": 2e-4, "float64": 1e-9, "complex64": 2e-4,
 
 
 def _arguments(rng: Numbers, dtypes: Sequence[str]) -> list[np.ndarray]:
-    """Three random arrays whose dtypes are drawn from `dtypes`; every fourth array of integers has the extreme values of its
-    dtype.
+    """Three random arrays whose dtypes are drawn from `dtypes`; every fourth array of integers has the extreme values of its dtype.
+
+    `rng` makes the random choices.
     """
     xs = []
     for _ in range(3):
@@ -64,6 +65,7 @@ class Program:
         """Draws at most `steps` steps; NumPy computes their values, and a step on which it raises an error is skipped.
 
         Sets `plan`, whose entries are the name, the function, the numbers of the operands and the seed of a step, and `values`.
+        `rng` makes the random choices.
         """
         self.seed = seed
         self.dtypes: tuple[str, ...] = ("float64",) if seed % 3 == 0 else DTYPES
@@ -123,7 +125,10 @@ def check_values(program: Program) -> str:
 
 
 def check_compiled(program: Program, target: str) -> str:
-    """The difference from NumPy in two calls of code that is compiled for a target, as text; "" if there is none."""
+    """The difference from NumPy in two calls of code that is compiled for a target, as text; "" if there is none.
+
+    `program` has the random steps, their arguments and NumPy's values.
+    """
     compiled = nm.trace(lambda *xs: program(nnp, *xs), *program.arguments, name="main").lower().compile(target, cache=False)
     for call in ("first", "second"):
         if what := _difference(program, [np.asarray(y) for y in compiled(*program.arguments)]):
@@ -132,7 +137,7 @@ def check_compiled(program: Program, target: str) -> str:
 
 
 def _difference(program: Program, got: Sequence[Any]) -> str:
-    """The first difference from NumPy's values of the program, as text; "" if there is none."""
+    """The first difference from NumPy's values of the program, as text; "" if there is none. `got` are the values to compare."""
     digits = max(_worst(program.arguments), _worst(program.values))
     for i, (a, b) in enumerate(zip(got, program.values, strict=True)):
         if (a.shape, a.dtype) != (b.shape, b.dtype):
@@ -157,7 +162,8 @@ def _same(a: Any, b: Any) -> bool:
 def check_derivatives(program: Program) -> str:
     """The difference between derivatives of the last result in f64 by several methods, as text; "" if there is none.
 
-    The methods are the modes and transforms, the adjoint identity, and differences of NumPy's values.
+    The methods are the modes and transforms, the adjoint identity, and differences of NumPy's values. `program` has random steps
+    and their arguments.
     """
     rng = np.random.default_rng(program.seed)
     if any(v.dtype.kind in "fc" and v.dtype != np.float64 for v in program.values):

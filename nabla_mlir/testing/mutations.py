@@ -85,7 +85,10 @@ def survives(mutant: Mutant) -> bool:
 
 
 def survivors(records: Iterable[OpDef]) -> tuple[list[Mutant], int]:
-    """The wrong rules that break no law, and the number of all wrong rules."""
+    """The wrong rules that break no law, and the number of all wrong rules.
+
+    `records` are the operations of the table whose rules are changed.
+    """
     mutants = [mutant for record in records for mutant in mutants_of(record)]
     return [mutant for mutant in mutants if survives(mutant)], len(mutants)
 

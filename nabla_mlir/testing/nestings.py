@@ -42,7 +42,9 @@ def _composed(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _added(f: Function, g: Function, rng: Numbers) -> Function:
-    """A function of (J, x) that combines f(J, x) and g(J, x) in one array; J is JAX or nabla_mlir.jax."""
+    """A function of (J, x) that combines f(J, x) and g(J, x) in one array; J is JAX or nabla_mlir.jax, and `rng` makes
+    the choices.
+    """
 
     def apply(J: Any, x: Any) -> Any:
         y, z = f(J, x), g(J, x)
@@ -52,13 +54,15 @@ def _added(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _jitted(f: Function, g: Function, rng: Numbers) -> Function:
-    """The function f under `jit` or `checkpoint`."""
+    """The function f under `jit` or `checkpoint`. `rng` makes the random choices."""
     form = rng.integers(2)
     return lambda J, x: (J.jit if form else J.checkpoint)(lambda x: f(J, x))(x)
 
 
 def _mapped(f: Function, g: Function, rng: Numbers) -> Function:
-    """A function of (J, x) that maps `f` along an axis of x, by `vmap` or `lax.map`; J is JAX or nabla_mlir.jax."""
+    """A function of (J, x) that maps `f` along an axis of x, by `vmap` or `lax.map`; J is JAX or nabla_mlir.jax, and `rng` makes
+    the choices.
+    """
     seed = int(rng.integers(2**31))
 
     def apply(J: Any, x: Any) -> Any:
@@ -80,7 +84,9 @@ def _mapped(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _looped(f: Function, g: Function, rng: Numbers) -> Function:
-    """A function of (J, x) that calls `f` in a loop, a scan or an associative scan; J is JAX or nabla_mlir.jax."""
+    """A function of (J, x) that calls `f` in a loop, a scan or an associative scan; J is JAX or nabla_mlir.jax, and `rng` makes the
+    choices.
+    """
     form, count = int(rng.integers(6)), int(rng.integers(0, 4))
 
     def apply(J: Any, x: Any) -> Any:
@@ -111,7 +117,7 @@ def _looped(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _branched(f: Function, g: Function, rng: Numbers) -> Function:
-    """A function of (J, x): a branch between `f`, `g` and the identity; J is JAX or nabla_mlir.jax."""
+    """A function of (J, x): a branch between `f`, `g` and the identity; J is JAX or nabla_mlir.jax, and `rng` makes the choices."""
     form, k = rng.integers(2), int(rng.integers(-1, 4))
 
     def apply(J: Any, x: Any) -> Any:
@@ -130,7 +136,7 @@ def _ruled(f: Function, g: Function, rng: Numbers) -> Function:
     visible.
 
     J is JAX or nabla_mlir.jax. A rule that calls the function itself uses the true derivative: JAX applies the rule to such a call,
-    except inside loops.
+    except inside loops. `rng` makes the random choices.
     """
     form = rng.integers(3)
 
@@ -170,7 +176,7 @@ def _third(J: Any, number: Any, x: Any, forward: bool) -> Any:
 
 
 def _derived(f: Function, g: Function, rng: Numbers) -> Function:
-    """A function of (J, x): a derivative of `f` by a random transform; J is JAX or nabla_mlir.jax."""
+    """A function of (J, x): a derivative of `f` by a random transform; J is JAX or nabla_mlir.jax, and `rng` makes the choices."""
     form = int(rng.integers(11))
 
     def apply(J: Any, x: Any) -> Any:
@@ -214,7 +220,8 @@ _COMBINED = (_composed, _composed, _added, _jitted, _mapped, _looped, _branched,
 def function(rng: Numbers, depth: int) -> tuple[Function, str]:
     """A random function of one array, as nested transforms of random operations, and its description.
 
-    `depth` is the largest number of nested transforms; at depth 0 it is one operation, which its seed describes.
+    `depth` is the largest number of nested transforms; at depth 0 it is one operation, which its seed describes. `rng` makes the
+    random choices.
 
     Example: the description "looped(17, mapped(4))".
     """

@@ -87,7 +87,7 @@ def _operation(table: list[Any]) -> Callable[[Any], Any]:
 
 @_operation(INEXACT)
 def _scaled(J: Any, rng: Numbers, x: Any) -> Any:
-    """A random operation of x and a number, or a small power."""
+    """A random operation of x and a number, or a small power. `rng` makes the random choices."""
     c = [2, 0.5, -1.5, np.float32(0.25), 3][rng.integers(5)]
     return [lambda: x * c, lambda: c - x, lambda: x / 2, lambda: x + c, lambda: x**2, lambda: x**3][rng.integers(6)]()
 
@@ -96,6 +96,8 @@ def _scaled(J: Any, rng: Numbers, x: Any) -> Any:
 def _away_from_singular_points(J: Any, rng: Numbers, x: Any) -> Any:
     """A random function of the floats `x` that avoids its singular points, such as the root of x * x + 1; `J` is JAX or
     nabla_mlir.jax.
+
+    `rng` makes the random choices.
     """
     n, y = J.numpy, x * x + 1
     forms: list[Any] = [
@@ -123,7 +125,9 @@ def _away_from_singular_points(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(ANY)
 def _formed(J: Any, rng: Numbers, x: Any) -> Any:
-    """The array `x` after a random operation that changes the shape and not the numbers; `J` is JAX or nabla_mlir.jax."""
+    """The array `x` after a random operation that changes the shape and not the numbers; `J` is JAX or nabla_mlir.jax, and `rng`
+    makes the choices.
+    """
     n = J.numpy
     forms: list[Any] = [
         lambda: n.transpose(x),
@@ -144,7 +148,9 @@ def _formed(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(WHOLE)
 def _counted(J: Any, rng: Numbers, x: Any) -> Any:
-    """The integers or truth values `x` after a random operation for them; `J` is JAX or nabla_mlir.jax."""
+    """The integers or truth values `x` after a random operation for them; `J` is JAX or nabla_mlir.jax, and `rng` makes
+    the choices.
+    """
     if kind(x) == "b":
         return [lambda: ~x, lambda: x & ~x, lambda: x | True, lambda: x ^ x][rng.integers(4)]()
     n, three = J.numpy, np.dtype(x.dtype).type(3)
@@ -173,7 +179,9 @@ def _counted(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(SHAPED)
 def _moved(J: Any, rng: Numbers, x: Any) -> Any:
-    """The array `x` with elements moved, repeated or padded along a random axis; `J` is JAX or nabla_mlir.jax."""
+    """The array `x` with elements moved, repeated or padded along a random axis; `J` is JAX or nabla_mlir.jax, and `rng` makes the
+    choices.
+    """
     n, axis, k = J.numpy, axis_of(rng, x), int(rng.integers(-3, 4))
     size = x.shape[axis]
     forms: list[Any] = [
@@ -203,7 +211,9 @@ def _moved(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(SHAPED)
 def _indexed(J: Any, rng: Numbers, x: Any) -> Any:
-    """The elements of `x` at random indices, or `x` with new elements there; `J` is JAX or nabla_mlir.jax."""
+    """The elements of `x` at random indices, or `x` with new elements there; `J` is JAX or nabla_mlir.jax, and `rng` makes the
+    choices.
+    """
     size, n = x.shape[0], J.numpy
     if not size:
         return x[1:]
@@ -240,7 +250,7 @@ def _indexed(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(SHAPED)
 def _reduced(J: Any, rng: Numbers, x: Any) -> Any:
-    """A random reduction of `x` along an axis, or a running one; `J` is JAX or nabla_mlir.jax."""
+    """A random reduction of `x` along an axis, or a running one; `J` is JAX or nabla_mlir.jax, and `rng` makes the choices."""
     n, axis, keep = J.numpy, axis_of(rng, x), bool(rng.integers(2))
     if kind(x) == "b":
         return [n.all, n.any][rng.integers(2)](x, axis, keepdims=keep)
@@ -274,7 +284,9 @@ def _reduced(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(SHAPED)
 def _multiplied(J: Any, rng: Numbers, x: Any) -> Any:
-    """A random product of `x` with itself: a matrix product, an outer product, a convolution; `J` is JAX or nabla_mlir.jax."""
+    """A random product of `x` with itself: a matrix product, an outer product, a convolution; `J` is JAX or nabla_mlir.jax, and
+    `rng` makes the choices.
+    """
     if kind(x) == "b":
         return x
     n = J.numpy
@@ -298,6 +310,8 @@ def _multiplied(J: Any, rng: Numbers, x: Any) -> Any:
 def _ordered(J: Any, rng: Numbers, x: Any) -> Any:
     """The result of a random operation that depends on the order of the elements of `x`, such as a sort; `J` is JAX or
     nabla_mlir.jax.
+
+    `rng` makes the random choices.
     """
     if not x.ndim or not x.size or kind(x) not in "fiu":
         return x
@@ -324,7 +338,9 @@ def _ordered(J: Any, rng: Numbers, x: Any) -> Any:
 
 
 def _converted(J: Any, rng: Numbers, x: Any) -> Any:
-    """The array `x` in a random dtype; unchanged if rounding could decide the result. `J` is JAX or nabla_mlir.jax."""
+    """The array `x` in a random dtype; unchanged if rounding could decide the result. `J` is JAX or nabla_mlir.jax, and `rng` makes
+    the choices.
+    """
     name = str(
         rng.choice(["int32", "uint8", "int64", "float32", "float64", "bfloat16", "float16", "complex64", "complex128", "bool"])
     )

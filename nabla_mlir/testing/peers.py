@@ -86,7 +86,7 @@ class Program:
 
 
 def _argument(rng: Numbers) -> np.ndarray:
-    """A random array of a random shape and dtype, which may be bfloat16."""
+    """A random array of a random shape and dtype, which may be bfloat16. `rng` makes the random choices."""
     import ml_dtypes
 
     shape = tuple(int(n) for n in rng.choice(_SIZES, rng.integers(4)))
@@ -180,8 +180,9 @@ def _fault_of(program: Program, right: list[np.ndarray], target: str) -> str:
 
 
 def _is_rounding(program: Program, results: Sequence[Any], right: Sequence[np.ndarray], digits: float) -> bool:
-    """True if `results` are about as close to the results in f64 as the results `right` of JAX; `digits` is the relative
-    tolerance.
+    """True if `results` are about as close to the results in f64 as the results `right` of JAX; `digits` is the relative tolerance.
+
+    `program` computes the results in f64.
     """
     jax, J = jax_namespace()
     text = jax.jit(lambda *xs: program(J, *xs), keep_unused=True).lower(*program.arguments).as_text()

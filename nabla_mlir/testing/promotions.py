@@ -235,7 +235,7 @@ class Program:
 
 
 def _argument(rng: Numbers, shape: tuple[int, ...]) -> np.ndarray:
-    """A random array of the given shape and of a random dtype."""
+    """A random array of the given shape and of a random dtype. `rng` makes the random choices."""
     dtype = as_dtype(str(rng.choice(DTYPES)))
     if dtype.kind in "biu":
         return np.asarray(rng.integers(0 if dtype.kind in "ub" else -4, 2 if dtype.kind == "b" else 5, shape)).astype(dtype)

@@ -63,7 +63,7 @@ class Timing:
         return sum(d.count for d in self.dispatches if d.is_copy)
 
     def to_json(self, machine: Machine) -> dict[str, Any]:
-        """The numbers as JSON values."""
+        """The numbers as JSON values. `machine` has the measured bandwidth and peak, from which the bounds follow."""
         kernels = [{"name": d.name, "count": d.count, "workgroups": d.workgroups, "seconds": d.seconds} for d in self.dispatches]
         return {
             "name": self.name,
@@ -101,7 +101,10 @@ def run(file: str, entry: str | None, driver: str | None, as_json: bool) -> int:
 
 
 def _print(file: str, driver: str, machine: Machine, timings: Sequence[Timing]) -> None:
-    """Prints a table of the entry points with their times and bounds, and a table of the dispatches of each entry point."""
+    """Prints a table of the entry points with their times and bounds, and a table of the dispatches of each entry point.
+
+    `machine` has the measured bandwidth and peak, and `timings` has one entry for each entry point.
+    """
     rows = [
         [
             t.name,
@@ -168,7 +171,10 @@ def timing_of(module: Module, artifact: Artifact, name: str, flops: int | None =
 
 
 def _flops(module: Module) -> dict[str, int]:
-    """The number of operations of each entry point by name; empty if the artifact lacks its StableHLO or there is no compiler."""
+    """The number of operations of each entry point by name; empty if the artifact lacks its StableHLO or there is no compiler.
+
+    `module` is the loaded artifact.
+    """
     try:
         return {name: cost.flops for name, cost in module.lower().cost().items()}
     except (DeployError, ImportError):

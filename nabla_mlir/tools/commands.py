@@ -52,7 +52,7 @@ def requested(options: argparse.Namespace) -> tuple[Any, list[Any], dict[str, An
 def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, progress: Progress) -> int:
     """Compiles a stage for the targets, and writes the artifact or the static library; returns the exit code 0.
 
-    Raises RequestError if several targets are given for a static library.
+    Raises RequestError if several targets are given for a static library. `progress` shows the current step.
     """
     from nabla_mlir.runtime.manifest import Code
     from nabla_mlir.staging.compiled import Bundle
@@ -165,7 +165,10 @@ def info_command(options: argparse.Namespace) -> int:
 
 
 def _properties(manifest: Manifest) -> list[list[str]]:
-    """The rows of the table of versions and requirements of an artifact, each a name and a value."""
+    """The rows of the table of versions and requirements of an artifact, each a name and a value.
+
+    `manifest` is the description in the artifact.
+    """
     return [
         ["compiled by", f"IREE {manifest.iree}"],
         ["written by", f"nabla_mlir {manifest.nabla_mlir}"],
@@ -175,7 +178,7 @@ def _properties(manifest: Manifest) -> list[list[str]]:
 
 
 def _details(code: Code) -> str:
-    """The options of a target that are not part of its label."""
+    """The options of a target that are not part of its label. `code` is one compiled program of an artifact."""
     in_label = ("name", *(TARGETS[code.kind].labelled if code.kind in TARGETS else ()))
     options = {k: v for k, v in code.target.items() if k not in in_label and v not in ("", None, [])}
     return ", ".join(f"{key}={_short(value)}" for key, value in options.items())

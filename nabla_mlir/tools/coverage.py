@@ -130,7 +130,7 @@ def _cases(record: OpDef) -> list[Case]:
 def _sampled(record: OpDef, case: Case, rng: np.random.Generator, kind: np.dtype) -> Program:
     """The program of one sample of `record` in the dtype `kind`, with its inputs, and results that NumPy computes in f64.
 
-    Raises TypeError if NumPy computes in another dtype.
+    Raises TypeError if NumPy computes in another dtype. `case` has the operands and parameters of the sample.
     """
     arrays = case.draw(rng, np.dtype(np.complex128 if kind.kind == "c" else np.float64))
     values = [*case.values, *[None] * len(arrays)]
@@ -238,7 +238,8 @@ def _runs_here(name: str) -> bool:
 def _is_right(executable: Executable, function: str, program: Program, tolerance: float) -> bool:
     """True if the compiled function returns the expected results of the program, within a relative tolerance.
 
-    Without expected results, the program returns the results and then those that are right.
+    Without expected results, the program returns the results and then those that are right. `executable` is the loaded code, and
+    `function` is the name of one of its functions.
     """
     outs = [np.asarray(y) for y in executable.function(function)(program.inputs)]
     reference = program.expected

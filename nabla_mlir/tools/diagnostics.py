@@ -50,7 +50,10 @@ def from_mlir(diagnostic: ir.Diagnostic | ir.DiagnosticInfo, file: str) -> Diagn
 
 
 def _at_location(severity: str, message: str, location: ir.Location, file: str, notes: tuple[Diagnostic, ...] = ()) -> Diagnostic:
-    """A diagnostic with the position of a location of MLIR, if it has one; `file` is the name of the text that was parsed."""
+    """A diagnostic with the position of a location of MLIR, if it has one; `file` is the name of the text that was parsed.
+
+    `notes` are further diagnostics, which are shown below it.
+    """
     where = source_of(location)
     if where is None:
         return Diagnostic(severity, message, notes=notes)

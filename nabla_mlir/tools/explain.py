@@ -64,7 +64,10 @@ def _difference(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str
 
 
 def _write(explanation: Any, output: str | None, as_json: bool, progress: Progress) -> int:
-    """Writes an explanation to the file `output`, or prints it as JSON if there is none; returns the exit code 0."""
+    """Writes an explanation to the file `output`, or prints it as JSON if there is none; returns the exit code 0.
+
+    `progress` shows the current step.
+    """
     if output is None:
         print(explanation.to_json())
         return 0

@@ -159,7 +159,7 @@ def _as_run(cls: type[Pass], source: str) -> Pipeline:
 def _after(pipeline: Pipeline, text: str) -> str:
     """The text of an example's function after a pass; "" if the pass does not change the example.
 
-    `text` is the example, a module of MLIR with comments.
+    `text` is the example, a module of MLIR with comments. `pipeline` is the pass, with its options.
     """
     module = parse_module(re.sub(r"^//.*\n", "", text, flags=re.M))
     before = str(module)

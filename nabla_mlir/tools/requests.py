@@ -78,7 +78,10 @@ def _spec_of(node: ast.expr) -> Any:
 
 
 def _length(node: ast.expr) -> int:
-    """The length of an axis in a parsed expression; raises _NotASpecError if it is no integer."""
+    """The length of an axis in a parsed expression; raises _NotASpecError if it is no integer.
+
+    `node` is the expression, from Python's parser.
+    """
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     raise _NotASpecError

@@ -113,7 +113,7 @@ def _outcome_of_comparison(
     """The outcome of comparisons of an entry point's results with reference values, as text.
 
     `carried` are the values in the artifact, and `current` those computed now from its StableHLO, each None if there are none;
-    `why` is the reason why there are no current ones.
+    `why` is the reason why there are no current ones. `module` is the loaded artifact.
     """
     results = call(module, entry, entry.reference)
     words = []

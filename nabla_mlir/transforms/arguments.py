@@ -21,7 +21,7 @@ from nabla_mlir.table.vectorized import separate
 def active_arguments(what: str, args: tuple[Any, ...], argnums: Argnums) -> tuple[tuple[int, ...], list[Any], pytree.TreeSpec]:
     """The positions of the differentiated arguments, their leaves, and the structure of the tuple of these arguments.
 
-    `what` is the name of the transform, for errors.
+    `what` is the name of the transform, for errors. `args` are all arguments of a call, and `argnums` is a position or several.
     """
     wrt = positions(what, argnums, len(args))
     leaves, spec = pytree.flatten(tuple(args[i] for i in wrt))
@@ -29,7 +29,7 @@ def active_arguments(what: str, args: tuple[Any, ...], argnums: Argnums) -> tupl
 
 
 def with_arguments(args: tuple[Any, ...], wrt: Sequence[int], values: Sequence[Any]) -> list[Any]:
-    """The arguments, with `values` in place of those at the positions `wrt`."""
+    """The arguments, with `values` in place of those at the positions `wrt`. `args` are all arguments of a call."""
     result = list(args)
     for i, value in zip(wrt, values, strict=True):
         result[i] = value

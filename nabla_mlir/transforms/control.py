@@ -39,7 +39,10 @@ def _types(tensors: Sequence[Tensor]) -> list[ir.Type]:
 
 
 def describe(spec: pytree.TreeSpec, tensors: Sequence[Tensor]) -> str:
-    """The text of a tree of tensors, for errors."""
+    """The text of a tree of tensors, for errors.
+
+    `spec` is the structure of the tree, and `tensors` are its leaves. Example: {x: float32[2]}.
+    """
     leaves = [str(Spec(t.shape, t.dtype)) for t in tensors]
     return str(pytree.unflatten(spec, leaves)).replace("'", "")
 

@@ -79,6 +79,6 @@ class Call:
 
 
 def _describe(spec: pytree.TreeSpec, leaves: Sequence[Any]) -> str:
-    """The text of a tree of arrays, with types in place of leaves."""
+    """The text of a tree of arrays, with types in place of leaves. `spec` is the structure of the tree."""
     texts = [str(Spec(t.shape, t.dtype)) for t in map(as_tensor, leaves)]
     return str(pytree.unflatten(spec, texts)).replace("'", "")

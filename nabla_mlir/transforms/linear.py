@@ -315,12 +315,18 @@ def pushed(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any
 
 
 def linearized(f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
-    """The result of `linearize` inside a trace: f(x), and a function of tangents that emits an `ad.jvp` at each call."""
+    """The result of `linearize` inside a trace: f(x), and a function of tangents that emits an `ad.jvp` at each call.
+
+    `primals` are the arguments x.
+    """
     body = _Body(f, primals, has_aux, "jvp")
     return body.value(), lambda *tangents: body.push(tangents)[1]
 
 
 def pullback(f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
-    """The result of `vjp` inside a trace: f(x), and the pullback, which emits an `ad.vjp` at each call."""
+    """The result of `vjp` inside a trace: f(x), and the pullback, which emits an `ad.vjp` at each call.
+
+    `primals` are the arguments x.
+    """
     body = _Body(f, primals, has_aux, "vjp")
     return body.value(), body.pull

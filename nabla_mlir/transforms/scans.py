@@ -114,7 +114,10 @@ def scan(
 
 
 def _result_tree(spec: pytree.TreeSpec, ys: Sequence[Tensor]) -> Any:
-    """The stacked results `ys` as a pytree; the axis of the iterations comes after the named axes that the step has given."""
+    """The stacked results `ys` as a pytree; the axis of the iterations comes after the named axes that the step has given.
+
+    `spec` is the structure of this pytree.
+    """
     counts = [len(axes) for axes in axes_of_spec(spec)]
     orders = [(*range(1, n + 1), 0, *range(n + 1, y.ndim)) for y, n in zip(ys, counts, strict=True)]
     columns = [transpose(y, permutation=order) if n else y for y, order, n in zip(ys, orders, counts, strict=True)]

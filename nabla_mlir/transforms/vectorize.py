@@ -127,7 +127,7 @@ def _untraced_arguments(in_axes: Any, args: tuple[Any, ...]) -> dict[int, Any]:
     """The arguments, by position, that all entries share and that reach the function without being traced.
 
     These are Python integers, which are sizes and settings, and objects that hold more than numbers, such as the object of a
-    method.
+    method. `args` are all arguments of the call, and an axis None in `in_axes` means that the entries share the argument.
     """
     if not isinstance(in_axes, (tuple, list)) or len(in_axes) != len(args):
         return {}

@@ -183,7 +183,8 @@ class _Node:
     def _argument(self, entry: Operator, position: int, value: Any) -> Any:
         """The input `value` at `position` of an operator as an array of NumPy or as a tensor.
 
-        Raises NeedsValue if its value must be known and is not, and Refusal for strings.
+        Raises NeedsValue if its value must be known and is not, and Refusal for strings. `entry` is the operator's entry in the
+        table.
         """
         if value is None:
             return None

@@ -277,7 +277,10 @@ def _roi_align(
 
 
 def _weighted_pixels(images: Tensor, positions: Sequence[Tensor], offsets: Sequence[int]) -> Tensor:
-    """The pixel below (offset 0) or above (offset 1) each coordinate on both axes, times its weight in linear interpolation."""
+    """The pixel below (offset 0) or above (offset 1) each coordinate on both axes, times its weight in linear interpolation.
+
+    `positions` are the coordinates along each axis.
+    """
     index: Any = 0
     weight: Any = 1
     for at, offset, n, stride in zip(positions, offsets, images.shape[2:], (images.shape[3], 1), strict=True):

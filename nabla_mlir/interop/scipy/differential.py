@@ -139,7 +139,10 @@ def _forms(method: Any, jac: str) -> tuple[str, ...]:
 
 
 def _events_of(events: Any, vectors: Vectors) -> Any:
-    """The events of `solve_ivp` as functions of the time and of a flat vector."""
+    """The events of `solve_ivp` as functions of the time and of a flat vector.
+
+    `vectors` converts between pytrees and flat vectors.
+    """
     if events is None:
         return None
     if callable(events):
@@ -148,7 +151,10 @@ def _events_of(events: Any, vectors: Vectors) -> Any:
 
 
 def _event(event: Callable[..., Any], vectors: Vectors) -> Callable[..., float]:
-    """The user's event as a function of the time and of a flat vector, with the attributes `terminal` and `direction`."""
+    """The user's event as a function of the time and of a flat vector, with the attributes `terminal` and `direction`.
+
+    `vectors` converts between pytrees and flat vectors.
+    """
 
     def of_vector(t: float, y: np.ndarray) -> float:
         return float(event(t, vectors.tree(y)))

@@ -243,7 +243,10 @@ class _Recorder:
 
 
 def _with_pytrees(result: OptimizeResult, objective: Objective, history: History) -> OptimizeResult:
-    """SciPy's result with x and the gradient as pytrees, the counts of evaluations, and the history."""
+    """SciPy's result with x and the gradient as pytrees, the counts of evaluations, and the history.
+
+    `objective` is the compiled function, and `history` the recorded iterates.
+    """
     vectors, counts = objective.vectors, objective.evaluations
     result.x = vectors.tree(np.asarray(result.x))
     for name in ("jac", "grad"):  # for trust-constr, jac is a list with the Jacobians of the constraints

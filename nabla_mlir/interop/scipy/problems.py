@@ -328,7 +328,10 @@ def hessian_stage(f: Callable[..., Any], specs: tuple[Any, ...], form: str) -> t
 def _find_pattern(
     finder: Callable[..., Pattern], f: Callable[..., Any], specs: tuple[Any, ...], is_optional: bool
 ) -> Pattern | None:
-    """The sparsity pattern of a derivative of `f` that `finder` finds; None if it is optional and cannot be found."""
+    """The sparsity pattern of a derivative of `f` that `finder` finds; None if it is optional and cannot be found.
+
+    `specs` are the types of the arguments of `f`.
+    """
     try:
         return finder(f, *specs)
     except PatternError:

@@ -170,7 +170,10 @@ pytree.register_node(
 
 
 def _restored(shape: tuple[int, ...], data: Any, indices: Any) -> BCOO:
-    """An array made from the leaves of a pytree, without checks, because leaves may be objects other than arrays."""
+    """An array made from the leaves of a pytree, without checks, because leaves may be objects other than arrays.
+
+    `shape` is the shape of the dense array, `data` are the values, and `indices` their positions.
+    """
     made = object.__new__(BCOO)
     made.data, made.indices, made.shape = data, indices, shape
     made.indices_sorted = made.unique_indices = False

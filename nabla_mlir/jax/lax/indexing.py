@@ -251,7 +251,10 @@ def scatter_apply(
 
 
 def _applied(func: Any, operand: Any, indices: Any, numbers: Any, shape: tuple[int, ...], unique: bool, mode: Any) -> Any:
-    """The array with `func` applied to the elements at the indices."""
+    """The array with `func` applied to the elements at the indices.
+
+    `numbers` are the dimension numbers of a scatter, and `shape` is the shape of the elements at the indices.
+    """
     old = _read(operand, indices, numbers, shape, mode)
     return scatter(operand, indices, func(old), numbers, unique_indices=unique, mode=mode)
 

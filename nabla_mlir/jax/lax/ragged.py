@@ -157,6 +157,9 @@ def _spread(mask: Tensor, axes: Sequence[int], shape: Sequence[int]) -> Tensor:
 
 
 def _masked(x: Tensor, mask: Tensor, axes: Sequence[int]) -> Tensor:
-    """Returns a copy of `x` for each group, along a new first axis; elements outside of the group are zero."""
+    """Returns a copy of `x` for each group, along a new first axis; elements outside of the group are zero.
+
+    `axes` are the axes of `x` for the axes of `mask` after the first, that of the groups.
+    """
     shape = (mask.shape[0], *x.shape)
     return where(_spread(mask, (0, *(d + 1 for d in axes)), shape), broadcast_to(x, shape), 0).astype(x.dtype)

@@ -123,7 +123,9 @@ def _solved(
 
 
 def _linear(a: Any, unravel: Callable[[Any], Any]) -> Linear:
-    """Converts a matrix, or a linear function of pytrees, to a function from vectors to vectors."""
+    """A function from vectors to vectors, for the matrix or linear function of pytrees `a`; `unravel` makes a pytree from
+    a vector.
+    """
     apply = a if callable(a) else functools.partial(nnp.matmul, nnp.asarray(a))
     return lambda v: ravel_pytree(apply(unravel(v)))[0].astype(v.dtype)
 
