@@ -89,7 +89,7 @@ class running:  # noqa: N801  # a context manager
 
 
 def shown(function: Callable[..., Any], what: str) -> Callable[..., Any]:
-    """The function with its calls shown as `running`; the function itself if standard error is no terminal."""
+    """The function that shows the line `what` while `function` runs; `function` itself if standard error is no terminal."""
     if not _is_terminal():
         return function
 

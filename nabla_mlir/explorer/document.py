@@ -149,7 +149,7 @@ def longest_increasing(numbers: Sequence[int]) -> list[int]:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    """Returns a row of the table of passes as a dict for JSON."""
+    """A row of the table of passes as a dict for JSON."""
     return {
         "name": row.name,
         "why": row.why,
@@ -183,7 +183,7 @@ def _title(name: str) -> str:
 
 
 def _version(package: str) -> str:
-    """Returns the version of an installed package, or an empty text."""
+    """The version of an installed package, or an empty text."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -254,7 +254,7 @@ def _axes(module: ir.Module) -> dict[int, tuple[str, ...]]:
 
 
 def _bytes_of_type(kind: ir.Type) -> int:
-    """Returns the size in bytes of a tensor of this type, or 0 for other types."""
+    """The size in bytes of a tensor of this type, or 0 for other types."""
     if not isinstance(kind, ir.RankedTensorType):
         return 0
     shape, dtype = shape_and_dtype(kind)

@@ -329,7 +329,7 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: 
     _, fwd, bwd = bound["subfuns"]
 
     def forward(*values: Any) -> list[Any]:
-        """Returns the results of the forward rule, followed by its residuals."""
+        """The results of the forward rule, followed by its residuals."""
         flags = [i - consts in wrt for i in range(len(avals))]
         outs = fwd.call_wrapped(*(x for pair in zip(values, flags, strict=True) for x in pair))
         _, tree, sources = bound["out_trees"]()

@@ -88,7 +88,7 @@ class Network:
         self.layers, self.slopes = of(self._layers), of(vmap(grad(self._loss_of_one)))
 
     def objective(self, vector: Any, constants: Any, x: Any, y: Any) -> Any:
-        """Returns the loss of a batch: the sum of the losses of its samples.
+        """The loss of a batch: the sum of the losses of its samples.
 
         Args:
           vector, constants: the free parameters, and the other parameters with the buffers.

@@ -223,7 +223,7 @@ def _register_in_jax(kind: Any) -> None:
 
     @jax_funcify.register(kind)  # type: ignore[untyped-decorator]
     def _(op: Any, **_: Any) -> Callable[..., Any]:
-        """Returns the function that PyTensor calls in JAX programs in place of an operation."""
+        """The function that PyTensor calls in JAX programs in place of an operation."""
         family = op.family
         call = function_of_jax(lambda *arrays: family.leaves(arrays), target=family.target)
 

@@ -58,7 +58,7 @@ def _write(path: Path, content: dict[str, np.ndarray], metadata: dict[str, str])
 
 
 def load(path: str | os.PathLike[str], like: Any = None) -> Any:
-    """Returns the arrays of a file of safetensors.
+    """The arrays of a file of safetensors.
 
     Args:
       path: of the file.

@@ -142,7 +142,7 @@ def _operation() -> Callable[..., Any]:
         ctx.save_for_backward(*tensors)
 
     def backward(ctx: Any, cotangents: Any) -> Any:
-        """Returns the cotangents of the inputs, by the derivative of the operation; None for inputs that need none."""
+        """The cotangents of the inputs, by the derivative of the operation; None for inputs that need none."""
         inputs = ctx.saved_tensors
         key, seeds, wrt = _pulled(ctx.key, inputs, cotangents)
         results = _conjugated(operation([*inputs, *seeds], key))
@@ -178,7 +178,7 @@ def _operation() -> Callable[..., Any]:
 
         @staticmethod
         def backward(ctx: Any, *cotangents: Any) -> Any:
-            """Returns the cotangents of the inputs, by the derivative of the call; None for the key and
+            """The cotangents of the inputs, by the derivative of the call; None for the key and
             for inputs that need none.
             """
             inputs = ctx.saved_tensors

@@ -161,7 +161,7 @@ def _name_in_mlir(op: Any) -> str:
 
 
 def _imported(program: Any) -> Any:
-    """Returns the graph of an exported program as a module in the dialect `torch`."""
+    """The graph of an exported program as a module in the dialect `torch`."""
     from torch_mlir import fx
     from torch_mlir import ir as torch_ir
     from torch_mlir.dialects import torch as dialect

@@ -86,7 +86,7 @@ class InterpretedExecutable:
         return self._functions.state
 
     def function(self, name: str) -> InterpretedFunction:
-        """Returns the function of the executable with a name.
+        """The function of the executable with a name.
 
         Raises:
           DeployError: no function has this name.

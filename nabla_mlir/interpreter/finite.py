@@ -45,7 +45,7 @@ def _wide(x: np.ndarray) -> np.ndarray:
 
 
 def _short(x: np.ndarray) -> str:
-    """Returns the first values of an array as text, for errors."""
+    """The first values of an array as text, for errors."""
     values = np.asarray(x).reshape(-1)
     more = ", ..." if values.size > _SHOWN else ""
     return f"[{', '.join(map(str, values[:_SHOWN]))}{more}]"

@@ -15,7 +15,7 @@ def cholesky(x: np.ndarray, lower: bool) -> np.ndarray:
     """L with L Lᴴ = x, or its adjoint, from the same triangle of x; NaN if x is not positive definite."""
 
     def one(a: np.ndarray) -> np.ndarray:
-        """Returns the Cholesky factor of one matrix, or NaN in its triangle if the matrix is not positive definite."""
+        """The Cholesky factor of one matrix, or NaN in its triangle if the matrix is not positive definite."""
         triangle = np.tril(a) if lower else np.triu(a).conj().T
         try:
             factor = np.linalg.cholesky(triangle)

@@ -156,7 +156,7 @@ def _reflection(x: np.ndarray) -> tuple[np.ndarray, Any, Any]:
 
 
 def _standardised(t: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the Schur factors T and Z in LAPACK's standard form.
+    """The Schur factors T and Z in LAPACK's standard form.
 
     Blocks of 2 x 2 with real eigenvalues become triangular; the others get two equal elements on the diagonal.
     """

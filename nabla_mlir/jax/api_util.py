@@ -30,7 +30,7 @@ def flatten_fun_nokwargs(in_tree: Any, *leaves: Any) -> Iterator[Any]:
 
 
 def flatten_axes(name: str, treedef: Any, axis_tree: Any, *, kws: bool = False, tupled_args: bool = False) -> list[Any]:
-    """Returns an axis for each leaf of a structure, from a tree that is a prefix of the structure.
+    """An axis for each leaf of a structure, from a tree that is a prefix of the structure.
 
     Example:
       >>> import nabla_mlir as nm
@@ -44,7 +44,7 @@ def flatten_axes(name: str, treedef: Any, axis_tree: Any, *, kws: bool = False, 
 
 
 def safe_map(f: Callable[..., Any], *args: Any) -> list[Any]:
-    """Returns the list of the results of `f` for corresponding elements. Raises ValueError if the lengths of the sequences differ.
+    """The list of the results of `f` for corresponding elements. Raises ValueError if the lengths of the sequences differ.
 
     Example:
       >>> safe_map(lambda x, y: x + y, [1, 2], [3, 4])

@@ -23,13 +23,13 @@ def _filled(slopes: Any, primals: Any) -> Any:
 
 
 def _zero(x: Any) -> Any:
-    """Returns the zero of dtype `float0` with the shape of x, or None if x has a differentiable dtype."""
+    """The zero of dtype `float0` with the shape of x, or None if x has a differentiable dtype."""
     spec = as_spec(x)
     return None if is_differentiable(spec.dtype) else np.zeros(spec.shape, FLOAT0)
 
 
 def _emptied(slopes: Any) -> Any:
-    """Returns the derivatives with None in place of each zero of dtype `float0`."""
+    """The derivatives with None in place of each zero of dtype `float0`."""
     leaves, spec = pytree.flatten(slopes)
     return pytree.unflatten(spec, [None if getattr(x, "dtype", None) == FLOAT0 else x for x in leaves])
 

@@ -51,7 +51,7 @@ def _cubic(xp: Any, x: Any) -> Any:
 
 
 def _lanczos(radius: int) -> Kernel:
-    """Returns the Lanczos kernel that reaches as many samples as `radius` to each side."""
+    """The Lanczos kernel that reaches as many samples as `radius` to each side."""
     return lambda xp, x: xp.where(abs(x) > radius, 0, xp.sinc(x) * xp.sinc(x / radius))
 
 
@@ -64,7 +64,7 @@ _KERNELS: dict[ResizeMethod, Kernel] = {
 
 
 def _method(name: str, method: Any) -> ResizeMethod:
-    """Returns the `ResizeMethod` for a method or its name; raises ShapeError if there is none. `name` is
+    """The `ResizeMethod` for a method or its name; raises ShapeError if there is none. `name` is
     the function in the error.
     """
     found = _NAMES.get(method) if isinstance(method, str) else method
@@ -90,9 +90,8 @@ def _weights(xp: Any, size: int, new_size: int, scale: Any, translation: Any, ke
 
 
 def _applied(x: Tensor, axes: Sequence[int], matrices: Sequence[Any]) -> Tensor:
-    """The array with each of the axes multiplied by its matrix (old length, new length).
-
-    `matrices` has one matrix for each of `axes`.
+    """The array with each of `axes` multiplied by its matrix of shape (old length, new length); `matrices` has one for
+    each axis.
     """
     for axis, matrix in zip(axes, matrices, strict=True):
         x = nnp.moveaxis(nnp.tensordot(x, matrix.astype(x.dtype), (axis, 0)), -1, axis)
@@ -168,7 +167,7 @@ def scale_and_translate(
 
 @library
 def resize(image: Any, shape: Static[Sequence[int]], method: Any, antialias: bool = True, precision: Any = None) -> Tensor:
-    """Returns an image that is resized to a shape.
+    """An image that is resized to a shape.
 
     Args:
       image: any array.

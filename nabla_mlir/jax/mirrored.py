@@ -20,7 +20,7 @@ _OF_DTYPES = {"finfo", "iinfo", "dtype", "issubdtype", "isdtype", "can_cast"}  #
 
 
 def mirrored(f: Callable[..., Any], module: str | None = None, name: str | None = None) -> Any:
-    """Returns a function that calls `f` with JAX's rules for dtypes.
+    """A function that calls `f` with JAX's rules for dtypes.
 
     Args:
       f: a function of nabla_mlir, or a function that calls them.

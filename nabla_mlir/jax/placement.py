@@ -146,7 +146,7 @@ def shard_map(
     axis_names: Any = None,
     check_vma: bool = True,
 ) -> Any:
-    """Returns the function with the axes of a mesh as named axes for its collectives. A mesh has one device, so each shard is the
+    """The function with the axes of a mesh as named axes for its collectives. A mesh has one device, so each shard is the
     whole array.
 
     Args:

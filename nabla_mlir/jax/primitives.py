@@ -164,7 +164,7 @@ not_mapped = None
 
 
 def _in_front(x: Any, axis: int | None) -> Any:
-    """Returns the array with the mapped axis as its first axis; unchanged if the axis is None."""
+    """The array with the mapped axis as its first axis; unchanged if the axis is None."""
     return x if axis in (None, 0) else moveaxis(x, axis, 0)
 
 
@@ -176,7 +176,7 @@ class _OfPrimitive(custom_jvp):
         self.primitive = primitive
 
     def _name(self) -> str:
-        """Returns the name of the primitive, for errors."""
+        """The name of the primitive, for errors."""
         return self.primitive.name
 
     def _is_same(self, other: Any) -> bool:

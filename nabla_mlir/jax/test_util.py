@@ -120,20 +120,20 @@ def check_grads(
 
 # ---------------------------------------------------------------- words
 def _mapped(g: Callable[..., Any], tree: Any, *others: Any) -> Any:
-    """Returns the tree with `g` applied to the NumPy arrays of corresponding leaves."""
+    """The tree with `g` applied to the NumPy arrays of corresponding leaves."""
     leaves, spec = pytree.flatten(tree)
     columns = [pytree.flatten_like(spec, other, "a tree", "the first one") for other in others]
     return pytree.unflatten(spec, [g(*map(np.asarray, row)) for row in zip(leaves, *columns, strict=True)])
 
 
 def _arrays(args: Sequence[Any]) -> tuple[Any, ...]:
-    """Returns the arguments with each leaf as a NumPy array."""
+    """The arguments with each leaf as a NumPy array."""
     leaves, spec = pytree.flatten(tuple(args))
     return tuple(pytree.unflatten(spec, [np.asarray(asarray(leaf)) for leaf in leaves]))
 
 
 def _drawn(tree: Any) -> Any:
-    """Returns a tree of random normal numbers with the shapes and dtypes of `tree`; the same for each call."""
+    """A tree of random normal numbers with the shapes and dtypes of `tree`; the same for each call."""
     draw = np.random.default_rng(0).normal
 
     def like(x: np.ndarray) -> np.ndarray:
@@ -144,19 +144,19 @@ def _drawn(tree: Any) -> Any:
 
 
 def _bytes_of(tree: Any) -> int:
-    """Returns the number of bytes of a real number in the narrowest dtype of the tree."""
+    """The number of bytes of a real number in the narrowest dtype of the tree."""
     return min((np.asarray(x).real.dtype.itemsize for x in pytree.flatten(tree)[0]), default=8)
 
 
 def _difference(f: Callable[..., Any], args: Sequence[Any], direction: Any, eps: float | None) -> Any:
-    """Returns the central difference of `f` at `args` along a direction, with step `eps` or the default of the dtype."""
+    """The central difference of `f` at `args` along a direction, with step `eps` or the default of the dtype."""
     eps = _STEP[_bytes_of(args)] if eps is None else eps
     ends = [f(*_mapped(lambda x, t, s=s: (x + s * t).astype(x.dtype), args, direction)) for s in (eps, -eps)]
     return _mapped(lambda a, b: np.where(a == b, 0, a - b) * (0.5 / eps), *ends)
 
 
 def _product(xs: Any, ys: Any) -> float:
-    """Returns the real part of the sum of products of corresponding elements of two trees."""
+    """The real part of the sum of products of corresponding elements of two trees."""
     pairs = zip(pytree.flatten(xs)[0], pytree.flatten(ys)[0], strict=True)
     return float(sum(np.sum(np.asarray(x) * np.asarray(y)).real for x, y in pairs))
 

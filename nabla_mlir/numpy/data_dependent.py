@@ -187,7 +187,7 @@ def unique(
     fill_value: Any = None,
     sorted: bool = True,
 ) -> Any:
-    """Returns the sorted unique elements, or a tuple with the other requested results in the order of the arguments.
+    """The sorted unique elements, or a tuple with the other requested results in the order of the arguments.
 
     Args:
       ar: an array, which is flattened unless `axis` is given.

@@ -28,7 +28,7 @@ _NORMS = ("backward", "ortho", "forward")
 
 # ---------------------------------------------------------------- helpers
 def _input(name: str, x: Any, *, real: bool = False) -> Tensor:
-    """Converts `x` to f32, f64 or their complex dtypes, which the transform supports."""
+    """The array `x` in a complex dtype, or in f32 or f64 if `real`, as the transform requires."""
     x = require_real(name, inexact(x)) if real else inexact(x)
     if not is_complex(x.dtype) and x.dtype.itemsize < 4:
         x = convert(x, np.float32)
@@ -36,7 +36,9 @@ def _input(name: str, x: Any, *, real: bool = False) -> Tensor:
 
 
 def _lengths(name: str, lengths: Sequence[Any]) -> tuple[int, ...]:
-    """Converts the lengths of a transform to integers. Raises ShapeError if one is less than 1."""
+    """The lengths of a transform as integers; raises ShapeError if one is less than 1. `name` is the called function, for
+    errors.
+    """
     sizes = tuple(operator.index(n) for n in lengths)
     if any(n < 1 for n in sizes):
         raise ShapeError(f"{name} requires lengths of at least 1, got {sizes}.", where=user_frame())

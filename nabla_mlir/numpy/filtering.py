@@ -111,7 +111,9 @@ def correlate(
 
 # ---------------------------------------------------------------- windows
 def _window(name: str, doc: str) -> Callable[..., Any]:
-    """Makes the function of `name` for a window of spectral analysis, whose values NumPy computes."""
+    """The function `name` for a window of spectral analysis, such as "hanning", whose values NumPy computes; `doc` is its
+    docstring.
+    """
     numbers_of = getattr(np, name)
 
     @described(name, doc)

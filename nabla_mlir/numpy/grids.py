@@ -268,7 +268,7 @@ class _Joined:
 
     @staticmethod
     def _part(item: Any, ndmin: int, trans: int) -> Any:
-        """Converts an item to an array with at least `ndmin` axes.
+        """The array of an item, with at least `ndmin` axes.
 
         The axes that it already has begin at the position `trans`, where -1 is the last possible position.
         """

@@ -95,7 +95,10 @@ _slope.defvjp(_slope_fwd, _slope_bwd)
 
 
 def _curvature(f: Function, a: Tensor, e: Tensor, h: Tensor) -> Tensor:
-    """The second derivative of f(A), at A = `a`, in the directions `e` and `h`."""
+    """The second derivative of f(A), at the Hermitian matrix A = `a`, in the directions `e` and `h`.
+
+    In the basis of eigenvectors, it is the sum over k of w_ikj (e_ik h_kj + h_ik e_kj); w are second divided differences of `f`.
+    """
     w, v = eigh(a)
     inner_e, inner_h = (matmul(matmul(la.adjoint(v), x), v) for x in (e, h))
     n, stack = w.shape[-1], w.shape[:-1]

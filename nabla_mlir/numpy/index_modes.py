@@ -55,7 +55,10 @@ _MODES = {
 
 
 def word_of(name: str, mode: Any) -> str:
-    """Returns "clip", "wrap", "fill" or "promise_in_bounds" for a mode of JAX. Raises ShapeError for an unknown mode."""
+    """The word "clip", "wrap", "fill" or "promise_in_bounds" for a mode of JAX, an enum or a word; raises ShapeError for another.
+
+    `name` is the called function, for errors.
+    """
     word = {0: "clip", 1: "fill", 2: "promise_in_bounds"}.get(mode.value) if isinstance(mode, GatherScatterMode) else mode
     word = "fill" if word == "drop" else word
     if word not in ("clip", "wrap", "fill", "promise_in_bounds"):
@@ -66,7 +69,7 @@ def word_of(name: str, mode: Any) -> str:
 
 
 def filled(found: Tensor, outside: Tensor, fill_value: ArrayLike) -> Tensor:
-    """Replaces the elements of `found` by `fill_value` where the mask `outside` is true.
+    """The array `found`, with `fill_value` where the mask `outside` is true.
 
     The named axes of the array are the first axes of the result. In `where`, those of the mask are the first.
     """

@@ -67,7 +67,7 @@ class Plan:
 
 
 def read_index(shape: Shape, index: Any) -> Plan:
-    """Returns the plan of an index into an array of `shape`.
+    """The plan of an index into an array of `shape`.
 
     Raises:
       IndexingError: there are too many indices, or one is out of range.
@@ -99,7 +99,7 @@ def read_index(shape: Shape, index: Any) -> Plan:
 
 
 def _make_plan(shape: Shape, windows: list[Window], dropped: list[int], computed: dict[int, Any], kinds: str) -> Plan:
-    """Makes the plan, with the position of index arrays and the shape of the result.
+    """The plan of an index, with the position of index arrays and the shape of the result.
 
     Args:
       shape: the shape of the indexed array.
@@ -125,7 +125,7 @@ def _make_plan(shape: Shape, windows: list[Window], dropped: list[int], computed
 
 
 def expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
-    """Returns the items in plain form: the ellipsis and missing items become slices, and masks become index arrays."""
+    """The items in plain form: the ellipsis and missing items become slices, and masks become index arrays."""
     _check_masks(shape, items)
     plain: list[Any] = []
     for item in items:
@@ -161,7 +161,7 @@ def _check_masks(shape: Shape, items: Sequence[Any]) -> None:
 
 
 def plain_index(item: Any) -> Any:
-    """Converts one item of an index to an integer, a slice, None, an ellipsis or an array of integers.
+    """One item of an index as an integer, a slice, None, an ellipsis or an array of integers.
 
     Raises:
       TraceError, DtypeError: the item has another type.
@@ -253,9 +253,10 @@ def wrapped(i: Any, n: int, axis: int) -> Any:
 
 
 def static_index(shape: Shape, index: Any) -> tuple[Shape, tuple[Any, ...]]:
-    """Replaces masks in an index by index arrays, because their values decide the shape and cannot be arguments.
+    """The shape of an array, and an index into it with index arrays in place of masks, because masks decide the shape of the
+    result.
 
-    A scalar truth value masks a new axis of size 1 before the next axis. The first result is the shape of the array with these
+    A scalar truth value masks a new axis of size 1 before the next axis; the first result is the shape of the array with these
     axes.
     """
     items = index if isinstance(index, tuple) else (index,)

@@ -126,7 +126,7 @@ def take(
     indices_are_sorted: bool = False,
     fill_value: Any = None,
 ) -> Tensor:
-    """Returns the elements at `indices` along `axis`, or of the flattened array.
+    """The elements at `indices` along `axis`, or of the flattened array.
 
     Args:
       a: an array.
@@ -190,7 +190,7 @@ def take_along_axis(
     *,
     wrap_negative_indices: bool = True,
 ) -> Tensor:
-    """Returns an element of `arr` for each element of `indices`, which replaces the index along `axis`.
+    """An element of `arr` for each element of `indices`, which replaces the index along `axis`.
 
     Args:
       arr: an array.
@@ -228,7 +228,7 @@ def take_along_axis(
 
 @library
 def dynamic_slice(operand: Any, start_indices: Sequence[Any], slice_sizes: Static[Sequence[int]]) -> Tensor:
-    """Returns the block of the given sizes at computed starts; starts are clamped so that the block is inside the array.
+    """The block of the given sizes at computed starts; starts are clamped so that the block is inside the array.
 
     Negative starts count from the end, as in JAX. `start_indices` and `slice_sizes` have one integer for each axis.
     """

@@ -130,7 +130,7 @@ def _binary(f: Callable[..., Any], name: str, flip: bool) -> Callable[..., Any]:
 
 
 def _as_operand(x: Any, number: Any) -> Any:
-    """Converts a Python number to an array of the dtype of `x`, so that one program serves all numbers.
+    """The Python number `number` as an array of the dtype of `x`, so that one program serves all numbers.
 
     A number that the dtype cannot hold is returned unchanged.
     """

@@ -106,7 +106,7 @@ def _trimmed(name: str, p: Any, shortest: int = 1) -> Any:
 
 
 def inexacts_of(*xs: Any) -> tuple[Tensor, ...]:
-    """Promotes vectors to one floating-point dtype."""
+    """The arrays `xs`, of at least one axis, in one floating-point dtype."""
     tensors = [inexact(atleast_1d(x)) for x in xs]
     dtype = np.result_type(*(t.dtype for t in tensors))
     return tuple(convert(t, dtype) for t in tensors)

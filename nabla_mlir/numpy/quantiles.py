@@ -256,7 +256,10 @@ def _between(rows: Tensor, position: Any, method: str) -> Tensor:
 
 
 def _unless_nan(out: Tensor, rows: Tensor) -> Tensor:
-    """Replaces results by the last element of the sorted row where it is NaN; one part of a complex NaN may be a number."""
+    """The results `out`, or NaN where the last element of the sorted row is NaN; one part of a complex NaN may be a number.
+
+    `rows` are the sorted rows, in which NaN is last.
+    """
     last = broadcast_to(reshaped(sliced(rows, rows.ndim - 1, rows.shape[-1] - 1, rows.shape[-1]), rows.shape[:-1]), out.shape)
     absent = stop_gradient(last) if is_complex(out.dtype) else full(out.shape, np.nan, out.dtype)
     return lg.select(is_nan(last), absent, out)

@@ -91,7 +91,7 @@ def resize(a: ArrayLike, new_shape: Static[Any]) -> Tensor:
 
 
 def _known(name: str, what: str, x: Any) -> np.ndarray:
-    """Converts `x` to a NumPy array. Raises TraceError if it is traced; `what` names the argument."""
+    """The value `x` as a NumPy array; raises TraceError if it is traced. `name` and `what` name the function and the argument."""
     if isinstance(x, Tensor):
         dynamic_shape(name, f"pass {what} as known numbers.")
     return np.asarray(x)

@@ -141,7 +141,7 @@ def prod(
 
 
 def _in_sum_dtype(a: ArrayLike, dtype: DTypeLike | None, promote_integers: bool) -> Tensor:
-    """Converts the operand of a sum or product to `dtype`; None means the dtype of NumPy, or its own without `promote_integers`."""
+    """The operand `a` of a sum or product in `dtype`; None means NumPy's dtype of sums, or its own without `promote_integers`."""
     x = tensor(a)
     default = sum_dtype(x.dtype) if promote_integers or x.dtype.kind == "b" else x.dtype
     return convert(x, default if dtype is None else dtype)

@@ -32,7 +32,7 @@ def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_val
 
 
 def _known(name: str, *arrays: Any) -> list[np.ndarray]:
-    """Converts arrays to NumPy. Raises TraceError if one is traced."""
+    """The arrays as arrays of NumPy; raises TraceError if one is traced. `name` is the called function, for errors."""
     if any(isinstance(a, Tensor) for a in arrays):
         dynamic_shape(name, "pass size=, or arrays from outside of the trace.")
     return [np.asarray(a) for a in arrays]

@@ -27,7 +27,7 @@ Function = Callable[..., Any]
 
 # ---------------------------------------------------------------- families of functions of one operation
 def _inexact_unary(name: str, record: Any, doc: str) -> Function:
-    """Makes a function of one array in floating point from the record function of an operation."""
+    """The function `name` of one array in floating point, which emits the operation `record`; `doc` is its docstring."""
 
     @described(name, f"{doc} Integers are converted to the default float dtype.")
     def f(x: ArrayLike) -> Tensor:
@@ -37,7 +37,7 @@ def _inexact_unary(name: str, record: Any, doc: str) -> Function:
 
 
 def _numeric_binary(name: str, record: Any, doc: str, *, bools: bool = True) -> Function:
-    """Makes a function of two arrays of one dtype from the record function of an operation; `bools` allows truth values."""
+    """The function `name` of two arrays in one dtype, which emits the operation `record`; with `bools` they may be truth values."""
 
     @described(name, doc)
     def f(x: Any, y: Any) -> Tensor:

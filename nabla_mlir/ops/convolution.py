@@ -117,7 +117,9 @@ def _fold(x: Tensor, axis: int, groups: int) -> Tensor:
 
 
 def _unfold(x: Tensor, axis: int, groups: int, size: int) -> Tensor:
-    """The inverse of `_fold`: the array with a leading axis of `size` entries, taken out of `axis`."""
+    """The array with a leading axis of `size` entries, taken out of `axis`, which holds (groups, size, rest); (groups, rest) stay
+    there.
+    """
     inner = x.shape[axis] // (groups * size)
     x = reshape(x, shape=(*x.shape[:axis], groups, size, inner, *x.shape[axis + 1 :]))
     x = move_axis(x, axis + 1, 0)

@@ -19,7 +19,11 @@ _WIDTHS = (2, 4, 8)  # the bytes of the supported floating-point dtypes
 
 
 def float_dtype(name: str, dtype: Any, *, complex: bool = False) -> np.dtype:
-    """Returns a floating-point dtype; None means the default. Raises DtypeError for others, and for unwanted complex dtypes."""
+    """The floating-point dtype `dtype`, or the default one for None; raises DtypeError for others, and for complex ones unless
+    `complex`.
+
+    `name` is the called function, for errors.
+    """
     result = Defaults.float if dtype is None else as_dtype(dtype)
     part = np.zeros((), result).real.dtype if is_complex(result) else result
     if not is_float(part) or part.itemsize not in _WIDTHS or (is_complex(result) and not complex):
@@ -31,7 +35,7 @@ def float_dtype(name: str, dtype: Any, *, complex: bool = False) -> np.dtype:
 
 
 def integer_dtype(name: str, dtype: Any) -> np.dtype:
-    """Returns an integer dtype; None means the default. Raises DtypeError for other dtypes."""
+    """The integer dtype `dtype`, or the default one for None; raises DtypeError for others. `name` is the caller, for errors."""
     result = Defaults.int if dtype is None else as_dtype(dtype)
     if not is_integer(result):
         raise DtypeError(f"{name} requires a dtype of integers, got {result}.", where=user_frame())
@@ -61,7 +65,7 @@ def parameters(name: str, dtype: np.dtype, *xs: Any) -> list[Any]:
 
 
 def shape_for(name: str, shape: Any, *xs: Any) -> Shape:
-    """Returns the requested shape; None means the shape to which the parameters broadcast.
+    """The shape `shape`, or for None that to which the parameters `xs` broadcast; `name` is the caller, for errors.
 
     Raises:
       ShapeError: the parameters do not broadcast to it.

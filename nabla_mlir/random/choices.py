@@ -38,7 +38,7 @@ _ROUNDS = 3  # the number of sorts: n**3 of 2**32 makes equal keys in all sorts 
 
 
 def permutation(key: Key, x: Any, axis: int = 0, independent: bool = False) -> Any:
-    """Returns the elements in random order along an axis.
+    """The elements in random order along an axis.
 
     Args:
       key: a key.

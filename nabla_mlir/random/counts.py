@@ -106,7 +106,7 @@ def _count_of_products(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tensor:
 
 
 def _until_all(key: KeyArray, start: Tensor, is_done: Tensor, propose: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Tensor:
-    """Repeats proposals from two uniform numbers, until a proposal is accepted for each element.
+    """The first accepted proposal of each element; proposals are computed from two uniform numbers until all elements have one.
 
     Args:
       key: the key of the uniform numbers.

@@ -129,7 +129,7 @@ def gumbel(key: Key, shape: ShapeLike = (), dtype: DTypeLike | None = None, mode
 
 
 def gumbel_mode(name: str, mode: Any) -> str:
-    """Returns the mode of `gumbel`; None means "low". Raises TraceError for an unknown mode."""
+    """The mode of `gumbel`, "low" for None; raises TraceError for an unknown mode. `name` is the called function, for errors."""
     if mode is not None and mode not in _GUMBEL_MODES:
         raise TraceError(f"{name} requires a mode among {', '.join(_GUMBEL_MODES)}, got {mode!r}.", where=user_frame())
     return mode or "low"

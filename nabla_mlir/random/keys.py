@@ -202,7 +202,7 @@ def check_implementation(name: str, implementation: Any) -> None:
 
 
 def keys_of(name: str, keys: Any) -> Any:
-    """Checks and returns the keys of a user: a `KeyArray`, or an array with the words of keys along its last axis.
+    """The keys of a user: a `KeyArray`, or an array with the words of keys along its last axis. `name` is the caller, for errors.
 
     Raises:
       DtypeError: the argument is neither; ShapeError: the last axis does not have two words.
@@ -239,7 +239,7 @@ def key_of(name: str, key: Any) -> Any:
 
 
 def words_of(keys: Any) -> KeyArray:
-    """Converts keys of a user to tensors of the current trace."""
+    """The keys of a user, a `KeyArray` or an array with two words in its last axis, as tensors of the current trace."""
     if isinstance(keys, KeyArray):
         return KeyArray(as_tensor(keys.high), as_tensor(keys.low))
     x = as_tensor(keys)

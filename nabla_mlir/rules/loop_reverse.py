@@ -65,7 +65,11 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
 
 
 def _pull_loop(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
-    """The same as `while_vjp`, for a loop whose functions with custom rules may be replaced in place."""
+    """The cotangents of the values that the loop `op` reads, and the results of a loop with tapes that replaces it, or None.
+
+    `active` are the differentiated values, and `cts` are the cotangents of the results. Functions with custom rules in the loop may
+    be replaced in place by the code of their rules.
+    """
     rules = _exposed_rules(op, active)
     counter, roles = find_counter(op), roles_of(op, active)
     backward, masks = masked_backward(op, roles, cts, {v for rule in rules for v in rule.residuals})

@@ -40,9 +40,9 @@ def read_row(tape: Tensor, index: Tensor, axis: int = 0) -> Tensor:
 
 
 def row_read(value: ir.Value) -> tuple[ir.Value, ir.Value] | None:
-    """The array and the index if a value is one element of the leading axis of an array, as `read_row` emits it.
+    """The array and the index, if `value` is one element of the leading axis of an array; None for another value.
 
-    None for another value.
+    Such a value is a dynamic slice of size 1 along that axis, at 0 along the others, reshaped to drop the axis.
     """
     maker = made_by(value)
     read = made_by(maker.operands[0]) if maker is not None and maker.name == "stablehlo.reshape" else None

@@ -58,7 +58,7 @@ def eval_shape(fun: Callable[..., Any], *args: PyTree, **kwargs: PyTree) -> PyTr
     trees: dict[str, Any] = {}
 
     def flat(*tensors: Any) -> list[Any]:
-        """Returns the results of `fun` that are tensors, for the leaves `tensors` of its arguments; a result that is a Spec is left
+        """The results of `fun` that are tensors, for the leaves `tensors` of its arguments; a result that is a Spec is left
         out.
 
         Stores the structure of all results as `trees["spec"]`, and their specs as `trees["specs"]`.

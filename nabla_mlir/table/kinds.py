@@ -186,7 +186,9 @@ def general(
     transpose: Transpose | UNSUPPORTED | None = None,
     **fields: Any,
 ) -> OpDef:
-    """Registers an operation whose record states all its rules; returns the record."""
+    """The record of a new operation in the table, with `fields`; `jvp`, `batch` and `transpose` are its rules, or why
+    there is none.
+    """
     fields.setdefault("instructions", 1 if fields.get("elementwise") else LONG)
     transpose = transpose or UNSUPPORTED("the operation is not linear")
     return register(OpDef(name=name, kind="general", jvp=jvp, batch=batch, transpose=transpose, **fields))

@@ -191,7 +191,7 @@ class Tensor(ArrayMethods):
         return self
 
     def to_device(self, device: Any, /, *, stream: None = None) -> Tensor:
-        """Returns the tensor itself; the target determines the device."""
+        """The tensor itself; the target determines the device."""
         return self
 
     def check_open(self) -> None:
@@ -219,7 +219,8 @@ class Tensor(ArrayMethods):
         return self._no_value(purpose, advice) if array is None else array
 
     def _number(self, purpose: str, advice: str) -> np.ndarray:
-        """The numbers of the tensor, as `_known`; raises ConcretizationError if a derivative follows the tensor.
+        """The numbers of the tensor, if they are known; raises ConcretizationError if they are not, or if a derivative follows the
+        tensor.
 
         Python code that computes with a number would lose the derivative. `purpose` and `advice` are parts of the error.
         """

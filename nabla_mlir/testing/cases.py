@@ -54,7 +54,7 @@ class LawCase:
 
 
 def law_cases(records: Iterable[OpDef] | None = None) -> list[LawCase]:
-    """Returns one case for each sample of the records; the default is all registered records.
+    """One case for each sample of the records; the default is all registered records.
 
     Elementwise records are sampled at rank 2, as scalars, and with an axis of size 0 and one of size 1.
     """

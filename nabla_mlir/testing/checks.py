@@ -203,7 +203,7 @@ def costs_of(law: LawCase) -> Costs:
         """
 
         def f(*active: Any) -> Any:
-            """Returns the floating-point results of the law as a function of its active arguments."""
+            """The floating-point results of the sample as a function of its active operands."""
             full = list(xs)
             for i, x in zip(laws.active, active, strict=True):
                 full[i] = x

@@ -27,7 +27,7 @@ def _jvp(f: Function) -> Function:
 
 
 def _vjp(f: Function) -> Function:
-    """Returns the function that applies the pullback of `f` to the value of `f`."""
+    """The function that applies the pullback of `f` to the value of `f`."""
 
     def pulled(*xs: Any) -> Any:
         ys, pullback = vjp(f, *xs)
@@ -52,10 +52,10 @@ def emitted(law: LawCase, names: Sequence[str]) -> set[str]:
     active = active_operands(law, xs)
 
     def function(*inputs: Any) -> Any:
-        """Returns the leaves of the law after all transforms, as a function of its active inputs."""
+        """The leaves of the sample's results after all transforms, as a function of all its operands."""
 
         def f(*own: Any) -> Any:
-            """Applies the law with the active inputs replaced."""
+            """The results of the operation for the active operands `own`; the other operands are those of the sample."""
             full = list(inputs)
             for i, x in zip(active, own, strict=True):
                 full[i] = x

@@ -248,7 +248,7 @@ class Deep:
         """
 
         def apply(x: Any) -> Any:
-            """Applies random steps of the family to recent values; the same for each call."""
+            """The sum of the last two values after random steps of the family on recent values; each call takes the same steps."""
             rng = np.random.default_rng([self.seed, 5])
             values = [x, bounded(x) + 1]
             for _ in range(self.steps):

@@ -55,7 +55,7 @@ class Laws:
         """The results with the indices `floats` as a function of the active operands; the other operands are those in `xs`."""
 
         def f(*active: Tensor) -> list[Tensor]:
-            """Returns the floating-point results of the law as a function of its active arguments."""
+            """The floating-point results of the sample as a function of its active operands."""
             full = list(xs)
             for i, x in zip(self.active, active, strict=True):
                 full[i] = x
@@ -140,7 +140,7 @@ class Laws:
             if floats:
 
                 def derivatives(*a: Tensor) -> Any:
-                    """Returns the derivatives of one entry: forward, reverse, and forward over reverse."""
+                    """The derivatives of one entry: forward, reverse, and forward over reverse."""
                     f, active = self._function(a, floats), [a[i] for i in self.active]
                     ys, dys = jvp(f, active, t)
 
@@ -172,7 +172,7 @@ class Laws:
         """
 
         def mapped(*active: Tensor) -> Any:
-            """Returns the results of the law mapped over a batch, as a function of its active arguments."""
+            """The floating-point results of the sample, mapped over a batch, as a function of its active operands."""
             full = list(many)
             for i, x in zip(self.active, active, strict=True):
                 full[i] = x

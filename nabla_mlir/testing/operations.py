@@ -56,7 +56,7 @@ def _unary(table: list[Any], *names: str, of: str = "numpy") -> None:
     """Adds the functions with these names, of one array, to a table of operations."""
 
     def named(name: str) -> Any:
-        """Returns the operation that calls a function of the module by its name."""
+        """The operation that calls the function `name` of the namespace `of`."""
 
         def operation(J: Any, rng: Numbers, x: Any) -> Any:
             return getattr(getattr(J, of), name)(x)

@@ -208,7 +208,7 @@ def _add_cache(cache: argparse.ArgumentParser, both: list[argparse.ArgumentParse
 
 
 def _version(package: str) -> str:
-    """Returns the version of an installed package, or "not installed"."""
+    """The version of an installed package, or "not installed"."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -126,7 +126,7 @@ class Expectation:
 
 
 def expectations(text: str) -> list[Expectation]:
-    """Returns the expected diagnostics that comments in a source state.
+    """The expected diagnostics that comments in a source state.
 
     `@above` and `@below` refer to the next line without an annotation.
     """

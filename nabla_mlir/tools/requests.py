@@ -167,7 +167,7 @@ def vjp_of(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[
     positions("vjp", argnums, len(_names(f)) or None)
 
     def vjp_f(*args: Any) -> Any:
-        """Returns the value of `f` and the cotangents of the arguments that `argnums` selects."""
+        """The value of `f` and the cotangents of the arguments that `argnums` selects."""
         *primals, ct = args
         wrt = positions("vjp", argnums, len(primals))
         out, pull = transforms.vjp(_of_active_arguments(f, primals, wrt), *(primals[i] for i in wrt))
@@ -187,7 +187,7 @@ def _of_active_arguments(f: Callable[..., Any], args: Sequence[Any], wrt: tuple[
 
 
 def _names(f: Callable[..., Any]) -> list[str]:
-    """Returns the names of the parameters of a function, or an empty list if Python does not know them."""
+    """The names of the parameters of a function, or an empty list if Python does not know them."""
     try:
         return list(inspect.signature(f).parameters)
     except (TypeError, ValueError):

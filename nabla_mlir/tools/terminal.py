@@ -13,7 +13,7 @@ from nabla_mlir.base.progress import own_line, watch
 
 
 def _console(stream: object) -> object | None:
-    """Returns a console of rich; None if rich is not installed or the stream is not a terminal."""
+    """A console of rich; None if rich is not installed or the stream is not a terminal."""
     if not getattr(stream, "isatty", lambda: False)():
         return None
     try:

@@ -165,7 +165,11 @@ def _bytes_inside(op: ir.Operation, times: int, is_reversed: bool, order: int) -
 
 
 def _within(op: ir.Operation, times: int, is_reversed: bool, order: int) -> tuple[int, bool, int]:
-    """The arguments `times`, `is_reversed` and `order` of `_bytes_inside` for the regions of `op`, from those for `op` itself."""
+    """The numbers `times`, `is_reversed` and `order` for the operations in the regions of `op`, from those for `op` itself.
+
+    `times` is the number of values that enclosing maps and stored iterations make of one, `is_reversed` is True in reverse mode,
+    and `order` is the number of enclosing derivatives.
+    """
     if op.name == VmapOp.name:
         times *= math.prod(VmapOp(op).sizes)
     elif op.name in _DERIVATIVES:

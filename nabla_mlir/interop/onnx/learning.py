@@ -52,7 +52,7 @@ def _scaler(x: Tensor, offset: Any = (0.0,), scale: Any = (1.0,)) -> Tensor:
 
 @operator("Normalizer", domain=_ML)
 def _normalizer(x: Tensor, norm: str = "MAX") -> Tensor:
-    """Returns the rows of an array, each divided by its norm."""
+    """The rows of an array, each divided by its norm."""
     x = x.astype(np.float32)
     if norm == "MAX":
         size = nnp.max(nnp.abs(x), -1, keepdims=True)

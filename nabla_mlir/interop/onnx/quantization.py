@@ -61,13 +61,15 @@ def _dequantize(x: Tensor, scale: Tensor, zero: Any = None, axis: int = 1, block
 
 
 def _shifted(x: Tensor, zero: Any, axis: int) -> Tensor:
-    """The integers minus their zero point, in 32 bits."""
+    """The integers `x` minus their zero point, in 32 bits; `zero` is a number, one for each index along `axis`, or None for 0."""
     x = x.astype(np.int32)
     return x if zero is None else x - _along(zero, x, axis).astype(np.int32)
 
 
 def _rescaled(total: Tensor, factor: Tensor, zero: Tensor) -> Tensor:
-    """A sum of products of quantized integers as quantized integers: multiplied by `factor`, rounded, shifted and saturated."""
+    """A sum of products of quantized integers as quantized integers: times `factor`, rounded, plus `zero`, and clipped to
+    its dtype.
+    """
     bounds = np.iinfo(zero.dtype)
     integers = nnp.round(total.astype(np.float32) * factor.astype(np.float32)) + zero.astype(np.float32)
     return nnp.clip(integers, bounds.min, bounds.max).astype(zero.dtype)
@@ -109,6 +111,11 @@ def _qlinear_conv(
     kernel_shape: Any = None,
     **attributes: Any,
 ) -> Tensor:
-    """A convolution of quantized arrays: the exact sum of integers, rescaled to the quantized result."""
+    """A convolution of quantized arrays, whose numbers are scale * (integer - zero): exact sums of integers, rescaled to those of
+    y.
+
+    `x`, `w` and `bias` are integers; the other arrays are the scales and zero points of x, w and the result y. `kernel_shape` is
+    not used.
+    """
     total = convolve(_shifted(x, x_zero, 1), _shifted(w, w_zero, 0), bias, **attributes)
     return _rescaled(total, _along(x_scale * w_scale / y_scale, total, 1), y_zero)

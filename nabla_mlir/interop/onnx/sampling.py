@@ -104,7 +104,11 @@ def _resize(
     axes: Any = None,
     keep_aspect_ratio_policy: str = "stretch",
 ) -> Tensor:
-    """x resized along its axes by products with matrices of weights."""
+    """The array x resized along `axes` (None: all), by products with matrices of interpolation weights: ONNX's `Resize`.
+
+    The new lengths are `sizes`, or the old ones times `scales`. `roi` has the starts and then the ends of the part of each axis for
+    "tf_crop_and_resize". The other parameters are ONNX's attributes.
+    """
     positions = tuple(a % x.ndim for a in axes) if axes else tuple(range(x.ndim))
     counts, factors = _lengths([x.shape[a] for a in positions], scales, sizes, keep_aspect_ratio_policy)
     whole = np.zeros(2 * len(positions)) if roi is None or not roi.size else np.asarray(roi, np.float64)

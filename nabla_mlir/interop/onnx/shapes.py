@@ -95,7 +95,10 @@ def _expand(x: Tensor, shape: Any) -> Tensor:
 
 @operator("DepthToSpace")
 def _depth_to_space(x: Tensor, blocksize: int = 1, mode: str = "DCR") -> Tensor:
-    """Blocks of channels moved to the spatial axes."""
+    """The elements of blocks of channels, moved to blocks of `blocksize` x `blocksize` elements on the spatial axes.
+
+    `mode` is the order of the old channels: "DCR" has the position in the block before the new channel, another mode after it.
+    """
     n, c, h, w = x.shape
     b = blocksize
     if mode == "DCR":
@@ -107,7 +110,10 @@ def _depth_to_space(x: Tensor, blocksize: int = 1, mode: str = "DCR") -> Tensor:
 
 @operator("SpaceToDepth")
 def _space_to_depth(x: Tensor, blocksize: int = 1, mode: str = "DCR") -> Tensor:
-    """Blocks of spatial elements moved to the channels: the inverse of `_depth_to_space`."""
+    """Blocks of `blocksize` x `blocksize` spatial elements moved to the channels.
+
+    `mode` is the order of the new channels: "DCR" puts the position in the block before the old channel, another mode after it.
+    """
     n, c, h, w = x.shape
     b = blocksize
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
@@ -147,7 +153,9 @@ def _split(x: Tensor, split: Any = None, axis: int = 0, num_outputs: int | None 
 
 @operator("Slice", static=("starts", "ends", "axes", "steps"))
 def _slice(x: Tensor, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Tensor:
-    """Returns the part of x from `starts` to `ends` along some axes, with steps."""
+    """The part of x from `starts` to `ends` along `axes`, with `steps`: ONNX's `Slice`. The four are arrays of integers
+    of one length.
+    """
     begins, limits = numbers(starts), numbers(ends)
     positions = range(len(begins)) if axes is None else numbers(axes)
     strides = (1,) * len(begins) if steps is None else numbers(steps)

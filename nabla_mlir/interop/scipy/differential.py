@@ -224,7 +224,7 @@ def _of_arrays(f: Callable[..., Any]) -> Callable[..., Any]:
     """The function `f`, whose result becomes one array, also if the user returns a list of rows."""
 
     def stacked(*args: Any) -> Any:
-        """Returns the result of `f`; a list of results becomes one array, stacked along a new first axis."""
+        """The result of `f`; a list of results becomes one array, stacked along a new first axis."""
         result = f(*args)
         if not isinstance(result, (list, tuple)):
             return result

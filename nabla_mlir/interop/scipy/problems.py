@@ -78,7 +78,7 @@ class Points:
         self._operators = [first]
 
     def at(self, x: np.ndarray) -> Any:
-        """Returns a Hessian operator at x: one that is already there, or otherwise one that is moved there.
+        """A Hessian operator at x: one that is already there, or otherwise one that is moved there.
 
         Args:
           x: a flat vector.
@@ -215,7 +215,7 @@ class _FirstOrder:
         return self._at(x)[1]
 
     def jac(self, x: np.ndarray) -> np.ndarray:
-        """Returns the gradient at x, shape (n,); raises TraceError if the objective gives no gradient."""
+        """The gradient at x, shape (n,); raises TraceError if the objective gives no gradient."""
         gradient = self._at(x)[2]
         if gradient is None:
             raise TraceError("jac requires an objective of order 1 or 2, got one of order 0.", where=user_frame())

@@ -51,7 +51,7 @@ def optimizer(opt_maker: Callable[..., tuple[Any, Any, Any]]) -> Callable[..., O
 
     @functools.wraps(opt_maker)
     def make(*args: Any, **kwargs: Any) -> Optimizer:
-        """Returns an optimizer of pytrees from one of arrays, with the same arguments."""
+        """An optimizer of pytrees from one of arrays, with the same arguments."""
         init, update, get_params = opt_maker(*args, **kwargs)
 
         def tree_init(x0: Any) -> OptimizerState:

@@ -234,7 +234,7 @@ def odeint(
     mxstep: float = np.inf,
     hmax: float = np.inf,
 ) -> Any:
-    """Returns the solution of ``dy/dt = func(y, t, *args)`` at the times t, with the value y0 at the first time.
+    """The solution of ``dy/dt = func(y, t, *args)`` at the times t, with the value y0 at the first time.
 
     Reverse mode solves the adjoint equation, to any order. It differentiates by `y0`, `t`, `args` and the outer traced values that
     `func` reads. Forward mode raises an error, because the adaptive steps of the adjoint equation are not a linear function.

@@ -99,7 +99,7 @@ class BCOO:
         return bcoo_fromdense(mat, nse=nse, n_dense=n_dense, n_batch=n_batch, index_dtype=index_dtype)
 
     def todense(self) -> Any:
-        """Returns the array with all its elements, also those that are zero."""
+        """The array with all its elements, also those that are zero."""
         inner = self.shape[self.n_batch :]
 
         def one(data: Any, indices: Any) -> Any:
@@ -110,7 +110,7 @@ class BCOO:
         return one(self.data, self.indices)
 
     def transpose(self, axes: Any = None) -> BCOO:
-        """Returns the array with its axes permuted; it must have no batch axes and no dense axes."""
+        """The array with its axes permuted; it must have no batch axes and no dense axes."""
         self._check_plain("transpose")
         order = tuple(range(self.ndim))[::-1] if axes is None else tuple(axes)
         return BCOO((self.data, self.indices[:, np.array(order)]), shape=[self.shape[i] for i in order])

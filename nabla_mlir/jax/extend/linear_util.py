@@ -63,7 +63,7 @@ class WrappedFun:
 
 
 def wrap_init(f: Callable[..., Any], params: dict[str, Any] | None = None, *, debug_info: Any = None) -> WrappedFun:
-    """Returns a `WrappedFun` of the function, without transformations yet.
+    """A `WrappedFun` of the function, without transformations yet.
 
     Args:
       f: the function.

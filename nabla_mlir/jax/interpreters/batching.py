@@ -23,7 +23,7 @@ def moveaxis_of(x: Any, src: Any, dst: int) -> Any:
 
 
 def broadcast(x: Any, sz: int, axis: int, mesh_axis: Any = None) -> Any:
-    """Returns the array with a new axis of length `sz` at position `axis`, along which its elements are repeated."""
+    """The array with a new axis of length `sz` at position `axis`, along which its elements are repeated."""
     shape = list(x.shape)
     shape.insert(axis, sz)
     return broadcast_to(expand_dims(x, axis), tuple(shape))

@@ -255,7 +255,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Tensor:
 
 @library
 def optimization_barrier(operand: Any, /) -> Any:
-    """Returns the leaves of a pytree unchanged; a compiler may not move operations across them."""
+    """The leaves of a pytree unchanged; a compiler may not move operations across them."""
     leaves, spec = pytree.flatten(operand)
     outs = barrier.apply([tensor(leaf) for leaf in leaves], {}) if leaves else []
     return pytree.unflatten(spec, list(outs))

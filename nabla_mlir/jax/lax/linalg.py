@@ -51,7 +51,7 @@ def eigh(
     subset_by_index: Static[Any] = None,
     implementation: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """Returns the eigenvectors, as columns, and the sorted eigenvalues of Hermitian matrices.
+    """The eigenvectors, as columns, and the sorted eigenvalues of Hermitian matrices.
 
     Args:
       x: matrices of shape (..., n, n).
@@ -105,7 +105,7 @@ def eig(
     use_magma: Any = None,
     enable_eigvec_derivs: bool = False,
 ) -> tuple[Tensor, ...]:
-    """Returns the eigenvalues of general matrices, then the left and the right eigenvectors as columns, as requested.
+    """The eigenvalues of general matrices, then the left and the right eigenvectors as columns, as requested.
 
     A left eigenvector u satisfies ``u^H x = w u^H``. All have length one, and their largest entries are real. The left ones are
     rows of the inverse of the right ones, so they exist if the right ones are independent.
@@ -152,7 +152,7 @@ def svd(
 
 @library
 def lu(x: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the factors of ``x[p] = L U`` in one matrix, the row exchanges as indices from 0, and the permutation p.
+    """The factors of ``x[p] = L U`` in one matrix, the row exchanges as indices from 0, and the permutation p.
 
     Example:
       >>> lu(np.array([[0.0, 1.0], [2.0, 0.0]]))[2].tolist()

@@ -28,7 +28,7 @@ _COUNT = 44  # the number of terms of the rational series; the error is 1e-15 in
 
 
 def _coefficients() -> tuple[float, list[float]]:
-    """Returns the scale L and the coefficients of Weideman's series, highest power first, from a discrete Fourier transform."""
+    """The scale L and the coefficients of Weideman's series, highest power first, from a discrete Fourier transform."""
     points = 2 * _COUNT
     scale = math.sqrt(_COUNT / math.sqrt(2))
     t = scale * np.tan(np.arange(1 - points, points) * math.pi / points / 2)

@@ -120,7 +120,7 @@ def _twiddles(count: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _scale(count: int, dtype: np.dtype) -> np.ndarray:
-    """Returns the factors of the norm "ortho", which make the cosine transform orthogonal."""
+    """The factors of the norm "ortho", which make the cosine transform orthogonal."""
     scale = np.full(count, np.sqrt(1 / (2 * count)))
     scale[:1] = np.sqrt(1 / (4 * count))
     return scale.astype(dtype)

@@ -39,7 +39,7 @@ _NARROW = np.int8  # the dtype of constants, which promote to the dtype of any f
 # ---------------------------------------------------------------- forms
 @library
 def schur(a: Any, output: str = "real") -> tuple[Tensor, Tensor]:
-    """Returns the factors of ``a = Z T Z^H``: T is upper triangular, with 2 x 2 blocks if it is real, and Z is unitary.
+    """The factors of ``a = Z T Z^H``: T is upper triangular, with 2 x 2 blocks if it is real, and Z is unitary.
 
     The function has no derivative, as in JAX.
 
@@ -223,7 +223,7 @@ def _row(x: Tensor, j: Any) -> Tensor:
 
 # ---------------------------------------------------------------- functions of matrices
 def sqrtm(A: Any, blocksize: int = 1) -> Tensor:
-    """Returns the complex matrix X with ``X X = A`` whose eigenvalues have no negative real part (Björck and Hammarling 1983).
+    """The complex matrix X with ``X X = A`` whose eigenvalues have no negative real part (Björck and Hammarling 1983).
 
     Its derivative solves ``X X' + X' X = A'``. A singular matrix may have no root; then the result is not finite.
 

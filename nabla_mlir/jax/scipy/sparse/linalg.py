@@ -151,9 +151,10 @@ def _cg(matvec: Linear, b: Any, x: Any, limit: Any, maxiter: int, inverse: Linea
 
 
 def _bicgstab(matvec: Linear, b: Any, x: Any, limit: Any, maxiter: int, inverse: Linear) -> Any:
-    """The solution that the stabilised biconjugate gradient method reaches from x; ends as `_cg`.
+    """The solution that the stabilised biconjugate gradient method reaches from x, in at most `maxiter` steps.
 
-    `matvec` multiplies by the matrix, and `inverse` by the preconditioner.
+    It ends when the norm of the residual is at most `limit`. `matvec` multiplies by the matrix, and `inverse` by the
+    preconditioner.
     """
 
     def step(state: Any) -> Any:
