@@ -107,9 +107,11 @@ def _counted(count: int, begin: Sequence[Any], body: Any) -> tuple[Any, ...]:
 
 
 def _while(limit: Any, test: Any, begin: Sequence[Any], body: Any) -> tuple[Any, ...]:
-    """The final values of a loop with a computed condition; raises NeedsValue if it collects rows, whose number is not known.
+    """The final values of a loop that runs while its body says so: ONNX's `Loop` with a computed condition.
 
-    `limit` is the largest number of iterations, or None, and `begin` are the first values.
+    `limit` is the largest number of iterations, or None, `test` the first condition, and `begin` the first values. `body` maps the
+    iteration, the condition and the values to the next condition and values. Raises NeedsValue if the loop collects rows, whose
+    number is not known.
     """
     if len(body.graph.output) > 1 + len(begin) or not _are_arrays(begin):
         raise NeedsValue(*(i for i, x in enumerate((limit, test)) if x is not None and not isinstance(x, np.ndarray)))
@@ -137,8 +139,11 @@ def _scan(
     scan_output_axes: Any = None,
     scan_output_directions: Any = None,
 ) -> tuple[Any, ...]:
-    """The final states and the collected rows of a scan over axes of the last `num_scan_inputs` inputs; the others are the first
-    states.
+    """The final states and the collected rows of ONNX's `Scan`; the last `num_scan_inputs` of `inputs` have the rows, the others
+    are the first states.
+
+    `body` maps states and rows to new states and rows. The other parameters have the axis of the rows of each array, and 1 if they
+    are read or collected in reverse.
     """
     states = len(inputs) - num_scan_inputs
     begin, columns = _tensors(inputs[:states]), list(_tensors(inputs[states:]))
@@ -160,7 +165,10 @@ def _scan(
 
 @operator("Scan", since=8, is_raw=True)
 def _scan_of_batch(lengths: Any, *inputs: Any, body: Any, num_scan_inputs: int, directions: Any = None) -> Any:
-    """The results of opset 8's scan over a batch of sequences of one length; raises Refusal for other lengths."""
+    """The results of opset 8's scan over a batch of sequences of one length; raises Refusal for `lengths` other than None.
+
+    The other parameters are as for the scan of later opsets, which is mapped over the batch.
+    """
     if lengths is not None:
         raise Refusal("sequences of one length", "sequence_lens")
     return vmap(lambda *xs: _scan(*xs, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions))(
@@ -182,6 +190,7 @@ def _index(position: np.ndarray) -> int:
 
 @operator("SequenceInsert", static=("position",), is_raw=True, is_folded=False)
 def _sequence_insert(xs: list[Any], x: Any, position: Any = None) -> list[Any]:
+    """The list `xs` with `x` inserted before `position`; at the end by default."""
     at = len(xs) if position is None else _index(position)
     at = at + len(xs) if at < 0 else at
     return [*xs[:at], x, *xs[at:]]
@@ -189,6 +198,7 @@ def _sequence_insert(xs: list[Any], x: Any, position: Any = None) -> list[Any]:
 
 @operator("SequenceErase", static=("position",), is_raw=True, is_folded=False)
 def _sequence_erase(xs: list[Any], position: Any = None) -> list[Any]:
+    """The list `xs` without the element at `position`, by default the last one."""
     at = (-1 if position is None else _index(position)) % len(xs)
     return [*xs[:at], *xs[at + 1 :]]
 

@@ -64,13 +64,14 @@ def _identity(x: Any) -> Any:
 
 @operator("IsInf")
 def _is_inf(x: Tensor, detect_negative: int = 1, detect_positive: int = 1) -> Tensor:
-    """True at infinite elements, of both signs or only of one."""
+    """True at infinite elements of x: negative ones if `detect_negative`, positive ones if `detect_positive`."""
     signs = [x < 0] * bool(detect_negative) + [x > 0] * bool(detect_positive)
     return nnp.isinf(x) & functools.reduce(nnp.logical_or, signs, nnp.zeros_like(x, dtype=bool))
 
 
 @operator("Clip")
 def _clip(x: Tensor, min: Any = None, max: Any = None, consumed_inputs: Any = None) -> Tensor:
+    """The array x with its elements limited to at least `min` and at most `max`; None is no limit."""
     x = x if min is None else nnp.maximum(x, min)
     return x if max is None else nnp.minimum(x, max)
 
@@ -152,6 +153,7 @@ def _with_broadcast_axis(f: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def run(x: Tensor, y: Tensor, axis: int | None = None, broadcast: int = 0, consumed_inputs: Any = None) -> Any:
+        """The result of `f`; with `broadcast`, the first axis of y belongs to the axis `axis` of x, as in the first opsets."""
         if broadcast and axis is not None:
             y = y.reshape(*y.shape, *(1,) * (x.ndim - axis % max(x.ndim, 1) - y.ndim))
         return f(x, y)

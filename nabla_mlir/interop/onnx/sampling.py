@@ -137,6 +137,7 @@ def _resize_of_opset_10(x: Tensor, scales: Any = None, mode: str = "nearest") ->
 
 @operator("Upsample", since=1, static=("scales",))
 def _upsample(x: Tensor, scales: Any = None, mode: str = "nearest", height_scale: Any = None, width_scale: Any = None) -> Tensor:
+    """The images x, resized by `scales` for each axis, or by the scales of height and width."""
     factors = np.array([1, 1, height_scale, width_scale]) if scales is None else np.ravel(scales)
     return _resize_of_opset_10(x, factors, "linear" if "linear" in mode else mode)
 
@@ -218,7 +219,12 @@ def _cubic_weight(t: Tensor, a: float = -0.75) -> Tensor:
 
 @operator("GridSample")
 def _grid_sample(x: Tensor, grid: Tensor, mode: str = "linear", padding_mode: str = "zeros", align_corners: int = 0) -> Tensor:
-    """The interpolated values of images at the coordinates of a grid, which are between -1 and 1."""
+    """The interpolated values of images x at the coordinates in the last axis of `grid`, from -1 at the first edge to 1 at the
+    last.
+
+    `mode` is the interpolation, `padding_mode` the treatment of positions outside, and `align_corners` puts -1 and 1 at the centres
+    of the outermost pixels.
+    """
     kind = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     sizes, rank = x.shape[2:], x.ndim - 2
     positions, ends = [], []
@@ -249,7 +255,11 @@ def _roi_align(
     spatial_scale: float = 1.0,
     coordinate_transformation_mode: str = "half_pixel",
 ) -> Tensor:
-    """The mean or maximum of interpolated samples in each cell of each region, shape (regions, channels, height, width)."""
+    """The mean or maximum of interpolated samples in each cell of each region, shape (regions, channels, height, width).
+
+    `rois` has the corners of the regions, which are multiplied by `spatial_scale`, and `batch_indices` the image of each.
+    `sampling_ratio` is the number of samples along each axis of a cell; 0 is refused.
+    """
     if sampling_ratio <= 0:
         raise Refusal(
             "a sampling_ratio, because otherwise the regions determine the number of samples", f"sampling_ratio={sampling_ratio}"
@@ -310,7 +320,11 @@ def _deform_conv(
     group: int = 1,
     offset_group: int = 1,
 ) -> Tensor:
-    """A convolution that reads each element of a window at the element's index plus the offset in `offset`."""
+    """A convolution of the images x with the kernel w that reads each element of a window at the element's index plus `offset`.
+
+    Each element is multiplied by `mask`, if given, and `bias` is added. `offset_group` is the number of groups of channels with
+    their own offsets. The other parameters are those of a convolution.
+    """
     if x.ndim != 4:
         raise Refusal("images of two spatial axes", f"shape {x.shape}")
     n, c, _, _ = x.shape

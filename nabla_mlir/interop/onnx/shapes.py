@@ -47,6 +47,7 @@ def _constant(
 
 @operator("ConstantOfShape", static=("shape",), is_raw=True)
 def _constant_of_shape(shape: np.ndarray, value: Any = None) -> np.ndarray:
+    """An array of `shape`, filled with the number in `value`, or with 0."""
     fill = np.zeros(1, np.float32) if value is None else array_of(value)
     return np.full(numbers(shape), fill.ravel()[0], fill.dtype)
 
@@ -63,6 +64,7 @@ def _range(start: np.ndarray, limit: np.ndarray, delta: np.ndarray, stash_type: 
 
 @operator("Reshape", static=("shape",))
 def _reshape(x: Tensor, shape: Any = None, allowzero: int = 0, consumed_inputs: Any = None) -> Tensor:
+    """The array x in the shape `shape`, in which 0 means the old length unless `allowzero`."""
     lengths = numbers(shape)
     return x.reshape(tuple(x.shape[i] if n == 0 and not allowzero else n for i, n in enumerate(lengths)))
 
@@ -74,6 +76,7 @@ def _transpose(x: Tensor, perm: Any = None) -> Tensor:
 
 @operator("Flatten")
 def _flatten(x: Tensor, axis: int = 1) -> Tensor:
+    """The array x as a matrix, whose columns are the axes from `axis` on."""
     axis = axis + x.ndim if axis < 0 else axis
     return x.reshape(int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis:])))
 
@@ -180,7 +183,11 @@ def _pad(
     value: float = 0.0,
     paddings: Any = None,
 ) -> Tensor:
-    """x padded or cut at the ends of its axes."""
+    """The array x, padded at the ends of `axes`, or cut where the width is negative.
+
+    `pads`, or `paddings`, has the widths at the starts of the axes, then those at the ends. `mode` is "constant", with
+    `constant_value` or `value`, or a mode of `np.pad`.
+    """
     widths = numbers(paddings if pads is None else pads)
     positions = range(x.ndim) if axes is None else numbers(axes)
     ends = [(0, 0)] * x.ndim
@@ -199,6 +206,7 @@ def _pad(
 
 @operator("Tile", static=("repeats", "axis"))
 def _tile(x: Tensor, repeats: Any, axis: Any = None) -> Tensor:
+    """The array x repeated repeats[i] times along each axis i; with `axis`, repeats[0] times along that axis."""
     if axis is None:
         return nnp.tile(x, numbers(repeats))
     return nnp.concatenate([x] * numbers(repeats)[0], numbers(axis)[0])
@@ -206,7 +214,10 @@ def _tile(x: Tensor, repeats: Any, axis: Any = None) -> Tensor:
 
 @operator("ReverseSequence")
 def _reverse_sequence(x: Tensor, lengths: Tensor, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
-    """A copy of x in which the first `lengths[b]` elements of each sequence b are in reversed order."""
+    """A copy of x in which the first `lengths[b]` elements of each sequence b are in reversed order.
+
+    The sequences lie along `time_axis`, and b is the index along `batch_axis`.
+    """
     time = np.arange(x.shape[time_axis]).reshape([-1 if i == time_axis else 1 for i in range(x.ndim)])
     ends = lengths.reshape([-1 if i == batch_axis else 1 for i in range(x.ndim)])
     return nnp.take_along_axis(x, nnp.where(time < ends, ends - 1 - time, time), time_axis)
@@ -214,6 +225,7 @@ def _reverse_sequence(x: Tensor, lengths: Tensor, batch_axis: int = 1, time_axis
 
 @operator("Compress", static=("condition",))
 def _compress(x: Tensor, condition: Any, axis: int | None = None) -> Tensor:
+    """The slices of x along `axis` at which `condition` is true; without `axis`, the elements of the flattened array."""
     x, axis = (x.reshape(-1), 0) if axis is None else (x, axis)
     return nnp.take(x, np.flatnonzero(condition), axis)
 

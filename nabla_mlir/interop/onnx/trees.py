@@ -207,7 +207,11 @@ def _tree_ensemble_regressor(
     post_transform: str = "NONE",
     **attributes: Any,
 ) -> Tensor:
-    """The sums of the leaves that each row of x reaches in the trees, plus the base values."""
+    """The sums, or another aggregate, of the leaves that each row of x reaches in the trees, plus the base values.
+
+    The lists `target_...` have the tree, the node, the target and the weight of each leaf; `attributes` has the lists of the nodes.
+    A function `post_transform` is applied at the end.
+    """
     weights = target_treeids, target_nodeids, target_ids, _floats(target_weights, target_weights_as_tensor)
     total = _forest_of_lists(weights, n_targets, attributes).total(_rows(x), aggregate_function)
     base = _floats(base_values, base_values_as_tensor)
@@ -230,7 +234,11 @@ def _tree_ensemble_classifier(
     post_transform: str = "NONE",
     **attributes: Any,
 ) -> tuple[Tensor, Tensor]:
-    """The class of each row and the scores. If only one of two classes has weights, the other score is the complement."""
+    """The class of each row and the scores. If only one of two classes has weights, the other score is the complement.
+
+    The lists `class_...` have the tree, the node, the class and the weight of each leaf; `attributes` has the lists of the nodes,
+    and `classlabels_...` the labels. A function `post_transform` is applied to the scores.
+    """
     labels = integers(classlabels_int64s, classlabels_strings)
     weights = class_treeids, class_nodeids, class_ids, _floats(class_weights, class_weights_as_tensor)
     scores = _forest_of_lists(weights, max(len(labels), *(i + 1 for i in class_ids)), attributes).total(_rows(x), "SUM")
@@ -266,7 +274,12 @@ def _tree_ensemble(
     membership_values: Any = None,
     n_targets: int = 1,
 ) -> Tensor:
-    """The sums of the leaves that each row of x reaches; the nodes are numbered as branches, followed by the leaves."""
+    """The sums, or another aggregate, of the leaves that each row of x reaches; the nodes are numbered as branches, then the
+    leaves.
+
+    Node i goes to its first child if the feature nodes_featureids[i] compares with nodes_splits[i] as nodes_modes[i] says. The
+    lists `..._trueleafs` and `..._falseleafs` are 1 where the child is a leaf. The other parameters are ONNX's attributes.
+    """
     splits, weights, modes = array_of(nodes_splits), array_of(leaf_weights), [_MODES[i] for i in array_of(nodes_modes)]
     count, size = len(splits), len(splits) + len(weights)
     leaves = np.arange(count, size)
