@@ -166,7 +166,7 @@ class CheckpointOp(RuleOp):
         return self._flag("recompute")
 
     def _flag(self, name: str) -> bool:
-        """A required boolean attribute."""
+        """The value of the boolean attribute `name`; raises VerifyError if it is missing or of another type."""
         value = self.value_of(name, "true or false")
         if not isinstance(value, ir.BoolAttr):
             raise self.error(f"the attribute '{name}' as true or false, got {value}")

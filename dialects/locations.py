@@ -65,7 +65,7 @@ def here() -> ir.Location | None:
 
 
 def source_of(location: ir.Location) -> SourceRange | None:
-    """The user's line for a location: its innermost frame outside nabla_mlir."""
+    """The user's line for a location: its innermost frame outside nabla_mlir; None if there is none."""
     for position in positions_of(location):
         if not is_internal(position.filename):
             return position

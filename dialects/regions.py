@@ -33,7 +33,9 @@ class View:
         return VerifyError(f"{self.op.name} requires {what}.", where=source_of(self.op.location))
 
     def integers(self, attribute: str) -> tuple[int, ...]:
-        """A required `array<i64: ...>` attribute."""
+        """The integers of the `array<i64: ...>` attribute named `attribute`; raises VerifyError if it is missing or of
+        another type.
+        """
         self.require(attribute in self.op.attributes, f"the attribute '{attribute}'")
         value = self.value_of(attribute, "array<i64: ...>")
         if not isinstance(value, ir.DenseI64ArrayAttr):

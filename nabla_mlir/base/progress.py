@@ -177,6 +177,9 @@ def _write(stream: TextIO, text: str) -> None:
 
 
 def _is_watched(stream: TextIO | None) -> bool:
+    """True if `stream` is a terminal or a notebook's output, so that a progress line makes sense, and the user has not
+    turned it off.
+    """
     if stream is None or os.environ.get(VARIABLE) == "0":
         return False
     return type(stream).__module__.startswith("ipykernel.") or getattr(stream, "isatty", lambda: False)()

@@ -130,7 +130,10 @@ class Recorder:
 
     @contextlib.contextmanager
     def row(self, name: str, why: str, doc: str) -> Iterator[None]:
-        """A context that records the passes inside it as one row, which is a part of the enclosing row."""
+        """A context that records the passes inside it as one row, which is a part of the enclosing row.
+
+        `name`, `why` and `doc` are the texts of the row: the name of the pass, the reason that it runs, and its description.
+        """
         row = Row(name, why, doc, self._parents[-1], len(self.states) - 1)
         self._parents.append(len(self.rows))
         self.rows.append(row)

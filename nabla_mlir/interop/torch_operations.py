@@ -65,6 +65,7 @@ def _running(is_better: Callable[[Any, Any], Any]) -> Callable[[Tensor, int], tu
         return nnp.where(second, b[0], a[0]), nnp.where(second, b[1], a[1])
 
     def run(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+        """The best element up to each index along axis `dim`, and the last index at which it occurs."""
         axis = dim % x.ndim
         positions = np.arange(x.shape[axis]).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
         return associative_scan(best, (x, nnp.broadcast_to(positions, x.shape)), axis=axis)

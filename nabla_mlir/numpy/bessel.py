@@ -200,6 +200,7 @@ def _reduced(order: Tensor, x: Tensor) -> Tensor:
     first = full_like(x, 0) + ew.exponential(order * -math.log(2.0) - lgamma(order + 1.0))
 
     def add(k: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """The next term of the series, and the sum with it; `state` is the last term and the sum."""
         n = convert(k, x.dtype) + 1.0
         term = state[0] * square / (n * (order + n))
         return term, state[1] + term

@@ -86,6 +86,10 @@ def _slope_fwd(f: Function, a: Tensor, e: Tensor) -> tuple[Tensor, tuple[Tensor,
 
 
 def _slope_bwd(f: Function, residuals: tuple[Tensor, Tensor], ct: Tensor) -> tuple[Tensor, Tensor]:
+    """The cotangents of the matrix and of the direction of a first derivative of f(A).
+
+    `residuals` are these two, and `ct` is the cotangent of the derivative.
+    """
     a, e = residuals
     transpose = la.matrix_transpose(ct)
     return tuple(la.matrix_transpose(x) for x in (_curvature(f, a, e, transpose), _slope(f, a, transpose)))  # type: ignore[return-value]

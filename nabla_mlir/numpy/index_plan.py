@@ -218,7 +218,7 @@ def _window(item: slice, n: int, axis: int) -> Window:
 
 
 def _bound(bound: Any, axis: int) -> int:
-    """A bound of a slice as an integer. Raises TraceError if it is traced."""
+    """A bound of a slice as an integer; raises TraceError if it is traced. `axis` is the axis of the slice, for the error."""
     if isinstance(bound, _TRACED):
         raise TraceError(
             f"a slice requires known bounds, got the traced {bound!r} at axis {axis}.",

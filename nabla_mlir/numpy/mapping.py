@@ -78,7 +78,10 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signat
 
 
 def _axes(signature: str) -> tuple[list[list[str]], list[list[str]]]:
-    """The names of the axes of each argument and of each result."""
+    """The names of the axes of each argument and of each result of a signature, else ShapeError.
+
+    Example: "(n,m),(m)->(n)" gives [["n", "m"], ["m"]] and [["n"]].
+    """
     groups = r"\([\w,\s]*\)"
     if not re.fullmatch(rf"\s*{groups}(\s*,\s*{groups})*\s*->\s*{groups}(\s*,\s*{groups})*\s*", signature):
         raise ShapeError(f"vectorize requires a signature such as '(n,m),(m)->(n)', got {signature!r}.", where=user_frame())

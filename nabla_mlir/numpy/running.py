@@ -105,9 +105,9 @@ def cumlogsumexp(a: ArrayLike, axis: Static[int | None] = None, *, reverse: bool
 
 
 def _of_vectors(name: str, x: Any, axis: int | None) -> int | None:
-    """The axis of a running sum of the array API standard, which only a vector may leave out; else raises ShapeError.
+    """The axis of a running sum of the array API standard, None for a vector; raises ShapeError if another array leaves it out.
 
-    `name` is the called function.
+    `name` is the called function, for errors.
     """
     if not np.ndim(x) or (axis is None and np.ndim(x) > 1):
         raise ShapeError(f"{name} requires a vector, or an array and its axis, got shape {np.shape(x)}.", where=user_frame())

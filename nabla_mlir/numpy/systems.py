@@ -265,7 +265,7 @@ def _det(a: Tensor) -> Tensor:
 
 @_det.defjvp
 def _det_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
-    """The Jacobi formula: the trace of ``adj(a) a'``."""
+    """The determinant and its tangent by the Jacobi formula: the trace of ``adj(a) a'``."""
     (a,), (da,) = primals, tangents
     return _det(a), red.sum(la.matrix_transpose(_adjugate(a)) * da, (-2, -1))
 

@@ -77,6 +77,9 @@ def _extreme(name: str, doc: str, body: str) -> OpDef:
     """Registers pmax or pmin; `body` is the name of the combiner, "max" or "min"."""
 
     def entries(x: Tensor, is_mapped: bool, size: int) -> tuple[Tensor, bool]:
+        """The extremum over the entries, which are the first axis if `is_mapped`, and False, because it is the same for
+        all entries.
+        """
         if not is_mapped:
             return x, False
         return reduce(x, full((), identity_of(body, x.dtype), x.dtype), dimensions=(0,), body=body), False
@@ -123,7 +126,10 @@ all_gather: OpDef = _collective(
 
 
 def _scatter_sum(x: Tensor, is_mapped: bool, size: int, dimension: int) -> tuple[Tensor, bool]:
-    """The sum over the entries; entry i gets slice i along `dimension`."""
+    """The sum over the `size` entries, of which entry i gets slice i along `dimension`; and True, because the entries differ.
+
+    `is_mapped` is True if `x` has the entries as its first axis; else all entries have the same `x`.
+    """
     total, _ = _sum_entries(x, is_mapped, size)
     return move_axis(total, dimension, 0), True
 

@@ -127,7 +127,10 @@ def batch_of_leading_axes(xs: Tensors, mapped: Sequence[bool], size: int, *, res
 
 
 def _add_leading_axis(layouts: ir.Attribute | None) -> ir.Attribute | None:
-    """The layouts with a new leading axis, the slowest one. A layout is the order of axes in memory, the fastest first."""
+    """The layouts of arrays with a new leading axis, the slowest one; None for None, the default layouts.
+
+    A layout is the order of axes in memory, the fastest first. Example: [1, 0] gives [2, 1, 0].
+    """
     if layouts is None:
         return None
     orders = [[d + 1 for d in np.asarray(layout).tolist()] + [0] for layout in ir.ArrayAttr(layouts)]

@@ -147,7 +147,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
 
 
 def _draws(name: str, shape: Any) -> tuple[int, ...]:
-    """The shape of the result as a tuple. Raises ShapeError unless it is a sequence."""
+    """The shape of the result as a tuple; raises ShapeError unless it is a sequence. `name` is the called function, for errors."""
     if not isinstance(shape, Sequence):
         raise ShapeError(f"{name} requires a sequence as shape, got {shape!r}.", where=user_frame())
     return shape_of(name, tuple(shape))

@@ -199,7 +199,10 @@ def repeated(mask: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
 
 
 def row_of(mask: Tensor | None, starts: Sequence[Tensor], sizes: tuple[int, ...]) -> Tensor | None:
-    """The mask of a row of a tape, or of another window, from the mask of the whole tape; `starts` and `sizes` are the window."""
+    """The mask of a row of a tape, or of another window, from the mask of the whole tape; None if the tape has no mask.
+
+    `starts` and `sizes` are the window.
+    """
     if mask is None:
         return None
     same = mask_of_rows(mask) if sizes == (1, *mask.shape[1:]) else None

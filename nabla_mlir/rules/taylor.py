@@ -262,6 +262,7 @@ class Expansion:
         self.push([op.operation for op in block.operations], series, constants)
 
         def slope(result: Any) -> Series | None:
+            """The Taylor series of one derivative `result` that the rule has given; None for zero."""
             if isinstance(result, Zero):
                 return None
             return series.get(result.value) or polynomial([wrap(constants.get(result.value, result.value))])
@@ -356,6 +357,7 @@ def _series_of_results(all_of: Callable[[int], list[Tensor | None]], count: int)
     rows: dict[int, list[Tensor | None]] = {}
 
     def part(n: int, k: int) -> Tensor | None:
+        """Coefficient `k` of result `n`; all results are computed when the first one is needed."""
         if k not in rows:
             rows[k] = all_of(k)
         return rows[k][n]

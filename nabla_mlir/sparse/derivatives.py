@@ -121,7 +121,7 @@ def hessian(
 
 
 def _check_coloring(coloring: Coloring | None) -> Coloring | None:
-    """The coloring of the user, after a check: a wrong coloring would give a wrong matrix silently."""
+    """The coloring of the user, or None, after a check: a wrong coloring would give a wrong matrix silently."""
     if coloring is not None:
         coloring.verify()
     return coloring

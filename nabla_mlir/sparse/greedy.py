@@ -149,7 +149,7 @@ class Forest:
         self._parent: dict[tuple[int, int], tuple[int, int]] = {}
 
     def find(self, item: tuple[int, int]) -> tuple[int, int]:
-        """The representative of the tree of an item."""
+        """The representative of the tree of an item, a pair of vertex and color; the path to it is shortened for later calls."""
         parent = self._parent
         root = parent.setdefault(item, item)
         while parent[root] != root:

@@ -99,8 +99,9 @@ class users_call:  # noqa: N801  # a context manager
 
 
 def _user_traceback(error: BaseException, trace: types.TracebackType | None) -> types.TracebackType | None:
-    """The traceback `trace` of an error without the frames of this package; all frames if the error is a fault of the package
-    itself.
+    """The traceback `trace` of an error without the frames of this package, None if no frame is left.
+
+    All frames stay if the error is a fault of the package itself.
     """
     steps, step = [], trace
     while step is not None:

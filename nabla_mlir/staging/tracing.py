@@ -166,7 +166,7 @@ promotion.set_capture(_capture_array)
 
 
 def _number_of(tensor: Tensor) -> np.ndarray | None:
-    """The numbers of a tensor of the open trace, if the values of its arguments determine them."""
+    """The numbers of a tensor of the open trace, if the values of its arguments determine them; None if they do not."""
     trace = _current.trace
     if trace is None or trace.known is None or tensor.axes:
         return None

@@ -206,6 +206,7 @@ def widened(text: str) -> str:
     import ml_dtypes
 
     def number(match: re.Match[str]) -> str:
+        """The hexadecimal constant `match` as a constant of f64 with the same value."""
         dtype = np.dtype(ml_dtypes.bfloat16 if match[3] == "bf16" else _NARROW[match[3]])
         bits = np.array(int(match[1], 16), f"u{dtype.itemsize}").view(dtype).astype(np.float64).view(np.uint64)
         return f"dense<0x{int(bits):016X}> : tensor<{match[2]}{match[3]}>"

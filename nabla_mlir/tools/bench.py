@@ -76,7 +76,10 @@ class Timing:
 
 
 def run(file: str, entry: str | None, driver: str | None, as_json: bool) -> int:
-    """Measures an artifact and prints the tables, or JSON."""
+    """Measures an artifact and prints the tables, or JSON if `as_json`; returns the exit code 0.
+
+    `entry` is the only entry point that is measured, `driver` runs the code; None means all entry points and the default driver.
+    """
     artifact = Artifact(file)
     module = load(file, driver)
     names = [entry] if entry else list(module.entry_points)

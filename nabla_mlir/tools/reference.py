@@ -350,7 +350,7 @@ def contributing_page(root: Path) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Writes the pages into the checkout given as first argument, or else into the current folder."""
+    """Writes the pages into the checkout that `argv` names first, or else into the current folder; returns the exit code 0."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     for path, text in pages(Path(arguments[0] if arguments else ".").resolve()).items():
         path.write_text(text)

@@ -122,7 +122,7 @@ def _name(requirement: str) -> str:
 
 
 def main() -> int:
-    """Builds the wheels in the folder of the command line, and prints their sizes."""
+    """Builds the wheels in the folder of the command line, and prints their sizes; returns the exit code 0."""
     parser = argparse.ArgumentParser(prog="python -m nabla_mlir.tools.wheels", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path("dist"), help="where the wheels go (default: dist)")
     for path in build(parser.parse_args().folder):

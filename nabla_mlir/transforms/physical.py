@@ -83,6 +83,7 @@ def incr_batch_dims(x: Any) -> Any:
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        """The array `t`, whose prefix had `b` axes, and the new number b + 1."""
         if b == t.ndim:
             raise ShapeError("incr_batch_dims requires a logical axis, got none.", where=user_frame())
         return t, b + 1
@@ -103,6 +104,7 @@ def decr_batch_dims(x: Any) -> Any:
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        """The array `t`, whose prefix had `b` axes, and the new number b - 1."""
         if b == 0:
             raise ShapeError("decr_batch_dims requires a prefix, got none.", where=user_frame())
         return t, b - 1
@@ -151,6 +153,7 @@ def move_axis_from_batch_dims(x: Any, batch_axis: int = 0, logical_destination: 
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        """The array `t` with an axis moved out of its prefix, which had `b` axes, and the new number b - 1."""
         source = _check_axis("move_axis_from_batch_dims", batch_axis, b)
         target = _check_axis("move_axis_from_batch_dims", logical_destination, t.ndim - b + 1)
         return move_axis(t, source, b - 1 + target), b - 1
@@ -172,6 +175,7 @@ def broadcast_batch_dims(x: Any, shape: Shape) -> Any:
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        """The array `t` with its first `b` axes, the prefix, broadcast to `shape`, and the number of axes of `shape`."""
         target = tuple(shape)
         _check_broadcast("broadcast_batch_dims", t.shape[:b], target)
         return broadcast_to(t, (*target, *t.shape[b:])), len(target)
@@ -189,6 +193,9 @@ def broadcast_to_physical(x: Any, shape: Shape) -> Any:
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        """The array `t` broadcast to `shape`, and the length of its prefix, which was `b`: new axes belong to it if there
+        was one.
+        """
         target = tuple(shape)
         _check_broadcast("broadcast_to_physical", t.shape, target)
         return broadcast_to(t, target), b + len(target) - t.ndim if b else 0

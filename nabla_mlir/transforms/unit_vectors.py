@@ -32,7 +32,7 @@ _DERIVATIVES = ("ad.jvp", "ad.vjp")
 
 
 def checked_batch_size(what: str, batch_size: int | None) -> int | None:
-    """The block size of a caller, after a check.
+    """The number `batch_size` of vectors in a block, or None for all; `what` is the name of the transform, for errors.
 
     Raises:
       ShapeError: it is not an integer of at least 1.

@@ -60,6 +60,7 @@ def start_of(who: str, x0: PyTree) -> Any:
 
 
 def _is_plain(x: Any) -> bool:
+    """True for a number, and for a list or tuple of numbers, also nested; named tuples are not plain."""
     if isinstance(x, (list, tuple)):
         return not hasattr(x, "_fields") and all(map(_is_plain, x))
     return isinstance(x, _NUMBERS)

@@ -94,7 +94,9 @@ class Distribution:
         )
 
         def f(*args: Any) -> Tensor:
-            """Splits the arguments into shapes, location and scale, and evaluates the function."""
+            """The value of the function; the last arguments are the location and the scale if the distribution has them, the others
+            its shapes.
+            """
             values = list(inexacts(name, *args))
             scale = values.pop() if self._has_scale else 1.0
             location = values.pop() if self._has_location else 0.0

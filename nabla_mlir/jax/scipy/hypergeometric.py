@@ -50,6 +50,7 @@ def _kummer(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
         return part, part
 
     def asymptotic(k: Any, part: Tensor) -> tuple[Tensor, Tensor]:
+        """Term k of the asymptotic series from the last term `part`, as the next `part` and as the summand; 0 once terms grow."""
         ratio = (d + k - 1.0) * (e + k - 1.0) / k / distant
         part = where(absolute(ratio) < 1.0, part * ratio, 0.0)
         return part, part

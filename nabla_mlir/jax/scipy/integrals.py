@@ -49,6 +49,7 @@ def _expn(n: Tensor, x: Tensor) -> Tensor:
     order = where(n > 0.0, n, 1.0)
 
     def term(k: Any, part: Tensor) -> tuple[Tensor, Tensor]:
+        """The factor (-near)^k / k! from the last one, and the summand of term k; 0 for the term that the logarithm replaces."""
         part = part * -near / k
         distance = k + 1.0 - order
         return part, where(distance == 0.0, 0.0, -part / where(distance == 0.0, 1.0, distance))
