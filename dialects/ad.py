@@ -98,7 +98,11 @@ class JvpOp(_Derivative):
     def build(
         primals: Sequence[ir.Value], tangents: Sequence[ir.Value], block: ir.Block, wrt: Sequence[int], of: Sequence[int]
     ) -> JvpOp:
-        """Makes the operation at the insertion point; `block` is moved into it."""
+        """Makes an `ad.jvp` at the insertion point; `block`, the function, is moved into it.
+
+        `wrt` are the indices of the differentiated arguments, `of` those of the results whose tangents are computed. `primals` and
+        `tangents` are the operands.
+        """
         outs = [v.type for v in block.operations[len(block.operations) - 1].operation.operands]
         results = outs + [outs[i] for i in of]
         attributes = {"wrt": _i64s(wrt), "of": _i64s(of)}
@@ -119,7 +123,11 @@ class VjpOp(_Derivative):
     def build(
         primals: Sequence[ir.Value], cotangents: Sequence[ir.Value], block: ir.Block, wrt: Sequence[int], of: Sequence[int]
     ) -> VjpOp:
-        """Makes the operation at the insertion point; `block` is moved into it."""
+        """Makes an `ad.vjp` at the insertion point; `block`, the function, is moved into it.
+
+        `wrt` are the indices of the differentiated arguments, `of` those of the results that have cotangents. `primals` and
+        `cotangents` are the operands.
+        """
         outs = [v.type for v in block.operations[len(block.operations) - 1].operation.operands]
         results = outs + [primals[i].type for i in wrt]
         attributes = {"wrt": _i64s(wrt), "of": _i64s(of)}

@@ -38,7 +38,10 @@ class RuleOp(RegionOp):
         return [v.type for v in self.op.operands], [r.type for r in self.op.results]
 
     def verify_types(self, region: str, arguments: Sequence[ir.Type], result_types: Sequence[ir.Type]) -> None:
-        """Raises VerifyError unless a region takes and returns these types."""
+        """Raises VerifyError unless the region `region` takes and returns these types.
+
+        `arguments` are the types of its arguments, and `result_types` those of its results.
+        """
         for word, expected, got in zip(("takes", "returns"), (arguments, result_types), self.types_of(region), strict=True):
             if got != list(expected):
                 raise self.error(f"a region {region} that {word} {types_text(expected)}, got {types_text(got)}")
@@ -163,7 +166,7 @@ class CheckpointOp(RuleOp):
         return self._flag("recompute")
 
     def _flag(self, name: str) -> bool:
-        """A required boolean attribute."""
+        """The value of the boolean attribute `name`; raises VerifyError if it is missing or of another type."""
         value = self.value_of(name, "true or false")
         if not isinstance(value, ir.BoolAttr):
             raise self.error(f"the attribute '{name}' as true or false, got {value}")

@@ -23,7 +23,7 @@ def is_writable(function: ir.Operation, i: int) -> bool:
 
 
 def mark_donated(function: ir.Operation, positions: Sequence[int]) -> None:
-    """Marks these arguments, and no others, as donated by the caller."""
+    """Marks the arguments of `function` at these positions, and no others, as donated by the caller."""
     count = len(function.regions[0].blocks[0].arguments)
     with function.context:
         marks = [ir.DictAttr.get({DONATED: ir.UnitAttr.get()} if i in positions else {}) for i in range(count)]

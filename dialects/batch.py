@@ -48,7 +48,11 @@ class VmapOp(RegionOp):
     def build(
         operands: Sequence[ir.Value], block: ir.Block, axes: Sequence[str], sizes: Sequence[int], in_axes: Axes, out_axes: Axes
     ) -> VmapOp:
-        """Makes the operation at the insertion point; `block` is moved into it."""
+        """Makes a `batch.vmap` at the insertion point; `block`, the function of one entry, is moved into it.
+
+        `axes` and `sizes` are the names and sizes of the mapped axes. `in_axes` and `out_axes` have, for each operand or result,
+        its axis for each mapped axis. `operands` are the arguments of the map.
+        """
         outs = [v.type for v in block.operations[len(block.operations) - 1].operation.operands]
         results = [with_axes(t, positions, sizes) for t, positions in zip(outs, out_axes, strict=True)]
         attributes = {
@@ -203,7 +207,7 @@ class CollectiveOp(View):
 
 
 def _axes_around(op: ir.Operation) -> dict[str, int]:
-    """The axes of the maps around an operation with their sizes; an inner axis hides an outer one of the same name."""
+    """The sizes of the axes of the maps around an operation, by name; an inner axis hides an outer one of the same name."""
     bound: dict[str, int] = {}
     parent = op.parent
     while parent is not None:

@@ -84,7 +84,7 @@ def minimum(x: Val, y: Val | Number) -> Val:
 
 
 def real(x: Val) -> Val:
-    """The real part."""
+    """The real part of `x`; `x` itself if it is real."""
     if x.dtype.kind != "c":
         return x
     return op("stablehlo.real", x)
@@ -147,7 +147,9 @@ def slice_(x: Val, start: Sequence[int], limit: Sequence[int], strides: Sequence
 
 
 def cut(x: Val, dim: int, start: int, limit: int, stride: int = 1) -> Val:
-    """The slice start:limit:stride of one dimension; the other dimensions are complete. A negative `dim` counts from the end."""
+    """The slice start:limit:stride of dimension `dim` of `x`; the other dimensions are complete. A negative `dim` counts from the
+    end.
+    """
     dim %= x.rank
     starts, limits, strides = [0] * x.rank, list(x.shape), [1] * x.rank
     starts[dim], limits[dim], strides[dim] = start, limit, stride
@@ -168,7 +170,7 @@ def reverse(x: Val, dims: Sequence[int]) -> Val:
 
 
 def pad(x: Val, low: Sequence[int], high: Sequence[int], interior: Sequence[int] | None = None, value: Val | Number = 0) -> Val:
-    """`x` with `value` around it and between its elements."""
+    """The array `x` with `value` around it and between its elements; the sequences have one number for each dimension."""
     interior = [0] * x.rank if interior is None else interior
     if not any([*low, *high, *interior]):
         return x
@@ -213,7 +215,9 @@ def dynamic_update_slice(x: Val, update: Val, start: Sequence[Val]) -> Val:
 
 
 def fill_region(region: ir.Region, types: Sequence[ir.Type], body: Callable[..., Val | Sequence[Val]]) -> None:
-    """Gives a region one block, whose operations `body` makes from the block's arguments."""
+    """Gives a region one block with arguments of these types, whose operations `body` makes from the arguments; `body` returns
+    results.
+    """
     location = ir.Location.current
     block = region.blocks.append(*types, arg_locs=[location] * len(types))
     with ir.InsertionPoint(block):
@@ -223,7 +227,11 @@ def fill_region(region: ir.Region, types: Sequence[ir.Type], body: Callable[...,
 
 
 def while_loop(initial: Sequence[Val], condition: Callable[..., Val], body: Callable[..., Sequence[Val]]) -> list[Val]:
-    """The results of a `stablehlo.while`; both functions get the carried values, and `body` returns the new ones."""
+    """The results of a `stablehlo.while` that starts with `initial`; both functions get the carried values, `body` returns the new
+    ones.
+
+    `condition` returns a truth value, False at the end.
+    """
     types = [v.type for v in initial]
     loop = make("stablehlo.while", initial, types, regions=2)
     fill_region(loop.regions[0], types, condition)
@@ -232,7 +240,10 @@ def while_loop(initial: Sequence[Val], condition: Callable[..., Val], body: Call
 
 
 def for_loop(count: int, initial: Sequence[Val], body: Callable[..., Sequence[Val]]) -> list[Val]:
-    """The last carried values of a loop of `count` iterations; `body` gets the index (a scalar int32) and the carried values."""
+    """The last carried values of a loop of `count` iterations that starts with `initial`.
+
+    `body` gets the index (a scalar int32) and the carried values, and returns the new ones.
+    """
     index = full(0, (), np.int32)
     result = while_loop([index, *initial], lambda i, *_: i < count, lambda i, *c: [i + 1, *body(i, *c)])
     return result[1:]
@@ -245,9 +256,10 @@ def reduce(
     body: Callable[..., Val | Sequence[Val]],
     final: bool = False,
 ) -> list[Val]:
-    """The results of a `stablehlo.reduce`; `body` gets the accumulators, then the elements, as scalars.
+    """The results of a `stablehlo.reduce` over the dimensions `dims`; `initial` has a scalar for each operand.
 
-    With `final`, no pattern rewrites the operation; see `make`.
+    `body` gets the accumulators, then the elements, as scalars, and returns the new accumulators. With `final`, no pattern rewrites
+    the operation; see `make`. `operands` are arrays of one shape.
     """
     shape = [n for i, n in enumerate(operands[0].shape) if i not in dims]
     types = [tensor_type(shape, v.dtype) for v in operands]
@@ -278,7 +290,7 @@ def signless(x: Val) -> Val:
 
 
 def stored(x: Val) -> Val:
-    """The value in memory: the operations before it and those after it are in different dispatches.
+    """The value `x` in memory: the operations before it and those after it are in different dispatches.
 
     The value is the result of a barrier, which IREE removes when it has formed the dispatches. The barrier has no side effect:
     equal ones are merged, and unused ones are removed. There are two kinds of barriers; a value that is the result of one kind
@@ -294,9 +306,9 @@ def stored(x: Val) -> Val:
 
 
 def held(x: Val) -> Val:
-    """The value after a barrier: no pass moves or merges operations across it, to the end of compilation.
+    """The value `x` after a barrier: no pass moves or merges operations across it, to the end of compilation.
 
-    IREE divides the program there: the host waits for the value, and later computations have their own memory. Use
-    `stored` if values only must not be fused.
+    IREE divides the program there: the host waits for the value, and later computations have their own memory. Use `stored` if
+    values only must not be fused.
     """
     return Val(hlo.emit(hlo.OPTIMIZATION_BARRIER, [x.value], results=[x.type]).results[0])

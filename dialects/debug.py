@@ -24,7 +24,10 @@ def wanted(topic: str) -> bool:
 
 
 def say(topic: str, text: str, location: ir.Location | None = None) -> None:
-    """Prints a line on standard error, with its topic, and with the position in the user's source if it is known."""
+    """Prints a line on standard error, with its topic, and with the position in the user's source if it is known.
+
+    The position is that of `location`, an MLIR location or None.
+    """
     source = source_of(location) if location is not None else None
     where = f"  ({source.filename}:{source.line})" if source is not None else ""
     print(f"[nabla {topic}] {text}{where}", file=sys.stderr)

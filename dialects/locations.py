@@ -65,7 +65,7 @@ def here() -> ir.Location | None:
 
 
 def source_of(location: ir.Location) -> SourceRange | None:
-    """The user's line for a location: its innermost frame outside nabla_mlir."""
+    """The user's line for a location: its innermost frame outside nabla_mlir; None if there is none."""
     for position in positions_of(location):
         if not is_internal(position.filename):
             return position
@@ -96,7 +96,7 @@ def positions_of(location: ir.Location, function: str = "") -> Iterator[SourceRa
 
 @contextlib.contextmanager
 def blaming(op: ir.Operation) -> Iterator[None]:
-    """A context in which errors of a rule for an operation get the position of the operation in the user's program.
+    """A context in which errors of a rule for the operation `op` get its position in the user's program.
 
     An error that was raised in a rule outside nabla_mlir keeps the position in this rule, and a note names the operation.
     """

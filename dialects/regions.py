@@ -33,7 +33,9 @@ class View:
         return VerifyError(f"{self.op.name} requires {what}.", where=source_of(self.op.location))
 
     def integers(self, attribute: str) -> tuple[int, ...]:
-        """A required `array<i64: ...>` attribute."""
+        """The integers of the `array<i64: ...>` attribute named `attribute`; raises VerifyError if it is missing or of
+        another type.
+        """
         self.require(attribute in self.op.attributes, f"the attribute '{attribute}'")
         value = self.value_of(attribute, "array<i64: ...>")
         if not isinstance(value, ir.DenseI64ArrayAttr):
@@ -118,7 +120,10 @@ def create(
     block: ir.Block,
     location: ir.Location | None = None,
 ) -> ir.Operation:
-    """Makes a region operation at the insertion point and moves `block` into it."""
+    """Makes the operation `name` with one region at the insertion point, and moves `block` into the region; returns the operation.
+
+    `results` are the types of the results.
+    """
     op = ir.Operation.create(name, operands=operands, results=results, attributes=attributes, regions=1, loc=location)
     block.append_to(op.regions[0])
     return op
@@ -151,7 +156,7 @@ def scratch(regions: int = 1) -> Iterator[ir.Operation]:
 
 
 def new_function(name: str, inputs: Sequence[ir.Type], results: Sequence[ir.Type] = ()) -> ir.Block:
-    """The empty body of a new function at the insertion point."""
+    """Makes a function `name` with these types at the insertion point; returns its empty body."""
     kind = ir.TypeAttr.get(ir.FunctionType.get(list(inputs), list(results)))
     attributes = {"sym_name": ir.StringAttr.get(name), "function_type": kind}
     func = ir.Operation.create("func.func", attributes=attributes, regions=1)
@@ -159,7 +164,7 @@ def new_function(name: str, inputs: Sequence[ir.Type], results: Sequence[ir.Type
 
 
 def move_here(ops: Sequence[ir.Operation]) -> None:
-    """Moves operations to the insertion point, in their order."""
+    """Moves the operations `ops` to the insertion point, in their order."""
     point = ir.InsertionPoint.current
     for op in ops:
         if point.ref_operation is None:
@@ -193,7 +198,7 @@ def functions_of(module: ir.Operation) -> dict[str, ir.Operation]:
 
 
 def function_around(op: ir.Operation) -> ir.Operation:
-    """The function that contains an operation at any depth, or the operation itself if it is a function."""
+    """The function that contains the operation `op` at any depth, or `op` itself if it is a function."""
     while op.name != "func.func":
         op = op.parent.operation
     return op
@@ -207,7 +212,7 @@ def within(block: ir.Block, op: ir.Operation) -> ir.Operation:
 
 
 def stands_in(block: ir.Block, op: ir.Operation) -> bool:
-    """True if an operation is in a block, or in a region inside it."""
+    """True if the operation `op` is in `block`, or in a region inside it."""
     while op.name != "func.func":
         if op.block == block:
             return True
@@ -283,7 +288,10 @@ def nested(op: ir.Operation) -> list[ir.Operation]:
 
 
 def _interruption(error: RuntimeError) -> BaseException:
-    """The exception that was raised while MLIR called Python (such as KeyboardInterrupt), of which MLIR returns only the text."""
+    """The exception that was raised while MLIR called Python, such as KeyboardInterrupt; `error` itself for other errors.
+
+    MLIR raises a RuntimeError whose last line has the name and the message of the exception.
+    """
     name, _, message = str(error).rstrip().rpartition("\n")[2].partition(":")
     kind = getattr(builtins, name, None)
     return kind(message.strip()) if isinstance(kind, type) and issubclass(kind, BaseException) else error

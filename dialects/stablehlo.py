@@ -35,7 +35,10 @@ def emit(
     attributes: Mapping[str, ir.Attribute] | None = None,
     regions: int = 0,
 ) -> ir.Operation:
-    """Creates an operation at the current insertion point. Without `results`, MLIR infers their types."""
+    """Creates the operation `name` at the current insertion point. Without `results`, MLIR infers their types.
+
+    `regions` is the number of its regions, which are empty.
+    """
     return ir.Operation.create(
         name, results=results, operands=operands, attributes=attributes, regions=regions, infer_type=results is None, loc=here()
     )
@@ -70,7 +73,10 @@ def splat(value: complex | float | int | bool, shape: tuple[int, ...], dtype: np
 
 @functools.lru_cache(maxsize=8192)
 def _splat(text: str, shape: tuple[int, ...], dtype: np.dtype) -> ir.Attribute:
-    """The attribute of an array filled with one number, whose text is the key of the cache."""
+    """The attribute of an array filled with one number, whose text is the key of the cache.
+
+    `text` is the number as text, such as "1.5".
+    """
     # repr separates -0.0 from 0.0 and True from 1, which compare equal as cache keys.
     value = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}.get(text)
     if value is None:
@@ -284,7 +290,7 @@ class DimensionNumbers:
     scalars: tuple[str, ...] = ()
 
     def encode(self, value: Mapping[str, Any]) -> ir.Attribute:
-        """The attribute with these fields."""
+        """The attribute with the fields `value`, by name; raises ValueError for an unknown field."""
         unknown = set(value) - set(self.lists) - set(self.scalars)
         if unknown:
             names = self.lists + self.scalars
@@ -300,7 +306,12 @@ class DimensionNumbers:
 
 @functools.lru_cache(maxsize=4096)
 def _struct_fields(text: str, lists: tuple[str, ...], scalars: tuple[str, ...]) -> tuple[tuple[str, Any], ...]:
-    """The fields of a struct attribute from its text: lists as tuples, empty if they are not in the text, and integers."""
+    """The fields of a struct attribute from its text: lists as tuples, empty if they are not in the text, and integers.
+
+    `lists` and `scalars` are the names of the fields.
+
+    Example: "<offset_dims = [0], index_vector_dim = 1>" gives ("offset_dims", (0,)), ("index_vector_dim", 1).
+    """
     fields: dict[str, Any] = dict.fromkeys(lists, ()) | dict.fromkeys(scalars, 0)
     for name, items in re.findall(r"(\w+) = \[([^\]]*)\]", text):
         fields[name] = tuple(int(i) for i in items.split(",")) if items.strip() else ()

@@ -78,7 +78,7 @@ def as_dtype(dtype: Any) -> np.dtype:
 
 
 def _in_numpy(name: Any) -> np.dtype | None:
-    """The dtype that NumPy makes of an object, in native byte order; None if it makes none."""
+    """The dtype that NumPy makes of the object `name`, in native byte order; None if it makes none."""
     try:
         return np.dtype(name).newbyteorder("=")
     except (TypeError, ValueError):

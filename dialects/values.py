@@ -155,7 +155,10 @@ def make(
     regions: int = 0,
     final: bool = False,
 ) -> ir.Operation:
-    """Makes an operation and records it; a `final` one is marked instead, so that no pattern rewrites it."""
+    """Makes the operation `name` and records it; a `final` one is marked instead, so that no pattern rewrites it.
+
+    Without `results`, MLIR infers their types; `regions` is the number of its regions.
+    """
     op = hlo.emit(name, [v.value for v in operands], results=results, attributes=attributes, regions=regions)
     if final:
         op.attributes[FINAL] = ir.UnitAttr.get(op.context)
@@ -186,7 +189,7 @@ def unary(name: str, x: Val) -> Val:
 
 
 def binary(name: str, x: Val, y: Val | Number) -> Val:
-    """The result of an elementwise operation, of the type of `x`; a number becomes a constant of this type."""
+    """The result of the elementwise operation `name`, of the type of `x`; a number `y` becomes a constant of this type."""
     if not isinstance(y, Val):
         y = splat(y, x)
     return Val(make(name, (x, y), (x.type,)).result, x)
@@ -261,7 +264,7 @@ _DIRECTIONS = {
 
 
 def compare(direction: str, x: Val, y: Val | Number) -> Val:
-    """The elementwise comparison of two values by a direction of StableHLO: EQ, NE, LT, LE, GT or GE."""
+    """The elementwise comparison of `x` and `y` in a direction of StableHLO: EQ, NE, LT, LE, GT or GE."""
     if not isinstance(y, Val):
         y = splat(y, x)
     attributes = {"comparison_direction": _DIRECTIONS[direction]}

@@ -25,7 +25,9 @@ def rank_of(dtype: np.dtype) -> int:
 
 @functools.cache
 def range_of(scalar: type, dtype: np.dtype) -> tuple[Any, Any] | None:
-    """The smallest and the largest Python number of a type that surely fit in a dtype; None if no such range is known."""
+    """The smallest and the largest Python number of the type `scalar` that surely fit in a dtype;
+    None if no such range is known.
+    """
     if scalar not in (int, float) or dtype.kind not in "iuf" or _SCALARS[scalar] > rank_of(dtype):
         return None
     if dtype.kind == "f":
@@ -34,7 +36,7 @@ def range_of(scalar: type, dtype: np.dtype) -> tuple[Any, Any] | None:
 
 
 def integers_beyond(x: np.ndarray, dtype: np.dtype) -> str:
-    """The range of an array of integers as text if an integer dtype cannot hold it; "" if it can."""
+    """The range of the integers in `x` as text, such as "-5 to 300", if an integer dtype cannot hold it; "" if it can."""
     if dtype.kind not in "iu" or x.dtype.kind not in "iu" or not x.size:
         return ""
     limits, low, high = np.iinfo(dtype), x.min(), x.max()
@@ -42,7 +44,7 @@ def integers_beyond(x: np.ndarray, dtype: np.dtype) -> str:
 
 
 def scalar_misfit(value: Any, dtype: np.dtype) -> str | None:
-    """The reason why a Python scalar does not fit in a dtype, as text; None if it fits."""
+    """The reason why the Python scalar `value` does not fit in a dtype, as text; None if it fits."""
     kind: Any = type(value)
     known = range_of(kind, dtype)  # most are in it
     if known is not None and known[0] <= value <= known[1]:
@@ -59,7 +61,9 @@ def scalar_misfit(value: Any, dtype: np.dtype) -> str | None:
 
 
 def rounded(value: Any, dtype: np.dtype, name: str) -> np.ndarray:
-    """An array converted to another dtype; floating-point numbers are rounded if the dtype is narrower.
+    """The array `value` converted to another dtype; floating-point numbers are rounded if the dtype is narrower.
+
+    `name` is the name of the argument, for errors.
 
     Raises:
       DtypeError: an imaginary part, a fraction, an integer that the dtype cannot hold, or a finite number out of its

@@ -324,7 +324,7 @@ def one_of(what: str, value: Any, values: Sequence[str], error: type[NablaError]
 
 
 def user_frame() -> SourceRange | None:
-    """The innermost frame of the Python stack that is not in nabla_mlir: the user's own line."""
+    """The innermost frame of the Python stack that is not in nabla_mlir, the user's own line; None if there is none."""
     frame = sys._getframe(1)
     while frame is not None and (is_internal(frame.f_code.co_filename) or _is_generated(frame)):
         frame = frame.f_back  # type: ignore[assignment]
@@ -337,7 +337,7 @@ def _is_generated(frame: types.FrameType) -> bool:
 
 
 def raising_frame(error: BaseException) -> SourceRange | None:
-    """The user's line that raised an error, or that called the library that raised it."""
+    """The user's line that raised an error, or that called the library that raised it; None if there is none."""
     found, step = None, error.__traceback__
     while step is not None:
         if not is_internal(step.tb_frame.f_code.co_filename):

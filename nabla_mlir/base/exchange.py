@@ -59,7 +59,7 @@ def readable(x: Any) -> Any:
 
 
 def _read_by(x: Any, reader: Callable[[Any], Any]) -> Any:
-    """The result of `reader` for an array; an error becomes an ExchangeError that says how to pass the array."""
+    """The result of `reader` for the array `x`; an error becomes an ExchangeError that says how to pass the array."""
     try:
         return reader(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
@@ -112,8 +112,9 @@ class _Memory:
 
 
 def _narrow(x: Any) -> np.ndarray:
-    """An array of another system with a dtype of ml_dtypes, as an array of NumPy that shares its memory. Raises TypeError for other
-    dtypes.
+    """An array of another system with a dtype of ml_dtypes, such as bfloat16, as an array of NumPy on the same memory.
+
+    Raises TypeError for other dtypes.
     """
     capsule = x.__dlpack__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer

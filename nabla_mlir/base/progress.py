@@ -89,7 +89,7 @@ class running:  # noqa: N801  # a context manager
 
 
 def shown(function: Callable[..., Any], what: str) -> Callable[..., Any]:
-    """The function with its calls shown as `running`; the function itself if standard error is no terminal."""
+    """The function that shows the line `what` while `function` runs; `function` itself if standard error is no terminal."""
     if not _is_terminal():
         return function
 
@@ -109,7 +109,7 @@ class _Monitor:
         self._has_thread, self._text = False, ""
 
     def add(self, one: running) -> None:
-        """Adds a context that begins, and starts the thread if necessary."""
+        """Starts to watch `one`, a context that begins, and starts the thread if necessary."""
         with self._lock:
             self._running.append(one)
             if self._has_thread:
@@ -118,7 +118,7 @@ class _Monitor:
         threading.Thread(target=self._watch, name="nabla-progress", daemon=True).start()
 
     def remove(self, one: running) -> None:
-        """Removes a context that ends, and erases its line."""
+        """Ends the watch of `one`, a context that ends, and erases its line."""
         with self._lock:
             self._running.remove(one)
             if one.is_shown:
@@ -138,7 +138,7 @@ class _Monitor:
                 self._has_thread = idle < _IDLE
 
     def _show(self, one: running) -> None:
-        """Writes the line of a context if it has taken more than a second."""
+        """Writes the line of the context `one` if it has taken more than a second."""
         seconds = time.perf_counter() - one.start
         if seconds >= _AFTER and (one.is_shown or _line.acquire(blocking=False)):
             one.is_shown = True
@@ -163,7 +163,7 @@ def _is_terminal() -> bool:
 
 
 def _count(what: str, state: object, stream: TextIO, end: threading.Event) -> None:
-    """Shows the seconds that the work has taken so far, until it ends."""
+    """Shows the seconds that the work `what` has taken so far on `stream`, again and again until `end` is set."""
     seconds = _AFTER
     while not end.wait(_AFTER):
         _write(stream, f"{what}{state} ... {seconds:.0f} s")
@@ -177,6 +177,9 @@ def _write(stream: TextIO, text: str) -> None:
 
 
 def _is_watched(stream: TextIO | None) -> bool:
+    """True if `stream` is a terminal or a notebook's output, so that a progress line makes sense, and the user has not
+    turned it off.
+    """
     if stream is None or os.environ.get(VARIABLE) == "0":
         return False
     return type(stream).__module__.startswith("ipykernel.") or getattr(stream, "isatty", lambda: False)()

@@ -45,7 +45,10 @@ def flatten_any(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tupl
 
 
 def flatten_as_is(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
-    """The leaves as they are and the structure, for functions of trees that do not compute with the leaves."""
+    """The leaves as they are and the structure, for functions of trees that do not compute with the leaves.
+
+    `is_leaf` is True for nodes that are taken as leaves.
+    """
     traced = None if _reenter is None else _reenter(tree, is_leaf)
     return flatten_any(tree, is_leaf) if traced is None else traced
 
@@ -81,7 +84,7 @@ def _key(entry: Any) -> str:
 
 
 def _step(entry: Any) -> str:
-    """One step of a path in Python syntax, such as `.weight` or `['w']`."""
+    """One step of a path, `entry` of optree, in Python syntax, such as `.weight` or `['w']`."""
     if isinstance(entry, (optree.GetAttrEntry, optree.DataclassEntry)):
         return f".{entry.entry}" if isinstance(entry.entry, (str, int)) else str(entry.entry)
     return f"[{entry.entry!r}]"
@@ -123,7 +126,10 @@ def broadcast_prefix(prefix: Any, spec: TreeSpec, what: str) -> list[Any]:
 
 
 def _spread(prefix: Any, spec: TreeSpec) -> list[Any]:
-    """One value for each leaf of `spec`, from a tree whose leaves stand for whole subtrees."""
+    """One value for each leaf of `spec`, from the tree `prefix`, whose leaves stand for whole subtrees.
+
+    Example: (0, None) for a spec of ((x, y), z) gives [0, 0, None]. Raises ValueError if the structures differ.
+    """
     # Not optree.broadcast_prefix: None is a value here and an empty node there.
     if prefix is None or optree.tree_is_leaf(prefix, namespace=NAMESPACE):
         return [prefix] * spec.num_leaves
@@ -199,7 +205,7 @@ def register_dataclass(
 
 
 def _check_fields(cls: type, fields: Mapping[str, Any], data: Sequence[str] | None, meta: Sequence[str] | None) -> None:
-    """Raises TreeError unless `data` and `meta` together name each field of the class once."""
+    """Raises TreeError unless the names `data` and `meta` together name each of the fields `fields` of the class once."""
     if both := sorted(set(data or ()) & set(meta or ())):
         raise TreeError(
             f"register_dataclass requires each field once, got {both} in data_fields and meta_fields.", where=user_frame()

@@ -37,7 +37,10 @@ def dispatches_in(recorder: Recorder, target: Target) -> list[dict[str, Any]]:
 
 
 def read_kernels(text: str, recorder: Recorder) -> list[dict[str, Any]]:
-    """The JSON of the kernels in the text of a module after IREE's flow phase."""
+    """A list of JSON objects, one for each kernel of a module: its name, operations, calls, bytes and FLOPs.
+
+    `text` is the module after IREE's flow phase, and `recorder` has the operations before IREE.
+    """
     state = recorder.states[-1]
     whole = _whole(recorder)
     kernels: dict[tuple[str, str], dict[str, Any]] = {}
@@ -63,7 +66,9 @@ def read_kernels(text: str, recorder: Recorder) -> list[dict[str, Any]]:
 
 
 def _whole(recorder: Recorder) -> set[int]:
-    """The numbers of the operations that are not parts of another operation; operations inside control flow are included."""
+    """The numbers of the operations in the recorder's last state that are not parts of another operation, such as a combiner of a
+    reduction. Operations inside control flow are included.
+    """
     inside: set[int] = set()
     for op in nested(recorder.module.operation):
         if op.name != "func.func" and not runs_regions(op):
@@ -85,9 +90,10 @@ def _bytes(types: str) -> int:
 
 
 def measure(kernels: Sequence[dict[str, Any]], compiled: Compiled) -> dict[str, Any] | None:
-    """The measured limits of this machine; the measured seconds of each kernel are added to `kernels`.
+    """The measured bandwidth and peak of this machine by name; the measured seconds of each kernel are added to `kernels`.
 
-    Nothing is added if the target does not run on this machine, or if an entry point needs a state.
+    None, and nothing is added, if the target does not run on this machine, or if an entry point needs a state. `compiled` is the
+    compiled module.
     """
     try:
         entries: Mapping[str, EntryPoint] = compiled.loaded.entry_points

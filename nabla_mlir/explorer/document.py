@@ -67,7 +67,9 @@ class Document:
         }
 
     def _state(self, state: State, last: State | None) -> dict[str, Any]:
-        """The JSON of a state: its lines and operations, and for each line the equal line of the previous state."""
+        """The JSON of a state: its lines and operations, and for each line the index of the equal line of the state
+        `last`, or -1.
+        """
         ops = state.operations
         same = unchanged(last, state) if last is not None else [-1] * len(state.lines)
         is_mapped = any(op.axes is not None for op in ops)
@@ -96,10 +98,10 @@ class Document:
 
 
 def unchanged(last: State, state: State) -> list[int]:
-    """The index of each line in the previous state; -1 for a new line.
+    """For each line of `state`, the index of the equal line in the state `last` before; -1 for a new line.
 
-    A line is unchanged if its operation has a predecessor with the same text except for the names of values. The indices
-    increase: if operations have changed their order, the longest increasing sequence counts as unchanged.
+    A line is unchanged if its operation has a predecessor with the same text except for the names of values. The indices increase:
+    if operations have changed their order, the longest increasing sequence counts as unchanged.
     """
     lines: dict[tuple[int, str], list[int]] = {}
     for i, line in enumerate(last.lines):
@@ -147,7 +149,7 @@ def longest_increasing(numbers: Sequence[int]) -> list[int]:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    """Returns a row of the table of passes as a dict for JSON."""
+    """A row of the table of passes as a dict for JSON."""
     return {
         "name": row.name,
         "why": row.why,
@@ -160,7 +162,10 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _file(name: str, origins: Sequence[dict[str, Any]], number: int) -> dict[str, Any]:
-    """A file of the user: the lines that operations came from, with a few lines before and after them."""
+    """The JSON of a file of the user: the lines that operations came from, with a few lines before and after them.
+
+    `origins` are the origins of all operations, and `number` is the number of the file in them.
+    """
     shown = [frame["line"] for origin in origins for frame in origin["frames"] if frame["file"] == number]
     text = linecache.getlines(name)
     first, last = max(1, min(shown) - _AROUND), min(len(text), max(shown) + _AROUND)
@@ -178,7 +183,7 @@ def _title(name: str) -> str:
 
 
 def _version(package: str) -> str:
-    """Returns the version of an installed package, or an empty text."""
+    """The version of an installed package, or an empty text."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

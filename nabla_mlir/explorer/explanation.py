@@ -223,7 +223,7 @@ def compare(a: str | Path, b: str | Path) -> Explanation:
 
 
 def _read(source: bytes, file: Path) -> ir.Module:
-    """The module in a file of MLIR; raises ImportIRError if the file has no valid IR."""
+    """The module in `file`, whose bytes are `source`; raises ImportIRError if it has no valid IR."""
     with context():
         try:
             return ir.Module.parseFile(str(file)) if not source.startswith(b"ML\xefR") else parse(source)

@@ -12,7 +12,10 @@ _OPERATION = re.compile(r'^(?:%.*? = )?"?([\w.]+)"?')
 
 
 def chrome_trace(document: dict[str, Any]) -> dict[str, Any]:
-    """The passes and the kernels of an explanation as events in Chrome's format, with times in microseconds."""
+    """The passes and the kernels of an explanation as events in Chrome's format, with times in microseconds.
+
+    `document` is the JSON of the explanation (`document.schema.json`).
+    """
     events: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
         for pid, name in ((1, "passes"), (2, "kernels of a call"))
@@ -37,7 +40,12 @@ def _event(name: str, pid: int, start: float, seconds: float, args: dict[str, An
 
 
 def reads_of_lines(texts: Sequence[str], depths: Sequence[int]) -> list[list[int]]:
-    """The indices of the lines that define the operands of each line; a name refers to its innermost definition."""
+    """For each line of a module, the indices of the lines that define its operands; a name refers to its innermost definition.
+
+    `texts` are the lines, and `depths` their depths of indentation.
+
+    Example: "%0 = op", "%1 = op %0" gives [], [0].
+    """
     scopes: list[tuple[int, dict[str, int]]] = [(0, {})]
     reads = []
     for i, (text, depth) in enumerate(zip(texts, depths, strict=True)):
@@ -62,7 +70,10 @@ def reads_of_lines(texts: Sequence[str], depths: Sequence[int]) -> list[list[int
 
 
 def model_explorer(document: dict[str, Any], state: int = -1) -> dict[str, Any]:
-    """A state of the module as a graph for Model Explorer: a node for each operation, grouped by the user's functions."""
+    """A state of the module as a graph for Model Explorer: a node for each operation, grouped by the user's functions.
+
+    `document` is the JSON of the explanation, and `state` is the index of the state.
+    """
     content = document["states"][state]
     texts = [document["texts"][t] for t in content["text"]]
     reads = reads_of_lines(texts, content["depth"])

@@ -19,8 +19,8 @@ _LOAD, _STORE = "util.global.load", "util.global.store"
 def halves_of(recorder: Recorder) -> dict[str, Any] | None:
     """The JSON of the functions that share a state, and of its residuals; None for a module without state.
 
-    The `flops` and `bytes` of a residual are the cost of recomputing it in each product: the sum over all operations that
-    compute it.
+    `recorder` has the module and the numbers of its operations. The `flops` and `bytes` of a residual are the cost of recomputing
+    it in each product: the sum over all operations that compute it.
     """
     functions = functions_of(recorder.module.operation)
     accesses = [(name, op) for name, f in functions.items() for op in nested(f) if op.name in (_LOAD, _STORE)]
@@ -41,14 +41,21 @@ def halves_of(recorder: Recorder) -> dict[str, Any] | None:
 
 
 def _function(name: str, func: ir.Operation, accesses: set[str]) -> dict[str, Any]:
-    """The JSON of a function: its cost, and its half, "known" for the half that writes the state and "rest" for the other one."""
+    """The JSON of a function: its cost, and its half, "known" for the half that writes the state and "rest" for the other one.
+
+    `accesses` has the names of the operations by which it reads or writes the state.
+    """
     half = "known" if _STORE in accesses else "rest" if _LOAD in accesses else ""
     cost = cost_of_function(func)
     return {"name": name, "half": half, "flops": cost.flops, "bytes": cost.bytes}
 
 
 def _residual(symbol: str, value: ir.Value, loads: list[tuple[str, ir.Operation]], recorder: Recorder) -> dict[str, Any]:
-    """The JSON of a residual: its type and size, the operations that compute and read it, and the cost of computing it."""
+    """The JSON of a residual: its type and size, the operations that compute and read it, and the cost of computing it.
+
+    `symbol` is the name of its global variable, `value` the value that is stored, and `loads` are the reads of each function.
+    `recorder` numbers the operations of the page.
+    """
     maker = made_by(value)
     cost = [cost_of(op) for op in _made_of(value) if op.name in REGISTRY]
     return {
@@ -64,7 +71,11 @@ def _residual(symbol: str, value: ir.Value, loads: list[tuple[str, ir.Operation]
 
 
 def _recomputed(name: str, func: ir.Operation, recorder: Recorder) -> list[dict[str, Any]]:
-    """The JSON of the values that each product recomputes from residuals, although they depend only on the point."""
+    """The JSON of the values that the product `name` recomputes from residuals, although they depend only on the point.
+
+    A vector that the product gets changes none of them, so the first half could store them. `func` is the operation of the
+    function, and `recorder` numbers the operations of the page.
+    """
     block = func.regions[0].blocks[0]
     # values that depend on the vectors, and values that depend only on the residuals
     varying, known = set(block.arguments), set[ir.Value]()

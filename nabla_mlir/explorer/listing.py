@@ -86,7 +86,10 @@ def lines_of(text: str) -> list[Line]:
 
 
 def _number(location: str, aliases: dict[str, str]) -> int:
-    """The outermost number in a location, or in the first part of a fused location that has one; NO_OPERATION without a number."""
+    """The outermost number in the text of a location, or in the first part of a fused location that has one; else NO_OPERATION.
+
+    `aliases` maps names of locations, such as "#loc3", to their texts. Example: 'loc("@7"(#loc3))' gives 7.
+    """
     for match in MARK_OR_ALIAS.finditer(location):
         number = int(match[1]) if match[1] else _number(aliases.get(match[0], ""), aliases)
         if number != NO_OPERATION:

@@ -38,7 +38,7 @@ class Origin:
 
 
 def mark(ops: Sequence[ir.Operation], first: int) -> None:
-    """Gives numbers from `first` on to operations, in their locations; an outermost number that a location has is replaced."""
+    """Gives the operations `ops` the numbers first, first + 1, ... in their locations; an earlier outermost number is replaced."""
     for i, op in enumerate(ops, first):
         location = op.location
         inner = location.child_loc if _number(location) is not None else location
@@ -46,7 +46,10 @@ def mark(ops: Sequence[ir.Operation], first: int) -> None:
 
 
 def unmark(ops: Sequence[ir.Operation]) -> None:
-    """Removes the numbers from the locations."""
+    """Removes the numbers from the locations.
+
+    `ops` are operations whose locations carry numbers by which the page recognises them.
+    """
     for op in ops:
         op.location = _bare(op.location)
 

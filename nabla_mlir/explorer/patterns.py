@@ -13,7 +13,9 @@ _MOST = 200_000  # the largest number of entries that is drawn
 
 
 def pattern_of(f: Any, specs: Sequence[Any], kind: str) -> dict[str, Any]:
-    """The pattern of the Jacobian or the Hessian of a function by its first argument.
+    """The JSON of the pattern of the Jacobian or the Hessian of `f` by its first argument, with a coloring.
+
+    `specs` are the types of the arguments, and `kind` is "jacobian" or "hessian".
 
     Raises:
       PatternError: there is no such kind, or the pattern has more entries than can be drawn.

@@ -96,7 +96,10 @@ def passes_in(report: str) -> list[tuple[str, float]]:
 
 
 def document_of(phases: Phases, texts: Numbers, recorder: Recorder) -> dict[str, Any]:
-    """The JSON of the phases; its numbers of operations refer to the last state of the recorder."""
+    """The JSON of IREE's phases and passes; its numbers of operations refer to the last state of the recorder.
+
+    `texts` gives each text of a line a number, under which the page stores it.
+    """
     last: list[Line] = []
     plain = ""
     items = []
@@ -124,7 +127,10 @@ def document_of(phases: Phases, texts: Numbers, recorder: Recorder) -> dict[str,
 
 
 def same_lines(before: Sequence[Line], after: Sequence[Line]) -> list[int]:
-    """The index of each line in the previous phase, in which names may differ; -1 for a new line."""
+    """For each line of `after`, the index of the equal line in `before`, in which names may differ; -1 for a new line.
+
+    Only equal lines in the same order count, so a moved line is new: a b c before and c a b after give -1 0 1.
+    """
     positions: dict[str, list[int]] = {}
     for i, line in reversed(list(enumerate(before))):
         positions.setdefault(_MAPS.sub("#map", line.shape), []).append(i)

@@ -94,7 +94,7 @@ class Recorder:
         self.keep()
 
     def run(self, item: NamedPipeline | Pass | str, why: str = "", verify_each: bool = True) -> None:
-        """Runs a pass, or all passes of a pipeline, and records a row for each."""
+        """Runs a pass, or all passes of a pipeline, and records a row for each; `why` is the reason that the page shows."""
         name = item if isinstance(item, str) else item.name
         with self.row(name, why, _PLAIN if isinstance(item, str) else inspect.getdoc(type(item)) or ""):
             if isinstance(item, NamedPipeline):
@@ -130,7 +130,10 @@ class Recorder:
 
     @contextlib.contextmanager
     def row(self, name: str, why: str, doc: str) -> Iterator[None]:
-        """A context that records the passes inside it as one row, which is a part of the enclosing row."""
+        """A context that records the passes inside it as one row, which is a part of the enclosing row.
+
+        `name`, `why` and `doc` are the texts of the row: the name of the pass, the reason that it runs, and its description.
+        """
         row = Row(name, why, doc, self._parents[-1], len(self.states) - 1)
         self._parents.append(len(self.rows))
         self.rows.append(row)
@@ -169,7 +172,7 @@ class Recorder:
         self.states.append(State(lines, operations, size))
 
     def _origin(self, op: ir.Operation, last: State) -> tuple[tuple[int, ...], Origin]:
-        """The numbers of the predecessors of an operation, and its origin.
+        """The numbers of the operation's predecessors in the state `last` before, and its origin in the user's program.
 
         An unchanged operation has the origin of its predecessor.
         """
@@ -224,7 +227,7 @@ class _WatchedExpansion(ExpandPass):
     recorder: Any = None
 
     def expand(self, op: ir.Operation) -> None:
-        """Expands a transform as the pass does, and records a row for it."""
+        """Expands the transform `op` as the pass does, and records a row for it."""
         if op.name not in EXPANSIONS:
             super().expand(op)
             return
@@ -254,7 +257,7 @@ def _axes(module: ir.Module) -> dict[int, tuple[str, ...]]:
 
 
 def _bytes_of_type(kind: ir.Type) -> int:
-    """Returns the size in bytes of a tensor of this type, or 0 for other types."""
+    """The size in bytes of a tensor of this type, or 0 for other types."""
     if not isinstance(kind, ir.RankedTensorType):
         return 0
     shape, dtype = shape_and_dtype(kind)

@@ -38,7 +38,7 @@ def _record(record: OpDef) -> dict[str, Any]:
 
 
 def _jvp(record: OpDef) -> str:
-    """The kind of derivative of an operation, as text."""
+    """The kind of derivative of an operation, as text for the page."""
     if record.partials is not None:
         return "partials: a derivative for each operand"
     if record.linear and isinstance(record.jvp, (Zero, UNSUPPORTED)) is False:

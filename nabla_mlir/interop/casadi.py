@@ -143,8 +143,10 @@ def external(f: Callable[..., Any], *specs: Any, name: str = "f", folder: str | 
 
 
 def _symbols(name: str, f: Callable[..., Any], specs: Sequence[Spec]) -> list[Symbol]:
-    """The symbols that CasADi looks for: the function and its derivatives. Their arguments are vectors with the columns of
-    matrices. Raises DtypeError for other dtypes than float64, and ShapeError for more than two axes.
+    """The symbols that CasADi looks for: the function `f` and its derivatives, with the name `name` in their own names.
+
+    Their arguments are vectors with the columns of matrices, and `specs` are those of `f`. Raises DtypeError for other dtypes than
+    float64, and ShapeError for more than two axes.
     """
     outs = trace(f, *specs).entries[0].outputs
     for s in (*specs, *outs):
@@ -162,9 +164,11 @@ def _symbols(name: str, f: Callable[..., Any], specs: Sequence[Spec]) -> list[Sy
         return [_vector(leaf, s) for leaf, s in zip(leaves, outs, strict=True)]
 
     def forward(*vectors: Any) -> Any:
+        """The products of the Jacobians with one forward seed, from the arguments and the seeds."""
         return jvp(lambda *xs: flat(*xs), vectors[:m], vectors[m:])[1]
 
     def backward(*vectors: Any) -> Any:
+        """The products of one backward seed with the Jacobians, from the arguments and the seeds."""
         return list(vjp(lambda *xs: flat(*xs), *vectors[:m])[1](list(vectors[m:])))
 
     def weighed(*vectors: Any) -> Any:
@@ -236,7 +240,7 @@ def _names(f: Callable[..., Any], count: int) -> list[str]:
 
 
 def _shape(s: Spec) -> Shape:
-    """The shape of an array as a matrix of CasADi, in which vectors are columns."""
+    """The shape of an array as a matrix of CasADi, in which vectors are columns. `s` is the shape and dtype of the array."""
     rows, columns = (*s.shape, 1, 1)[:2]
     return rows, columns
 

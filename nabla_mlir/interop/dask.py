@@ -95,7 +95,10 @@ class DaskEngine:
         self._name, self._is_quick = "", False  # the name of the pieces at this point; True if the last product was quick
 
     def update(self, x: np.ndarray, check: bool) -> Part:
-        """Moves all shards to a point, and returns the sum of their parts. After an error, it stays at the previous point."""
+        """Moves all shards to the point `x`, and returns the sum of their parts: values and gradients.
+
+        With `check`, the data of the shards are checked. After an error, the engine stays at the previous point.
+        """
         self._check_client()
         point = self._as_argument(x)
         count = len(self.shards)
@@ -148,7 +151,10 @@ class DaskEngine:
         return array.nbytes * len(self._groups) <= _SMALL
 
     def _submitted(self, function: Any, sources: list[Any], *columns: Any) -> list[Any]:
-        """At most `_GROUP` futures, whose results add up to the sum over all sources; `columns` has one argument for each group."""
+        """At most `_GROUP` futures, whose results add up to the sum of `function` over all sources.
+
+        `sources` has a piece or the recipe of one for each shard; `columns` has one argument for each group of shards.
+        """
         digests = self._digests
         rows = [([sources[i] for i in group], [digests[i] for i in group if digests], *columns) for group in self._groups]
         parts = _submit_rows(self.client, function, rows)
@@ -158,7 +164,9 @@ class DaskEngine:
         return parts
 
     def _result(self, title: str, parts: list[Any], pieces: Mapping[int, Any] = MappingProxyType({})) -> Any:
-        """The sum of the results of futures; an error names its shard."""
+        """The sum of the results of the futures `parts`; an error names its shard. `pieces` has the futures of stored pieces by
+        shard.
+        """
         try:
             futures = [*pieces.values(), *parts]
             with bar(title, len(futures), self._progress) as watch:
@@ -185,7 +193,7 @@ def _submit_rows(client: Any, function: Any, rows: Sequence[tuple[Any, ...]], ke
 
 
 def raise_numbered(error: Exception, *futures: Mapping[int, Any]) -> None:
-    """Raises BatchError with the number of the shard if one of the futures failed."""
+    """Raises BatchError with the number of the shard if one of the futures failed; each dict maps numbers of shards to futures."""
     for row in futures:
         for number, future in row.items():
             if future.status == "error":
@@ -206,7 +214,7 @@ def _identity(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=16)
 def _opened(content: bytes) -> Work:
-    """The computation for a shard, loaded from its bytes once for each process."""
+    """The computation for a shard, loaded from the pickled `content` once for each process."""
     artifact, mean, mask = pickle.loads(content)
     if isinstance(artifact, bytes):
         artifact = load(artifact)
@@ -215,7 +223,10 @@ def _opened(content: bytes) -> Work:
 
 
 def _piece(content: bytes, number: int, x: np.ndarray, data: tuple[Any, ...], check: bool, digest: str) -> Piece:
-    """The piece of a shard at the point x, on the worker that stores it; raises DataChangedError if its data changed."""
+    """The piece of shard `number` with the arrays `data` at the point x, on the worker that stores it.
+
+    `content` is the pickled computation. Raises DataChangedError if the data no longer has the digest `digest`.
+    """
     piece = Piece(_opened(content), travels=True)
     piece.move(number, x, data, check)
     _compare(piece, digest)
@@ -259,7 +270,7 @@ def _spare(content: bytes) -> LifoQueue[Piece]:
 
 
 def _compare(piece: Piece, digest: str) -> None:
-    """Raises DataChangedError if the data of a shard has another digest than in the first pass; an empty digest allows all data."""
+    """Raises DataChangedError if the data of a piece has another digest than in the first pass; an empty digest allows all data."""
     if digest and piece.part.digests[0] != digest:
         raise DataChangedError(
             f"shard {piece.number} requires the data of the first pass, got other data.",
@@ -269,7 +280,10 @@ def _compare(piece: Piece, digest: str) -> None:
 
 
 def _portable(source: Any, work: Work) -> Any:
-    """The form of a source that is sent to workers: the bytes or the artifact with code for several machines, or the module."""
+    """The form of a source that is sent to workers: the bytes or the artifact with code for several machines, or the module.
+
+    `source` is a path, an artifact or a module, and `work` is the prepared computation.
+    """
     if isinstance(source, (str, os.PathLike)) and Path(source).suffix == ".zip":
         return Path(source).read_bytes()
     return source if hasattr(source, "here") else work.module
@@ -320,7 +334,11 @@ def placed(shards: Any, client: Any) -> list[Any]:
 
 
 def shapes(shards: Sequence[Any], client: Any, patience: float) -> list[Any]:
-    """The shapes of each shard. Raises BatchError, with its number, if one cannot be made; DeployError if no worker runs."""
+    """The shapes of the arrays of each shard.
+
+    Raises BatchError, with the number of the shard, if one cannot be made; DeployError if no worker runs for `patience` seconds.
+    `client` is Dask's client.
+    """
     tasks = _submit_rows(client, shapes_of, [(shard,) for shard in shards])
     try:
         return gathered(client, tasks, patience)

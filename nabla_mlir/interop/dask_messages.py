@@ -45,7 +45,10 @@ def key_of(name: str, number: int) -> str:
 
 
 async def _sums_of_complete_groups(name: str, groups: Sequence[range], matrix: Any, dask_worker: Any) -> dict[int, Any]:
-    """The sums of the products for those groups whose pieces are all on this worker, by the group's index."""
+    """The sums of the products with `matrix` for those groups whose pieces are all on this worker, by the group's index.
+
+    `name` is the name of the pieces at the current point, and `groups` are ranges of shards.
+    """
     loop, threads, data = asyncio.get_running_loop(), dask_worker.executors["default"], dask_worker.data
     keys = {i: [key_of(name, number) for number in group] for i, group in enumerate(groups)}
     whole = {i: [data[key] for key in group] for i, group in keys.items() if all(key in data for key in group)}

@@ -35,7 +35,10 @@ class Program:
     outputs: tuple[Spec, ...]
 
     def __init__(self, f: Callable[..., Any], inputs: Sequence[Spec], target: Any):
-        """Traces the function for arguments with these specs; it is compiled or loaded at the first call."""
+        """Traces the function for arguments with these specs; it is compiled or loaded at the first call.
+
+        `inputs` are the specs of `f`'s arguments.
+        """
         stage = trace(f, *inputs, name="main")
         entry = stage.entries[0]
         self.inputs, self.outputs, self._tree = tuple(inputs), tuple(entry.outputs), entry.out_spec
@@ -162,13 +165,16 @@ class Family:
         return active
 
     def _pull(self, wrt: tuple[int, ...], args: Sequence[Any]) -> list[Any]:
-        """The cotangents of the inputs at `wrt`, from the inputs and the cotangents of the differentiable results."""
+        """The cotangents of the inputs at `wrt`; `args` are the inputs, then the cotangents of the differentiable results."""
         inputs, cotangents = args[: self.count], args[self.count :]
         _, pull = vjp(self._active(wrt, inputs), *(inputs[i] for i in wrt))
         return list(pull(list(cotangents)))
 
     def _push(self, wrt: tuple[int, ...], args: Sequence[Any]) -> list[Any]:
-        """The tangents of the differentiable results, from the inputs and the tangents of the inputs at `wrt`."""
+        """The tangents of the differentiable results, from the inputs and the tangents of the inputs at `wrt`.
+
+        `args` has the inputs, then the tangents.
+        """
         inputs, tangents = args[: self.count], args[self.count :]
         return jvp(self._active(wrt, inputs), tuple(inputs[i] for i in wrt), tuple(tangents))[1]
 

@@ -223,7 +223,7 @@ class Problem:
 
 
 def _check_wide(what: str, specs: Sequence[Spec]) -> None:
-    """Raises DtypeError unless all arrays are float64; `what` names them in the message."""
+    """Raises DtypeError unless all of `specs` are float64; `what` names the arrays in the message."""
     narrow = [s for s in specs if s.dtype != np.float64]
     if narrow:
         raise DtypeError(

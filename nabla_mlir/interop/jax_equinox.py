@@ -13,7 +13,7 @@ _LOOPS = "equinox.internal._loop.checkpointed"
 
 
 def computes_its_derivative(root: Any) -> bool:
-    """True if a rule is the plain derivative of its function, so that nabla_mlir can differentiate the function itself.
+    """True if the rule `root` is the plain derivative of its function, so that nabla_mlir can differentiate the function itself.
 
     Two functions of Equinox have such a rule: the loop that stores some of its states, because JAX cannot reverse a loop with an
     unknown number of iterations, and the identity around it, which replaces symbolic zeros by arrays.

@@ -120,7 +120,7 @@ def _run(*args: Any, family: Family, linear: int) -> list[Any]:
 
 
 def _on_host(family: Family, args: Sequence[Any]) -> list[np.ndarray]:
-    """The results of a call as arrays of NumPy, in the dtypes that JAX allows."""
+    """The results of a family's function for the arrays `args` as arrays of NumPy, in the dtypes that JAX allows."""
     arrays = [np.asarray(x) for x in args]
     program = _program(family, arrays)
     return [x.astype(dtype, copy=False) for x, dtype in zip(program(arrays), _dtypes(program), strict=True)]
@@ -129,7 +129,8 @@ def _on_host(family: Family, args: Sequence[Any]) -> list[np.ndarray]:
 def _lowered(context: Any, *args: Any, family: Family, linear: int) -> Any:
     """The results of a call inside `jax.jit`: a callback to Python with arrays of NumPy.
 
-    `jax.pure_callback` would first convert them to arrays of JAX.
+    `context` is JAX's lowering context, and `linear` is not used here. `jax.pure_callback` would first convert to arrays of JAX.
+    `family` has the compiled programs of the function and of its derivatives.
     """
     from jax.interpreters import mlir
 
@@ -141,7 +142,7 @@ def _lowered(context: Any, *args: Any, family: Family, linear: int) -> Any:
 
 
 def _abstract(*args: Any, family: Family, linear: int) -> list[Any]:
-    """The shapes and dtypes of the results of a call."""
+    """The shapes and dtypes of the results of a call, for arguments with these shapes and dtypes; `linear` is not used here."""
     from jax.core import ShapedArray
 
     program = _program(family, args)
@@ -149,7 +150,11 @@ def _abstract(*args: Any, family: Family, linear: int) -> list[Any]:
 
 
 def _pushed(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], *, family: Family, linear: int) -> Any:
-    """The results of a call, and their tangents: JAX's rule for jvp."""
+    """The results of a call, and their tangents: JAX's rule for jvp.
+
+    `linear` is the number of last arguments in which the call is linear. `family` has the compiled programs of the function and of
+    its derivatives.
+    """
     import jax
     from jax.interpreters import ad
 
@@ -164,9 +169,10 @@ def _pushed(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], *, 
 
 
 def _pulled(primitive: Any, cotangents: Sequence[Any], *args: Any, family: Family, linear: int) -> list[Any]:
-    """The cotangents of the unknown arguments of a call that is linear in them: JAX's rule for transposition.
+    """The cotangents of the unknown arguments of a call that is linear in them, None for the others: JAX's rule for transposition.
 
-    The values of the unknown arguments do not matter, so zeros replace them.
+    The values of the unknown arguments do not matter, so zeros replace them. `family` has the compiled programs of the function and
+    of its derivatives.
     """
     import jax
     from jax.interpreters import ad
@@ -181,14 +187,17 @@ def _pulled(primitive: Any, cotangents: Sequence[Any], *args: Any, family: Famil
 
 
 def _mapped(primitive: Any, args: Sequence[Any], axes: Sequence[Any], *, family: Family, linear: int) -> Any:
-    """The results of a call under `jax.vmap`, and their mapped axes, which are 0."""
+    """The results of a call under `jax.vmap`, and their mapped axes, which are 0; `axes` are the mapped axes of the arguments.
+
+    `family` has the compiled programs of the function and of its derivatives.
+    """
     numbers = tuple(axis if isinstance(axis, int) else None for axis in axes)
     results = primitive.bind(*map(_sized, args), family=family.mapped(numbers), linear=linear)
     return results, (0,) * len(results)
 
 
 def _sized(x: Any) -> Any:
-    """A number from a program of JAX as an array of its dtype; arrays are returned unchanged."""
+    """The number `x` from a program of JAX as an array of its dtype; arrays are returned unchanged."""
     import jax
 
     return x if hasattr(x, "shape") else np.asarray(x, jax.typeof(x).dtype)
@@ -203,7 +212,7 @@ def _specs(kinds: tuple[Any, ...]) -> tuple[Spec, ...]:
 
 
 def _dtypes(program: Program) -> list[np.dtype]:
-    """The dtypes of the results in JAX, which have at most 32 bits without `jax_enable_x64`."""
+    """The dtypes of the program's results in JAX, which have at most 32 bits without `jax_enable_x64`."""
     import jax
 
     return [jax.dtypes.canonicalize_dtype(s.dtype) for s in program.outputs]

@@ -49,7 +49,10 @@ def solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: 
 
 
 def _key(params: Any, avals: Sequence[Any], wrt: Sequence[int]) -> Hashable:
-    """A hashable key that is equal for calls with the same functions and shapes; None if the call cannot be hashed."""
+    """A hashable key that is equal for calls of Lineax with the same functions and shapes; None if the call cannot be hashed.
+
+    `params` are the parameters of the call, `avals` the types of its arguments, and `wrt` the differentiated ones.
+    """
     key = (params["treedef"], params["static"], tuple(map(type, params["static"])), tuple(avals), tuple(wrt))
     try:
         hash(key)
@@ -59,14 +62,20 @@ def _key(params: Any, avals: Sequence[Any], wrt: Sequence[int]) -> Hashable:
 
 
 def _arguments(params: Any, values: Sequence[Any]) -> Any:
-    """The arguments of a solve: the operator, its state, the right-hand side, the options, the solver, and the flag for errors."""
+    """The operator, its state, the right-hand side, the options, the solver, and the flag for errors of a linear solve.
+
+    `params` are the parameters of the call, and `values` its arrays.
+    """
     import jax
 
     return jax.tree.unflatten(params["treedef"], sys.modules["equinox.internal._primitive"]._combine(values, params["static"]))
 
 
 def _product(primitive: Any, params: Any, values: Sequence[Any]) -> list[Any]:
-    """The product of the operator with a vector, as leaves."""
+    """The product of the operator with the vector in place of the right-hand side, as leaves; `primitive` is not used.
+
+    `params` and `values` are the parameters and the arrays of JAX's call, which hold the operator and the vector.
+    """
     import jax
 
     operator, _, x, *_ = _arguments(params, values)
@@ -74,7 +83,10 @@ def _product(primitive: Any, params: Any, values: Sequence[Any]) -> list[Any]:
 
 
 def _transposed_product(primitive: Any, params: Any, values: Sequence[Any]) -> list[Any]:
-    """The product of the transposed operator with a vector, as leaves."""
+    """The product of the transposed operator with the vector in place of the right-hand side, as leaves; `primitive` is not used.
+
+    `params` and `values` are the parameters and the arrays of JAX's call, which hold the operator and the vector.
+    """
     import jax
 
     operator, _, x, *_ = _arguments(params, values)
@@ -86,7 +98,7 @@ def _solution(primitive: Any, params: Any, values: Sequence[Any]) -> list[Any]:
 
 
 def _transposed_solution(primitive: Any, params: Any, values: Sequence[Any]) -> list[Any]:
-    """The solution of the transposed system."""
+    """The solution of the transposed system, as leaves; `primitive` is Lineax's primitive of a linear solve."""
     import equinox.internal
     import jax
 

@@ -77,7 +77,7 @@ class Importer:
         return module
 
     def _lowered(self, part: Part) -> str:
-        """The StableHLO of a part, in which each call with a rule is a marker."""
+        """The StableHLO of the function of `part`, in which each call with a rule is a marker."""
         import jax
         from jax._src.interpreters.mlir import LoweringParameters
 
@@ -131,7 +131,7 @@ class Importer:
     # ------------------------------------------------------------ from a marker to an operation
 
     def _emitted(self, call: Call, op: ir.Operation) -> list[Tensor]:
-        """The results of the operation that replaces a marker: its regions contain the function and its rule."""
+        """The results of the operation that replaces the marker `op`; its regions contain the function of `call` and its rule."""
         operands = [wrap(v) for v in op.operands]
         operands = [operands[i] for i in call.order] if call.order else operands
         if call.name == "ad.stop_gradient":
@@ -178,7 +178,7 @@ class Importer:
         return Importer(around=around, known=self.known)
 
     def _emitted_solve(self, call: Call, op: ir.Operation, operands: list[Tensor]) -> list[Tensor]:
-        """The results of a linear solve; the first operands are the constants that its regions capture."""
+        """The results of a linear solve; `operands` are the constants that its regions capture, then the right-hand sides."""
         inner = self._within(self.around)
         total = sum(call.consts)
         b, outside = operands[total:], list(operands[:total])
@@ -210,7 +210,9 @@ def _custom(
     types: Sequence[Sequence[ir.Type]],
     bodies: Sequence[Fill],
 ) -> list[Tensor]:
-    """Emits `ad.custom_jvp` or `ad.custom_vjp`; its regions have arguments of `types` and contain `bodies`."""
+    """Emits `ad.custom_jvp` or `ad.custom_vjp` for `call`, with results of the types `results`, and returns these; regions have
+    arguments of `types`, and `bodies` fill them.
+    """
     attributes = {
         "name": ir.StringAttr.get(call.label),
         "wrt": ir.DenseI64ArrayAttr.get(list(call.wrt)),
@@ -274,7 +276,9 @@ def _without_tangent(aval: Any) -> np.ndarray:
 
 
 def _dense(values: Sequence[Any], avals: Sequence[Any], positions: Sequence[int]) -> list[Any]:
-    """The tangents or cotangents at `positions` as arrays, because JAX represents a zero by an object without numbers."""
+    """The tangents or cotangents among `values` at `positions`, as arrays of the types `avals`; JAX's symbolic zeros
+    become zeros.
+    """
     import jax.numpy as jnp
     from jax.custom_derivatives import SymbolicZero
     from jax.interpreters.ad import Zero
@@ -284,7 +288,7 @@ def _dense(values: Sequence[Any], avals: Sequence[Any], positions: Sequence[int]
 
 
 def _jvp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
-    """The description of a call of `jax.custom_jvp`: its parts are the function and its rule."""
+    """The description of a call of `jax.custom_jvp`; `avals` and `outputs` are the types of its arguments and results."""
     import jax.numpy as jnp
     from jax.extend.core.primitives import custom_jvp_call_p
 
@@ -312,7 +316,8 @@ def _jvp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call
 def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: Sequence[int] = ()) -> Call:
     """The `ad.custom_vjp` for a call of `jax.custom_vjp`: its function, its forward rule and its backward rule.
 
-    The arguments at `inert` have no tangents. Constants come first among the arguments; the backward rule has none.
+    `avals` and `outputs` are the types of arguments and results; the arguments at `inert` have no tangents. Constants come first
+    among the arguments; the backward rule has none.
     """
     from jax.extend.core.primitives import custom_vjp_call_p
 
@@ -324,7 +329,7 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: 
     _, fwd, bwd = bound["subfuns"]
 
     def forward(*values: Any) -> list[Any]:
-        """Returns the results of the forward rule, followed by its residuals."""
+        """The results of the forward rule, followed by its residuals."""
         flags = [i - consts in wrt for i in range(len(avals))]
         outs = fwd.call_wrapped(*(x for pair in zip(values, flags, strict=True) for x in pair))
         _, tree, sources = bound["out_trees"]()
@@ -355,8 +360,8 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: 
 
 
 def _linear_solve(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> Call:
-    """The description of a call of `jax.lax.custom_linear_solve`: its parts are the product and the solver, also for Aᵀ if they
-    exist.
+    """The description of a call of `jax.lax.custom_linear_solve`: its parts are the product and the solver, also for Aᵀ
+    if given.
     """
     jaxprs, lengths = params["jaxprs"], params["const_lengths"]
     known = [(jaxpr, count) for jaxpr, count in zip(jaxprs, lengths, strict=True) if jaxpr is not None]

@@ -213,9 +213,10 @@ def _backends() -> dict[str, Any]:
 
 
 def _shifts(module: Any, layers: dict[str, Any], x: Any) -> dict[str, Any]:
-    """Returns, for each layer, zeros with the shape of its result for one sample.
+    """Zeros with the shape of the result of each layer for one sample, by the layer's name.
 
-    They are added to the results of the layers, so that derivatives by them are derivatives by those results.
+    They are added to the results of the layers, so that derivatives by them are derivatives by those results. `module` is called
+    with `x` once.
     """
     import torch
 

@@ -52,7 +52,10 @@ class Network:
     """
 
     def __init__(self, module: Any, free: Sequence[str], loss: Callable[..., Any], target: Any):
-        """Imports the module and the loss, and makes the functions; each is compiled at its first call."""
+        """Imports the module and the loss, and makes the functions; each is compiled at its first call.
+
+        `free` are the names of the parameters that are estimated, and `loss` is a function of results and targets.
+        """
         import torch
 
         ref: Any = weakref.ref(module)
@@ -85,7 +88,7 @@ class Network:
         self.layers, self.slopes = of(self._layers), of(vmap(grad(self._loss_of_one)))
 
     def objective(self, vector: Any, constants: Any, x: Any, y: Any) -> Any:
-        """Returns the loss of a batch: the sum of the losses of its samples.
+        """The loss of a batch: the sum of the losses of its samples.
 
         Args:
           vector, constants: the free parameters, and the other parameters with the buffers.
@@ -110,7 +113,7 @@ class Network:
         return vjp(lambda vector: self._value(vector, constants, x), vector)
 
     def _jacobians(self, vector: Any, constants: Any, x: Any) -> Any:
-        """The Jacobians of each sample by the vector, and the outputs."""
+        """The Jacobians of the outputs of each sample in `x` by the parameters `vector`, and the outputs."""
 
         def of_one(x: Any) -> Any:
             y, pull = self._output_and_pullback(vector, constants, x)
@@ -119,7 +122,7 @@ class Network:
         return vmap(of_one)(x)
 
     def _selected(self, vector: Any, constants: Any, x: Any, outputs: Any) -> Any:
-        """The rows of the Jacobian of each sample for the outputs with these numbers, and the outputs."""
+        """The rows of the Jacobian of each sample in `x` for the outputs with the numbers `outputs`, and all outputs."""
 
         def of_one(x: Any, outputs: Any) -> Any:
             y, pull = self._output_and_pullback(vector, constants, x)
@@ -128,7 +131,7 @@ class Network:
         return vmap(of_one)(x, outputs)
 
     def _gradients(self, vector: Any, constants: Any, x: Any, y: Any) -> Any:
-        """The gradient of the loss of each sample by the vector, and the losses."""
+        """The gradient of the loss of each sample by the parameters `vector`, and the losses; `y` are the labels."""
 
         def of_one(x: Any, y: Any) -> Any:
             return value_and_grad(lambda vector: self._loss_of_one(self._value(vector, constants, x), y))(vector)[::-1]
@@ -136,14 +139,16 @@ class Network:
         return vmap(of_one)(x, y)
 
     def _products(self, vector: Any, constants: Any, x: Any, y: Any, directions: Any) -> Any:
-        """The Hessian of the loss times each direction, and the loss."""
+        """The Hessian of the loss by the parameters `vector`, times each of the directions, and the loss."""
         slopes = value_and_grad(lambda vector: self.objective(vector, constants, x, y))
         along = lambda direction: jvp(slopes, (vector,), (direction,))  # noqa: E731
         (losses, _), (_, rows) = vmap(along)(directions)
         return rows, losses[0]
 
     def _layers(self, vector: Any, constants: Any, x: Any, shifts: Any) -> Any:
-        """The Jacobians of each sample by the shifts, the inputs of the layers, and the outputs."""
+        """The Jacobians of the outputs of each sample by `shifts` of the layers' results, the inputs of the layers, and the
+        outputs.
+        """
 
         def of_one(x: Any) -> Any:
             """The results for one sample."""

@@ -37,7 +37,9 @@ class MPIEngine(AtOnce):
         return self.local.stored_batches
 
     def update(self, x: np.ndarray, check: bool) -> Part:
-        """Moves the batches of all ranks to a point, and returns the sum of their values and gradients."""
+        """Moves the batches of all ranks to the point `x`, and returns the sum of their values and gradients; `check` checks the
+        data.
+        """
         part = agreed(self.comm, lambda: self.local.update(x, check))
         rows = self.comm.allreduce(part.rows)
         return Part(self._summed(part.vector), rows)
@@ -53,7 +55,7 @@ class MPIEngine(AtOnce):
 
 
 def agreed(comm: Any, compute: Callable[[], T]) -> T:
-    """The result of `compute` on this rank, after all ranks have theirs.
+    """The result of `compute` on this rank, after all ranks of `comm` have theirs.
 
     If one rank has failed, all ranks raise, so that none waits for the sum forever.
 

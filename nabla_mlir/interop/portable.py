@@ -14,7 +14,7 @@ from nabla_mlir.targets.toolchain import bytecode_fault, run_compiler
 
 
 def parse(source: str | bytes) -> ir.Module:
-    """A module of StableHLO from text, bytecode or a portable artifact; raises ImportIRError if MLIR does not read it."""
+    """A module of StableHLO from text, bytecode or a portable artifact; raises ImportIRError if MLIR cannot read the source."""
     try:
         if isinstance(source, bytes) and source.startswith(BYTECODE) and (fault := bytecode_fault(source)):
             raise ImportIRError(f"importing requires bytecode that MLIR reads, got {fault}.")

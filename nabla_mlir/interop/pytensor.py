@@ -194,7 +194,10 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
 
 
 def _mapped(make: Callable[..., Any], op: Any, node: Any, inputs: Sequence[Any]) -> Any:
-    """The node of the Op mapped over the leading batch axes of its inputs; the last batch axis is mapped first."""
+    """The node of the Op `op`, mapped over the leading batch axes of its inputs; the last batch axis is mapped first.
+
+    `make` makes an Op from a family and specs. `node` is the node without batch axes, and `inputs` are its inputs with them.
+    """
     family, specs, variables = op.family, list(op.specs), list(inputs)
     counts = [x.type.ndim - old.type.ndim for x, old in zip(inputs, node.inputs, strict=True)]
     for level in range(1, max(counts) + 1):
@@ -212,7 +215,7 @@ def _mapped(make: Callable[..., Any], op: Any, node: Any, inputs: Sequence[Any])
 
 
 def _register_in_jax(kind: Any) -> None:
-    """Registers the rule for the backend JAX, if JAX is installed."""
+    """Registers the rule for PyTensor's backend JAX for the class of Ops `kind`, if JAX is installed."""
     try:
         from pytensor.link.jax.dispatch import jax_funcify
     except ImportError:
@@ -220,7 +223,7 @@ def _register_in_jax(kind: Any) -> None:
 
     @jax_funcify.register(kind)  # type: ignore[untyped-decorator]
     def _(op: Any, **_: Any) -> Callable[..., Any]:
-        """Returns the function that PyTensor calls in JAX programs in place of an operation."""
+        """The function that PyTensor calls in JAX programs in place of an operation."""
         family = op.family
         call = function_of_jax(lambda *arrays: family.leaves(arrays), target=family.target)
 

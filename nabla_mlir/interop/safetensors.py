@@ -45,7 +45,10 @@ def save(tree: Any, path: str | os.PathLike[str], metadata: Mapping[str, str] | 
 
 
 def _write(path: Path, content: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
-    """Writes the file; an error of safetensors, for example a full disk, becomes an OSError."""
+    """Writes the arrays `content` by name to the file; an error of safetensors, for example a full disk, becomes an OSError.
+
+    `metadata` are texts by name, which the file stores too.
+    """
     from safetensors import SafetensorError
 
     try:
@@ -55,7 +58,7 @@ def _write(path: Path, content: dict[str, np.ndarray], metadata: dict[str, str])
 
 
 def load(path: str | os.PathLike[str], like: Any = None) -> Any:
-    """Returns the arrays of a file of safetensors.
+    """The arrays of a file of safetensors.
 
     Args:
       path: of the file.
@@ -85,7 +88,10 @@ def load(path: str | os.PathLike[str], like: Any = None) -> Any:
 
 
 def _names(spec: pytree.TreeSpec) -> list[str]:
-    """The name of each leaf: the keys of its path, joined by dots; raises TreeError if two leaves have the same name."""
+    """The name of each leaf of a pytree: the keys of its path, joined by dots; raises TreeError if two leaves have the same name.
+
+    `spec` is the structure of the pytree.
+    """
     names = pytree.names(spec)
     if len(set(names)) < len(names) or "" in names:
         twice = sorted({name for name in names if names.count(name) > 1 or not name})

@@ -72,7 +72,7 @@ class LogDensity:
         return f"LogDensity({self.size} numbers: {', '.join(name or 'x' for name in self.names)})"
 
     def _tree(self, x: Any) -> Any:
-        """The pytree of a flat tensor, inside a traced function."""
+        """The pytree of the flat tensor `x`, inside a traced function."""
         ends = [0, *itertools.accumulate(int(np.prod(s.shape)) for s in self.vectors.specs)]
         parts = zip(ends, ends[1:], self.vectors.specs, strict=False)
         return pytree.unflatten(self.vectors.spec, [x[a:b].reshape(s.shape).astype(s.dtype) for a, b, s in parts])
@@ -157,7 +157,10 @@ class LogDensity:
         return [name or "x" for name in pytree.names(self.vectors.spec)]
 
     def _point(self, what: str, x: Any, shape: str = "(n,)", ndims: tuple[int, ...] = (1,)) -> np.ndarray:
-        """The array x as float64; raises ShapeError if its shape is wrong. `what` and `shape` are for the message."""
+        """The array x as float64; raises ShapeError unless its last axis has the size of the density and its rank is in `ndims`.
+
+        `what` and `shape` are for the message.
+        """
         point = np.asarray(x, np.float64)
         if point.ndim not in ndims or point.shape[-1] != self.size:
             raise ShapeError(

@@ -68,7 +68,10 @@ class ImportedFunction:
         return staged(per_entry(emit))(*args)
 
     def _emit(self, numbers: Mapping[int, int], *args: Any) -> Any:
-        """The results of a call inside a traced function, after checks of shapes and dtypes."""
+        """The results of a call with `args` inside a traced function, after checks of shapes and dtypes.
+
+        `numbers` has the values of known integers among the arguments, by position.
+        """
         tensors = self._adopted(args)
         results = tuple(emit_call(self._static(tensors, numbers).func, tensors))
         return results[0] if len(results) == 1 else results
@@ -78,8 +81,9 @@ class ImportedFunction:
         return self
 
     def _adopted(self, args: Sequence[Any]) -> list[Tensor]:
-        """The arguments of a call as tensors of the dtypes and shapes of the function; raises TraceError, ShapeError or DtypeError
-        if they do not fit.
+        """The arguments of a call as tensors of the dtypes and shapes of the function.
+
+        Raises TraceError, ShapeError or DtypeError if they do not fit. `args` are the arguments as the caller gives them.
         """
         name = self.__name__
         if len(args) != len(self.inputs):
@@ -106,7 +110,9 @@ class PolymorphicFunction(ImportedFunction):
     specialized: dict[str, ImportedFunction] = field(default_factory=dict)
 
     def _static(self, tensors: Sequence[Tensor], numbers: Mapping[int, int]) -> ImportedFunction:
-        """The function with static shapes for these arguments and known numbers, stored for the next call."""
+        """The function with static shapes for the arguments `tensors`, and with known numbers by position; stored for the next
+        call.
+        """
         types = [str(x.value.type).removeprefix("tensor<").removesuffix(">") for x in tensors]
         inputs = ",".join(f"{type}={numbers[i]}" if i in numbers else type for i, type in enumerate(types))
         if inputs not in self.specialized:
@@ -145,7 +151,7 @@ def _text(shape: tuple[int | None, ...]) -> str:
 
 
 def _number(x: Any) -> int | None:
-    """The number of an argument that is a known integer; None for traced tensors, specs and arrays with axes."""
+    """The number of the argument `x` if that is a known integer; None for traced tensors, specs and arrays with axes."""
     if isinstance(x, Tensor):
         number = known(x.value) if x.dtype.kind in "iu" and not x.axes else None
     else:

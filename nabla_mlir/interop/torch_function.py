@@ -56,7 +56,9 @@ def function(source: Any, *, entry: str | None = None, target: Any = None) -> Ca
     keys: dict[Any, str] = {}
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        """The results of the function for pytrees of tensors."""
+        """The results of `f` for pytrees of tensors, by one custom operation of PyTorch, whose family is made once for each
+        structure.
+        """
         import torch
 
         leaves, tree = pytree.flatten_any((args, kwargs))
@@ -75,7 +77,7 @@ def function(source: Any, *, entry: str | None = None, target: Any = None) -> Ca
 
 
 def _number(leaf: Any) -> Any:
-    """A number with its type, which makes 1 and 1.0 two keys; raises for other leaves."""
+    """The pair of the type and the value of a number, which makes 1 and 1.0 two keys; raises DtypeError for other leaves."""
     if isinstance(leaf, (bool, int, float, complex)):
         return type(leaf), leaf
     raise DtypeError(
@@ -86,7 +88,7 @@ def _number(leaf: Any) -> Any:
 
 
 def _of_python(tree: Any) -> Any:
-    """The pytree with plain dicts and lists instead of their subclasses."""
+    """The pytree `tree` with plain dicts and lists instead of their subclasses."""
     if isinstance(tree, dict):
         return {key: _of_python(value) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields"):
@@ -140,14 +142,17 @@ def _operation() -> Callable[..., Any]:
         ctx.save_for_backward(*tensors)
 
     def backward(ctx: Any, cotangents: Any) -> Any:
-        """Returns the cotangents of the inputs, by the derivative of the operation; None for inputs that need none."""
+        """The cotangents of the inputs, by the derivative of the operation; None for inputs that need none."""
         inputs = ctx.saved_tensors
         key, seeds, wrt = _pulled(ctx.key, inputs, cotangents)
         results = _conjugated(operation([*inputs, *seeds], key))
         return [next(results) if i in wrt else None for i in range(len(inputs))], None
 
     def mapped(info: Any, axes: Any, inputs: Sequence[Any], key: str) -> Any:
-        """The results of a call under `torch.vmap`, as a call of the mapped family; all results are mapped along axis 0."""
+        """The results of a call under `torch.vmap`, as a call of the mapped family; all results are mapped along axis 0.
+
+        `axes` are the mapped axes of the tensors `inputs`, None for those without, and `key` is the name of the family.
+        """
         family = _FAMILIES[key].mapped(tuple(axes[0]))
         results = operation(list(inputs), _name_of_family(family))
         return results, [0] * len(results)
@@ -173,7 +178,7 @@ def _operation() -> Callable[..., Any]:
 
         @staticmethod
         def backward(ctx: Any, *cotangents: Any) -> Any:
-            """Returns the cotangents of the inputs, by the derivative of the call; None for the key and
+            """The cotangents of the inputs, by the derivative of the call; None for the key and
             for inputs that need none.
             """
             inputs = ctx.saved_tensors
@@ -228,7 +233,7 @@ def _operation() -> Callable[..., Any]:
 
 
 def _results(inputs: Sequence[Any], key: str) -> list[Any]:
-    """The results of a family for tensors on the CPU, computed without autograd."""
+    """The results of the family with the name `key` for tensors on the CPU, computed without autograd. `inputs` are the tensors."""
     import torch
 
     results = _program(_FAMILIES[key], inputs)([_array(x) for x in inputs])
@@ -246,7 +251,7 @@ def _pulled(key: str, inputs: Sequence[Any], cotangents: Sequence[Any]) -> tuple
 
 
 def _program(family: Family, tensors: Sequence[Any]) -> Program:
-    """Returns the program of a function for the shapes and dtypes of tensors, which is made once for each."""
+    """The program of a family for the shapes and dtypes of tensors, which is made once for each."""
     try:
         return family.at(tuple([(x.shape, x.dtype) for x in tensors]), _specs)
     except TypeError:  # PyTorch has symbols as lengths; int() fixes their values
@@ -275,7 +280,7 @@ def _conjugated(results: Sequence[Any]) -> Any:
 
 
 def _dense_cotangent(cotangent: Any, spec: Spec) -> Any:
-    """A cotangent in the convention of nabla_mlir; zeros if PyTorch passes None."""
+    """The cotangent of a result with the type `spec`, in the convention of nabla_mlir; zeros if PyTorch passes None."""
     import torch
 
     if cotangent is None:
@@ -284,7 +289,7 @@ def _dense_cotangent(cotangent: Any, spec: Spec) -> Any:
 
 
 def _array(x: Any) -> np.ndarray:
-    """A NumPy array that shares the memory of a tensor; raises ExchangeError if the tensor is on another device than the CPU."""
+    """An array of NumPy that shares the memory of the tensor `x`; raises ExchangeError if it is on another device than the CPU."""
     if x.device.type != "cpu":
         raise ExchangeError(f"function requires tensors on the CPU, got one on {x.device}.", help="copy it there first: x.cpu().")
     x = x.detach().resolve_conj().resolve_neg().contiguous()

@@ -77,7 +77,11 @@ def fractional_max_pool(rank: int) -> Any:
     """
 
     def pool(x: Tensor, windows: Sequence[int], sizes: Sequence[int], draws: Tensor) -> tuple[Tensor, Tensor]:
-        """The largest element of each window, and its index among the flattened spatial axes."""
+        """The largest element of each window, and its index among the flattened spatial axes.
+
+        `windows` and `sizes` are the length and the number of the windows along each axis, and `draws` has a number in [0, 1) for
+        each image, channel and axis.
+        """
         spatial, whole = x.shape[-rank:], x.shape[:-rank]
         draws = stop_gradient(draws).reshape(*whole, rank)
         flat: Any = np.zeros((*whole, *(1,) * 2 * rank), np.int64)

@@ -54,7 +54,10 @@ def _median(x: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
 
 
 def _running(is_better: Callable[[Any, Any], Any]) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
-    """A function for cummax or cummin: it returns the best element up to each index, and the last index at which it occurs."""
+    """A function for cummax or cummin: it returns the best element up to each index, and the last index at which it occurs.
+
+    `is_better` compares two arrays element by element.
+    """
 
     def best(a: Any, b: Any) -> Any:
         """The better one of two pairs (value, index)."""
@@ -62,6 +65,7 @@ def _running(is_better: Callable[[Any, Any], Any]) -> Callable[[Tensor, int], tu
         return nnp.where(second, b[0], a[0]), nnp.where(second, b[1], a[1])
 
     def run(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+        """The best element up to each index along axis `dim`, and the last index at which it occurs."""
         axis = dim % x.ndim
         positions = np.arange(x.shape[axis]).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
         return associative_scan(best, (x, nnp.broadcast_to(positions, x.shape)), axis=axis)
@@ -70,7 +74,7 @@ def _running(is_better: Callable[[Any, Any], Any]) -> Callable[[Tensor, int], tu
 
 
 def _searchsorted(rows: Any, x: Any, out_int32: bool, right: bool, side: str | None, sorter: Any) -> Tensor:
-    """The index at which each element of x is inserted into the sorted rows."""
+    """The index at which each element of x is inserted into the sorted rows, before or after equal elements."""
     if sorter is not None:
         rows = nnp.take_along_axis(rows, sorter, -1)
     rows = nnp.reshape(rows, (*rows.shape[:-1], *(1,) * (x.ndim - rows.ndim + 1), rows.shape[-1]))
@@ -124,7 +128,7 @@ def _embedding(
 
 
 def _each(value: Sequence[int] | int, rank: int) -> tuple[int, ...]:
-    """One number for each of `rank` axes: a single number is repeated."""
+    """One number for each of `rank` axes: a single number is repeated. `value` is a number or a list of `rank` numbers."""
     numbers = (value,) if isinstance(value, int) else tuple(value)
     return numbers * rank if len(numbers) == 1 else numbers
 
@@ -148,8 +152,9 @@ def _windows(
     ends: Sequence[tuple[int, int]],
     dilations: Sequence[int],
 ) -> Tensor:
-    """The windows of the last axes of x, each reduced by the operation `body` from the value `start`; the first axes stay as they
-    are.
+    """The windows of the last axes of x, each reduced by the operation `body` from the value `start`; the first axes stay.
+
+    `ends` has the padding before and after each axis. `windows`, `strides` and `dilations` have one number for each windowed axis.
     """
     whole = (1,) * (x.ndim - len(windows))
     params = window_params(
@@ -249,7 +254,7 @@ def _adaptive_avg_pool(x: Tensor, sizes: Sequence[int]) -> Tensor:
 
 
 def _adaptive_max_pool(x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The largest elements of windows that cover the spatial axes, and their indices in the flattened spatial axes."""
+    """The largest elements of `sizes` windows along the spatial axes, and their indices in the flattened spatial axes."""
     spatial = x.shape[-len(sizes) :]
     flat, numbers = x.reshape(*x.shape[: -len(sizes)], -1), np.arange(int(np.prod(spatial))).reshape(spatial)
     positions = []

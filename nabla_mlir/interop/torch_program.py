@@ -62,7 +62,7 @@ def stablehlo_of(module: Any, inputs: Sequence[Any]) -> ir.Module:
 
 
 def _refused(what: str, where: SourceRange | None = None) -> ImportIRError:
-    """The error for operations `what` that cannot be lowered."""
+    """The error for the operations `what`, which cannot be lowered, at the user's line `where`."""
     return ImportIRError(
         f"from_torch requires operations that torch-mlir lowers to StableHLO, got {what}.",
         where=where,
@@ -89,7 +89,10 @@ def _stop_gradient() -> Any:
 
 
 def _mark_ends_of_differentiation(graph_module: Any) -> None:
-    """Adds an operation without derivative where `detach` and `no_grad` end differentiation, because decompositions remove both."""
+    """Adds an operation without derivative where `detach` and `no_grad` end differentiation, because decompositions remove both.
+
+    `graph_module` is the graph that torch.export captured.
+    """
     import torch
 
     without_grad = torch.ops.higher_order.wrap_with_set_grad_enabled
@@ -158,7 +161,7 @@ def _name_in_mlir(op: Any) -> str:
 
 
 def _imported(program: Any) -> Any:
-    """Returns the graph of an exported program as a module in the dialect `torch`."""
+    """The graph of an exported program as a module in the dialect `torch`."""
     from torch_mlir import fx
     from torch_mlir import ir as torch_ir
     from torch_mlir.dialects import torch as dialect
@@ -174,8 +177,9 @@ def _imported(program: Any) -> Any:
 
 
 def _as_calls(module: Any) -> dict[str, Callable[..., Any]]:
-    """Replaces the operations that nabla_mlir lowers by calls of new functions; returns, for each new name, our function of
-    tensors.
+    """Replaces the operations that nabla_mlir lowers by calls of new functions; returns our function of tensors for each new name.
+
+    `module` is the module of torch-mlir.
     """
     from torch_mlir import ir as torch_ir
 
@@ -266,7 +270,10 @@ def _lower(module: Any) -> None:
 
 
 def _culprits(message: str, module: Any) -> tuple[str, SourceRange | None]:
-    """The names of the operations at which a pipeline failed, and the line of the user's program for the first one, if known."""
+    """The names of the operations at which a pipeline failed, and the line of the user's program for the first one, or None.
+
+    `message` is the pipeline's error, and `module` is the module of torch-mlir after it.
+    """
     where = next(
         (
             SourceRange(file, int(line), int(column))

@@ -143,7 +143,10 @@ def _adaptive_log_softmax(self: Any, input: Any, target: Any) -> Any:
 
 
 def _cross_map_norm(self: Any, input: Any) -> Any:
-    """The forward method of `CrossMapLRN2d`: unlike in `LocalResponseNorm`, each sum over channels contains the first channel."""
+    """The forward method of `CrossMapLRN2d`: unlike in `LocalResponseNorm`, each sum over channels contains the first channel.
+
+    The result is input * (k + alpha / size * sum of squares over `size` channels)**-beta.
+    """
     import torch
 
     reach = (self.size - 1) // 2 + 1

@@ -53,7 +53,7 @@ class Vectors:
         return self.joined(pytree.flatten_like(self.spec, tree, "a vector", "the leaves"))
 
     def joined(self, leaves: Sequence[Any]) -> np.ndarray:
-        """Returns a new vector with the elements of all leaves."""
+        """A new vector with the elements of all leaves."""
         if len(leaves) == 1:
             return np.array(leaves[0], np.float64).reshape(-1)
         return np.concatenate([np.asarray(leaf, np.float64).reshape(-1) for leaf in leaves]) if leaves else np.zeros(0)

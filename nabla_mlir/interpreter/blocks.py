@@ -68,6 +68,9 @@ class _Module:
     instead: Instead | None
 
     def __init__(self, module: ir.Operation, watch: Watch | None, instead: Instead | None):
+        """`module` is the MLIR module, `watch` is called after each operation, and `instead` replaces operations; both
+        may be None.
+        """
         self.operation, self.watch, self.instead = module, watch, instead
         self.operations, self.state = functions_of(module), initial_state(module)
         self.functions: dict[str, Function] = {}
@@ -78,6 +81,7 @@ class _Module:
         return bool(len(returns)) and isinstance(returns[len(returns) - 1].type, ir.IntegerType)
 
     def __getitem__(self, name: str) -> Function:
+        """The function `name` of the module, which is read at its first use."""
         if name not in self.functions:
             with context(), ir.Location.unknown():
                 self.functions[name] = Function(self.operations[name], self)
@@ -122,7 +126,7 @@ def _is_expanded(op: ir.Operation) -> bool:
 
 
 def _expand_in(block: ir.Block) -> None:
-    """Expands the operations of a block that cannot run directly, and those in their regions."""
+    """Expands the maps and derivatives in a block that cannot be interpreted directly, also those in its regions."""
     for op in [o.operation for o in block.operations]:
         if _is_expanded(op):
             ExpandPass().expand(op)
@@ -152,7 +156,11 @@ class _Reader:
         return Block(arguments, steps, [self.number(value) for value in terminator.operands], cost_of_steps(ops))
 
     def step(self, op: ir.Operation, of_elements: bool) -> Step:
-        """An operation as a function that reads and writes the values of a frame."""
+        """A function that runs one operation: it reads the operands from a frame and writes the results to it.
+
+        `of_elements` is True in the region of a reduction or sort, where whole arrays stand for the scalars of the operation's
+        types.
+        """
         operands = [self.number(value) for value in op.operands]
         results = [self.number(value) for value in op.results]
         if op.name == "stablehlo.constant":
@@ -163,7 +171,7 @@ class _Reader:
         step = run.step(operands, results[0]) if isinstance(run, _Plain) else _step_of(run, operands, results)
 
         def step_and_tell(frame: Frame) -> None:
-            """Runs the operation, and calls the watcher with its operands and results."""
+            """Runs the operation, and calls the watcher with its operands and results. `frame` maps values to arrays."""
             step(frame)
             found = [frame[i] for i in results]
             watch(op, [frame[i] for i in operands], found)  # type: ignore[misc]
@@ -177,7 +185,9 @@ class _Reader:
         return None if instead is None else instead(op, self.number, lambda i: self.block(op.regions[i].blocks[0]))
 
     def control(self, op: ir.Operation) -> Body | None:
-        """The function of an operation with regions, of a call, or of an operation on the module's state; None for others."""
+        """A function of the frame and the operands for an operation with regions, a call, or an access to the module's state; None
+        for others.
+        """
         if op.name == "func.call":
             name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
             function = self.module[name]
@@ -188,8 +198,10 @@ class _Reader:
         return reader(op, lambda i: self.block(op.regions[i].blocks[0])) if reader else None
 
     def evaluation(self, op: ir.Operation, of_elements: bool) -> Body | _Plain:
-        """The function of an operation on arrays; its results have the shapes and dtypes of the operation's types. Raises
-        RuleMissingError if there is none.
+        """A function of the operands for an operation on arrays; its results have the shapes and dtypes of the operation's types.
+
+        `of_elements` is True in the region of a reduction or sort, where whole arrays stand for the scalars of these types. Raises
+        RuleMissingError if the interpreter has no function for the operation.
         """
         record = REGISTRY.get(op.name)
         evaluate = evaluation_of(record, op) if record else None
@@ -219,7 +231,7 @@ class _Reader:
         return run
 
     def definition(self, record: OpDef, op: ir.Operation) -> Body:
-        """The function of an operation that its record defines by other operations."""
+        """A function of the frame and the operands for an operation that its record defines by other operations."""
         block = scratch_block([value.type for value in op.operands])
         scope = current_scope()
         set_scope(None)
@@ -236,7 +248,10 @@ class _Reader:
         return run
 
     def parameters(self, record: OpDef, op: ir.Operation) -> tuple[dict[str, Any], dict[str, Body]]:
-        """The parameters of an operation, and its regions as functions, both by name."""
+        """Two dicts by name: the parameters of an operation, and its regions as functions.
+
+        `record` is the operation's entry in the table of operations.
+        """
         values = record.read(op)
         regions: dict[str, Body] = {}
         for region, name in zip(op.regions, record.regions, strict=True):
@@ -249,7 +264,9 @@ class _Reader:
 
 
 def _step_of(run: Body, operands: Sequence[int], results: Sequence[int]) -> Step:
-    """Returns a step that runs a body on the values of the operands, and stores its results in the frame."""
+    """A function that runs `run` on the operands in a frame, and stores the results there; `operands` and `results` are their
+    numbers.
+    """
 
     def step(frame: Frame) -> None:
         frame.update(zip(results, run(frame, [frame[i] for i in operands]), strict=True))

@@ -22,12 +22,14 @@ class Branches:
         self._complete: set[ir.Operation] = set()
 
     def __call__(self, op: ir.Operation, operands: Arrays, results: Arrays) -> None:
-        """Looks at the predicate of an operation."""
+        """Adds the values of the predicate of a selection or a branch to those that occurred; `operands` and `results` are the
+        operation's arrays.
+        """
         if (op.name == _SELECT or op.name in _BRANCHES) and op not in self._complete:
             self._new.setdefault(op, set()).update(np.unique(operands[0]).astype(int).tolist())
 
     def finish_run(self, is_compared: bool) -> None:
-        """Ends a run; the sides that it chose count only if its results were compared."""
+        """Ends a run of the program; the branches that it took count only if its results were compared."""
         for op, sides in self._new.items():
             seen = self._seen.setdefault(op, set())
             if is_compared:

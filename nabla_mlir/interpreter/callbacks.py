@@ -15,7 +15,10 @@ from nabla_mlir.ops.callbacks import TARGET, callback_of
 
 @evaluation(f"stablehlo.custom_call @{TARGET}")
 def python(*arrays: np.ndarray, backend_config: Any, results: Any, **_: Any) -> list[np.ndarray]:
-    """The results of the Python function; raises CallbackError unless they have the declared shapes and dtypes."""
+    """The results of a Python function; raises CallbackError unless they have the declared shapes and dtypes.
+
+    `backend_config` holds the function's number, and `results` the pairs of shape and dtype.
+    """
     got = [np.asarray(y) for y in callback_of(String.decode(backend_config))(*arrays)]
     for y, (shape, dtype) in zip(got, results, strict=True):
         if y.shape != shape:

@@ -26,7 +26,10 @@ Open = Callable[[np.random.Generator, Arrays], Arrays]  # results with random fr
 
 
 def routine_of(op: ir.Operation) -> str:
-    """The routine of a factorisation or a solver, without the letter of its type; "" if the operation is neither."""
+    """The LAPACK routine of a factorisation or a solver without the letter of its dtype; "" for another operation.
+
+    Example: a custom call of "lapack_dgetrf_ffi" gives "getrf".
+    """
     if op.name in _STABLEHLO:
         return _STABLEHLO[op.name]
     if op.name != "stablehlo.custom_call":
@@ -39,10 +42,9 @@ _STABLEHLO = {"stablehlo.cholesky": "cholesky", "stablehlo.triangular_solve": "t
 
 
 def factored_anew(op: ir.Operation, operands: Arrays, unit: float, rng: np.random.Generator) -> Arrays:
-    """The results of a routine for randomly perturbed operands, with random free choices.
+    """The results of a factorisation of randomly perturbed operands, with random free choices such as signs of eigenvectors.
 
-    Args:
-      unit: the largest relative perturbation of an element.
+    `unit` is the largest relative perturbation of an element.
     """
     routine, record = routine_of(op), REGISTRY[op.name]
     evaluate = evaluation_of(record, op)
@@ -59,7 +61,7 @@ def factored_anew(op: ir.Operation, operands: Arrays, unit: float, rng: np.rando
 
 
 def _noise(rng: np.random.Generator, x: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Random errors in the shape of x, of at most `size`, which is finite."""
+    """Random errors in the shape of `x`, of magnitude at most `size`; 0 where `size` is not finite."""
     size = np.where(np.isfinite(size), size, 0.0)
     noise = rng.uniform(-1, 1, x.shape) * size
     return noise + 1j * rng.uniform(-1, 1, x.shape) * size if is_complex(x.dtype) else noise
@@ -131,7 +133,10 @@ def _eigenvectors(rng: np.random.Generator, results: Arrays) -> Arrays:
 
 
 def _singular_vectors(rng: np.random.Generator, results: Arrays) -> Arrays:
-    """Pairs of vectors with a common random phase; the vectors beyond the smaller extent are a random basis."""
+    """The results of gesdd with a random phase for each pair of singular vectors, and a random basis of the null spaces.
+
+    `results` are the operand, the singular values, the left and the right vectors, and the code of success.
+    """
     a, s, u, vt, info = results
     pairs = _phases(rng, (*s.shape, 1), a.dtype)
     u, vt = u.copy(), vt.copy()
@@ -148,9 +153,11 @@ def _unitary(rng: np.random.Generator, n: int, dtype: np.dtype) -> np.ndarray:
 
 
 def _general_eigenvectors(rng: np.random.Generator, results: Arrays) -> Arrays:
-    """The results with a random order of the eigenvalues, in which conjugate ones stay together, and random signs of the vectors.
+    """The results of geev with a random order of the eigenvalues, in which conjugate ones stay together, and random signs of the
+    vectors.
 
-    The largest entry of a vector is real. A real matrix has vectors of both sides whose products are positive.
+    `results` are the eigenvalues (real and imaginary parts for a real matrix), the left and the right vectors, and the code of
+    success. The largest entry of a vector is real. A real matrix has left and right vectors whose products are positive.
     """
     *values, left, right, info = (y.copy() for y in results)
     n, is_real = left.shape[-1], len(values) == 2

@@ -21,7 +21,11 @@ def _accumulator(dtype: np.dtype) -> np.dtype:
 
 @evaluation("stablehlo.dot_general")
 def dot_general(x: np.ndarray, y: np.ndarray, dot_dimension_numbers: Mapping[str, Shape], dtype: np.dtype, **_: Any) -> np.ndarray:
-    """The product of two arrays: its axes are the batch axes, the free axes of x, and the free axes of y."""
+    """The product of two arrays by StableHLO's dimension numbers; its axes are the batch axes, the free axes of x, and the free
+    axes of y.
+
+    `dot_dimension_numbers` maps StableHLO's names, such as "lhs_contracting_dimensions", to axes.
+    """
     wide = _accumulator(dtype)
     sides = []
     for a, side in ((x, "lhs"), (y, "rhs")):
@@ -52,7 +56,11 @@ def convolution(
     dtype: np.dtype,
     **_: Any,
 ) -> np.ndarray:
-    """The convolution of the image x with the kernel w, separately for each group."""
+    """The convolution of the image x with the kernel w, separately for each group; the parameters are StableHLO's.
+
+    `dimension_numbers` has for image, kernel and result a tuple that names each axis: "b", "f", "o", "i" or the number of a spatial
+    axis.
+    """
     image, kernel, result = dimension_numbers
     rank = len(window_strides)
     x = x.transpose([image.index(k) for k in ("b", "f", *range(rank))]).astype(_accumulator(dtype), copy=False)
@@ -81,8 +89,11 @@ def _one_group(x: np.ndarray, w: np.ndarray, strides: Shape, dilation: Shape) ->
 
 
 def windows_of(x: np.ndarray, sizes: Shape, strides: Shape, dilation: Shape) -> np.ndarray:
-    """All windows of an array, as a view; its first axes are the positions of the windows, and its last
-    axes are inside a window.
+    """All windows of an array as a view; its first axes are the positions of the windows, and its last axes lie inside a window.
+
+    `sizes`, `strides` and `dilation` have one number for each axis of the array.
+
+    Example: [1, 2, 3] with size 2, stride 1 and dilation 1 gives [[1, 2], [2, 3]].
     """
     spans = tuple((n - 1) * d + 1 if n else 0 for n, d in zip(sizes, dilation, strict=True))
     counts = [max((n - span) // s + 1, 0) for n, span, s in zip(x.shape, spans, strides, strict=True)]

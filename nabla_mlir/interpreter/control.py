@@ -31,12 +31,19 @@ def control(*names: str) -> Callable[[F], F]:
 
 @control("stablehlo.while")
 def while_(op: ir.Operation, block_of: Read) -> Body:
-    """A function for a loop: it runs the second region while the first one returns true."""
+    """A function that runs a loop: it repeats region 1 while region 0 returns true.
+
+    `block_of` gives the region with a number as a function. The function takes a frame and the initial state, and returns the last
+    state.
+    """
     condition, body, counter = block_of(0), block_of(1), find_counter(op)
     total = 0 if counter is None else counter.trips
 
     def run(frame: Frame, carry: Arrays) -> Arrays:
-        """Runs the loop on the carried values; the budget first foresees the cost of its iterations."""
+        """Runs the loop on the carried values; the budget first foresees the cost of its iterations.
+
+        `frame` maps the values outside of the loop to arrays.
+        """
         if frame.budget is not None:
             frame.budget.foresee(body.cost, total)
         with outermost(total) as iterations:
@@ -50,14 +57,17 @@ def while_(op: ir.Operation, block_of: Read) -> Body:
 
 @control("stablehlo.if")
 def if_(op: ir.Operation, block_of: Read) -> Body:
-    """The first region or the second."""
+    """The first region or the second. `block_of` makes a function from a region."""
     then, otherwise = block_of(0), block_of(1)
     return lambda frame, xs: (then if xs[0] else otherwise)(frame, [])
 
 
 @control("stablehlo.case")
 def case(op: ir.Operation, block_of: Read) -> Body:
-    """A function for a selection: it runs the region with the index; an index out of range selects the last region."""
+    """A function that runs the region with the index; an index out of range selects the last region.
+
+    `block_of` gives the region with a number as a function.
+    """
     regions = [block_of(i) for i in range(len(op.regions))]
 
     def run(frame: Frame, xs: Arrays) -> Arrays:

@@ -16,7 +16,10 @@ from nabla_mlir.table.traits import FUNCTION, ONE_BY_ONE, flops_of, size_of
 
 
 def cost_of_steps(ops: Iterable[ir.Operation]) -> Cost:
-    """The cost of operations that run one after the other; the blocks inside them are charged later, when they run."""
+    """The cost of operations that run one after the other; the blocks inside them are charged later, when they run.
+
+    `ops` are the operations of a block.
+    """
     steps = rerun = 0.0
     for op in ops:
         work = nanoseconds_of(op) / 1e3 / thresholds.STEP
@@ -32,7 +35,9 @@ def _floats(op: ir.Operation) -> int:
 
 
 def nanoseconds_of(op: ir.Operation) -> float:
-    """The time for the elements of an operation, without the constant time that every operation takes."""
+    """The estimated time of an operation in the interpreter for its elements, in nanoseconds,
+    without the constant time of a call.
+    """
     name = op.name
     record = REGISTRY.get(name)
     if record is None or record.free or record.runs:
@@ -52,7 +57,9 @@ def nanoseconds_of(op: ir.Operation) -> float:
 
 
 def _nanoseconds_of_element(record: OpDef, name: str) -> float:
-    """The measured time for one element of an operation in the interpreter, in nanoseconds."""
+    """The measured time of an operation for one element in the interpreter, in nanoseconds; `record` describes the operation
+    `name`.
+    """
     if record.elementwise and (isinstance(record.numpy, str) or name in EVALUATIONS) and record.instructions >= FUNCTION:
         return thresholds.INTERPRETED_SPECIAL
     if record.instructions >= ONE_BY_ONE or name == "stablehlo.sort":

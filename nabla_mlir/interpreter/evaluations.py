@@ -31,9 +31,9 @@ def evaluation(*names: str) -> Callable[[F], F]:
 
 
 def evaluation_of(record: OpDef, op: ir.Operation) -> Evaluation | None:
-    """The function that evaluates an operation: a function of this room, or that of NumPy or SciPy in its record.
+    """The function of NumPy arrays that evaluates an operation: one of the interpreter, or that of NumPy or SciPy in its record.
 
-    None if it has neither, or if SciPy is needed and not installed. A custom call has the function of its target.
+    None if there is neither, or if SciPy is needed and not installed. A custom call has the function of its target.
     """
     if record.name == "stablehlo.custom_call":
         return EVALUATIONS.get(f"{record.name} @{String.decode(op.attributes['call_target_name'])}")
@@ -50,7 +50,9 @@ def evaluation_of(record: OpDef, op: ir.Operation) -> Evaluation | None:
 
 
 def _with_wide_operands(f: Callable[..., Any], op: ir.Operation) -> Evaluation:
-    """A function of NumPy that computes narrow floats in float32, because NumPy has no version for them."""
+    """The function `f` of NumPy for the operands of `op`; it gets bfloat16 and float8 in float32, because NumPy has no version for
+    them.
+    """
     if all(shape_and_dtype(x.type)[1].kind != "V" for x in op.operands):
         return lambda *xs, **_: f(*xs)
 
@@ -61,8 +63,8 @@ def _with_wide_operands(f: Callable[..., Any], op: ir.Operation) -> Evaluation:
 
 
 def _lgamma(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-    """SciPy's function with two corrections: inf at -inf, as in C99, and in float64 accurate values near
-    the first negative roots.
+    """SciPy's log|gamma| `f` with two corrections: inf at -inf, as in C99, and accurate float64 values near the first negative
+    roots.
     """
 
     def evaluate(x: np.ndarray) -> np.ndarray:
@@ -79,7 +81,10 @@ def _lgamma(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.
 
 
 def in_groups(f: Callable[[np.ndarray], np.ndarray], x: np.ndarray, axes: int) -> np.ndarray:
-    """The results of a function of arrays with `axes` axes, applied to each array in a stack."""
+    """The results of `f`, a function of one array with `axes` axes, for each such array in the stack `x`.
+
+    Example: the inverse of matrices, axes 2, for x of shape (5, 3, 3) is called five times; the result has shape (5, 3, 3).
+    """
     if not x.size:
         return np.zeros_like(x)
     stack = x.shape[: x.ndim - axes]

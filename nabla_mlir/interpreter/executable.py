@@ -34,7 +34,7 @@ class InterpretedFunction:
         self._executable, self.name, self.device = executable, name, executable.device
 
     def __call__(self, arguments: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
-        """The results of a call; the last `storage` of the arguments are memory to which they are written.
+        """The results of a call; the last `storage` of the arguments are memory to which they are written. `types` is not used.
 
         Raises:
           DeployError: the memory cannot be written; a function of a state is called before that is set.
@@ -54,7 +54,7 @@ class InterpretedFunction:
         return arrays
 
     def _filled(self, target: Any, result: np.ndarray, version: int | None) -> Array:
-        """The result of a call for a target, to whose memory it is copied."""
+        """The array `target` after `result` has been copied to its memory; it gets the version of the module's state."""
         if type(target) is Array:
             ctypes.memmove(target.numpy().ctypes.data, np.ascontiguousarray(result).ctypes.data, result.nbytes)
             return fill(target, target, version)
@@ -85,7 +85,7 @@ class InterpretedExecutable:
         return self._functions.state
 
     def function(self, name: str) -> InterpretedFunction:
-        """Returns the function of the executable with a name.
+        """The function of the executable with a name.
 
         Raises:
           DeployError: no function has this name.
@@ -97,7 +97,7 @@ class InterpretedExecutable:
         return InterpretedFunction(self, name)
 
     def call(self, name: str, arguments: list[np.ndarray]) -> tuple[list[np.ndarray], int | None]:
-        """The results of a function, and the version of the state if the function returns it after them.
+        """The results of the function `name`, and the version of the module's state; None if the function does not use the state.
 
         Raises:
           OutOfStepsError: the budget is spent; the state does not change.

@@ -18,11 +18,12 @@ def is_finite(arrays: Arrays) -> bool:
 
 
 def stop_at_infinity(op: ir.Operation, operands: Arrays, results: Arrays) -> None:
-    """A watch that stops the interpreter at the first NaN or infinity.
+    """Raises NotFiniteError if the operation `op` has computed NaN or infinity from finite operands.
+
+    The interpreter calls it after each operation. `operands` and `results` are its arrays.
 
     Raises:
-      NotFiniteError: the operation computed NaN or infinity from finite numbers. It has the values at the first index,
-        and the user's line.
+      NotFiniteError: the error has the values at the first such index, and the user's line.
     """
     if is_finite(results) or not is_finite(operands):
         return
@@ -44,7 +45,7 @@ def _wide(x: np.ndarray) -> np.ndarray:
 
 
 def _short(x: np.ndarray) -> str:
-    """Returns the first values of an array as text, for errors."""
+    """The first values of an array as text, for errors."""
     values = np.asarray(x).reshape(-1)
     more = ", ..." if values.size > _SHOWN else ""
     return f"[{', '.join(map(str, values[:_SHOWN]))}{more}]"

@@ -53,7 +53,10 @@ class Budget:
             raise OutOfStepsError
 
     def foresee(self, cost: Cost, times: int) -> None:
-        """Raises OutOfStepsError if the budget does not suffice for `times` runs; charges nothing."""
+        """Raises OutOfStepsError if the budget does not suffice for `times` runs; charges nothing.
+
+        `cost` is the cost of one run.
+        """
         if times * self._steps_of(cost) > self.steps:
             raise OutOfStepsError
 
@@ -92,7 +95,10 @@ class Collective:
     evaluate: Callable[[list[np.ndarray], int], Arrays]  # from the operands of all entries and their number
 
     def run(self, frames: Sequence[Frame]) -> None:
-        """Groups the frames by their indices on the other axes, computes each group, and stores the results in its frames."""
+        """Stores the results of the collective in the frames of all entries.
+
+        The frames are grouped by their indices on the other axes of the map, and each group is computed together.
+        """
         groups: dict[tuple[tuple[str, int], ...], list[Frame]] = {}
         for frame in frames:
             others = tuple((name, i) for name, i in frame.position.items() if name != self.axis)
@@ -115,7 +121,9 @@ class Block:
         self.arguments, self.steps, self.results, self.cost = arguments, steps, results, cost
 
     def __call__(self, frame: Frame, arguments: Arrays) -> Arrays:
-        """The results of the block."""
+        """The results of the block for `arguments`; `frame` holds the values of the enclosing blocks, and gets those of this
+        block.
+        """
         if frame.budget is not None:
             frame.budget.spend(self.cost)
         frame.update(zip(self.arguments, arguments, strict=True))
@@ -124,7 +132,10 @@ class Block:
         return [frame[i] for i in self.results]
 
     def of_entries(self, frames: Sequence[Frame]) -> list[Arrays]:
-        """The results of the block for each entry of a map: all entries run one step before they run the next one."""
+        """The results of the block for each entry of a map, whose values `frames` hold.
+
+        All entries run one step before they run the next one, so that a collective reads the values of all.
+        """
         if frames and (budget := frames[0].budget) is not None:
             budget.spend(self.cost, len(frames))
         for step in self.steps:

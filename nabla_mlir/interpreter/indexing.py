@@ -39,14 +39,20 @@ def _slice_starts(
 
 
 def _elements(starts: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """The indices of all elements of the slices: [axis, index vectors..., positions in a slice...]."""
+    """The indices of all elements of the slices: [axis, index vectors..., positions in a slice...].
+
+    `sizes` are the sizes of a slice.
+    """
     offsets = np.indices(sizes, np.int64).reshape(len(sizes), *([1] * (starts.ndim - 1)), *sizes)
     return starts.reshape(starts.shape + (1,) * len(sizes)) + offsets
 
 
 @evaluation("stablehlo.gather")
 def gather(x: np.ndarray, indices: np.ndarray, dimension_numbers: Mapping[str, Any], slice_sizes: Shape, **_: Any) -> np.ndarray:
-    """The slices of x at the index vectors; a start index is clamped so that its slice is inside x."""
+    """The slices of x at the index vectors in `indices`; a start index is clamped so that its slice lies inside x.
+
+    `dimension_numbers` has the fields of StableHLO's attribute by name.
+    """
     dims = dimension_numbers
     batches = dims["operand_batching_dims"]
     starts = _slice_starts(
@@ -65,7 +71,11 @@ def gather(x: np.ndarray, indices: np.ndarray, dimension_numbers: Mapping[str, A
 
 @evaluation("stablehlo.scatter")
 def scatter(*operands: np.ndarray, scatter_dimension_numbers: Mapping[str, Any], body: Body, **_: Any) -> list[np.ndarray]:
-    """The operands, combined with the updates at their indices; an update that is partly outside is left out."""
+    """The arrays, combined with updates at the indices; an update that is partly outside is left out.
+
+    `operands` are the arrays, the indices, and one array of updates for each array. `body` is the name of an operation such as
+    "add", "set", or a function of an old and a new element.
+    """
     count = len(operands) // 2
     xs, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     dims = scatter_dimension_numbers
@@ -97,7 +107,11 @@ def _by_slice(update: np.ndarray, windows: Sequence[int], is_inside: np.ndarray)
 
 
 def _apply_updates(outs: list[np.ndarray], positions: np.ndarray, updates: Sequence[np.ndarray], body: Body) -> list[np.ndarray]:
-    """The arrays after all updates at these indices, one update after the other."""
+    """The arrays `outs` after all updates, one update after the other.
+
+    `positions` has one column of indices for each update. `body` is "set", an operation's name, or a function of an old and a new
+    element.
+    """
     at = tuple(positions)
     if body == "set":
         outs[0][at] = updates[0]  # of several updates for one index NumPy stores the last

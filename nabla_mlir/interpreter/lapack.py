@@ -109,7 +109,11 @@ def _factors_of(a: np.ndarray) -> np.ndarray:
 
 
 def _reflect(stack: np.ndarray, factors: np.ndarray, j: int) -> None:
-    """Step j of a QR factorisation, in place: a reflection makes column j zero below the diagonal."""
+    """Applies step j of a QR factorisation to each matrix of `stack`, in place: a reflection makes column j zero below the
+    diagonal.
+
+    Its factor is stored in `factors`.
+    """
     column = stack[:, j:, j]
     first, norm = column[:, 0].copy(), _norms(column)
     is_done = (np.abs(column[:, 1:]).max(1, initial=0) == 0) & (first.imag == 0)
@@ -132,7 +136,7 @@ def _norms(rows: np.ndarray) -> np.ndarray:
 @routine("orgqr")
 @routine("ungqr")
 def orgqr(a: np.ndarray, factors: np.ndarray, **_: Any) -> list[np.ndarray]:
-    """The first columns of the product of the reflections that `geqrf` returns."""
+    """The first columns of the orthogonal Q of a QR factorisation, from the reflections and factors that `geqrf` returns."""
     m, n = a.shape[-2:]
     q = np.broadcast_to(np.eye(m, n, dtype=a.dtype), a.shape).copy()
     for j in reversed(range(factors.shape[-1])):
@@ -145,7 +149,10 @@ def orgqr(a: np.ndarray, factors: np.ndarray, **_: Any) -> list[np.ndarray]:
 @routine("syevd")
 @routine("heevd")
 def syevd(a: np.ndarray, **parameters: Any) -> list[np.ndarray]:
-    """Eigenvectors, and eigenvalues in ascending order, of Hermitian matrices; NaN if they do not converge."""
+    """The eigenvectors and the eigenvalues, in ascending order, of Hermitian matrices, and zeros; NaN if they do not converge.
+
+    `parameters` has the triangle that is read, "uplo".
+    """
     triangle: Any = letter_of(parameters, "uplo")
     values, vectors = _each(lambda x: np.linalg.eigh(x, triangle), a, [(a.shape[-1:], a.real.dtype), (a.shape[-2:], a.dtype)])
     return [vectors, values, _success(a)]
@@ -153,7 +160,10 @@ def syevd(a: np.ndarray, **parameters: Any) -> list[np.ndarray]:
 
 @routine("gesdd")
 def gesdd(a: np.ndarray, results: Sequence[Any], **parameters: Any) -> list[np.ndarray]:
-    """The operand, the singular values, and the singular vectors if they are requested; NaN if they do not converge."""
+    """The operand, the singular values, the singular vectors, and zeros; NaN if the iteration does not converge.
+
+    `parameters` has "mode": "N" for no vectors, "A" for all, "S" for the first ones. `results` are pairs of shape and dtype.
+    """
     mode, rank = letter_of(parameters, "mode"), a.ndim - 2
     types = [(tuple(shape[rank:]), dtype) for shape, dtype in results[1:4]]
 
@@ -179,7 +189,9 @@ def geev(a: np.ndarray, **_: Any) -> list[np.ndarray]:
     types = [(a.shape[-1:], wide.dtype), (a.shape[-2:], wide.dtype), (a.shape[-2:], wide.dtype)]
 
     def one(x: np.ndarray) -> Sequence[np.ndarray]:
-        """Decomposes one matrix. The left vectors are those of the adjoint, in the order of the eigenvalues."""
+        """The eigenvalues, the left and the right eigenvectors of one matrix; the left ones are those of the adjoint, in the same
+        order.
+        """
         values, right = np.linalg.eig(x)
         others, left = np.linalg.eig(x.conj().T)  # the conjugate values, in an order of their own
         order = []
@@ -199,11 +211,10 @@ def geev(a: np.ndarray, **_: Any) -> list[np.ndarray]:
 
 @routine("gtsv")
 def gtsv(lower: np.ndarray, diagonal: np.ndarray, upper: np.ndarray, b: np.ndarray, **_: Any) -> list[np.ndarray]:
-    """The solutions of tridiagonal systems, between the diagonals, which are returned unchanged, and zeros for success.
+    """The three diagonals unchanged, the solutions of the tridiagonal systems with right-hand sides `b`, and zeros for success.
 
-    The method is elimination with exchanges of neighbouring rows.
-
-    The first entry of the lower diagonal and the last of the upper one are not read.
+    The method is elimination with exchanges of neighbouring rows. The first entry of the lower diagonal and the last of the upper
+    one are not read.
     """
     stack, n = diagonal.shape[:-1], diagonal.shape[-1]
     rows = np.stack([diagonal, upper, np.zeros_like(diagonal)], axis=-1)  # the entries i, i + 1 and i + 2 of row i
@@ -230,7 +241,7 @@ def _size_of(x: np.ndarray) -> np.ndarray:
 
 
 def _each(f: Callable[[np.ndarray], Sequence[np.ndarray]], a: np.ndarray, types: Sequence[Any]) -> list[np.ndarray]:
-    """The results of a function for each matrix of a stack, with these shapes and dtypes; NaN for a matrix on which it raises
+    """The results of `f` for each matrix of the stack `a`, with the pairs of shape and dtype `types`; NaN where `f` raises
     LinAlgError.
     """
     outs = [np.full((*a.shape[:-2], *shape), np.nan, dtype) for shape, dtype in types]

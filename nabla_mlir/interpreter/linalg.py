@@ -15,7 +15,7 @@ def cholesky(x: np.ndarray, lower: bool) -> np.ndarray:
     """L with L Lᴴ = x, or its adjoint, from the same triangle of x; NaN if x is not positive definite."""
 
     def one(a: np.ndarray) -> np.ndarray:
-        """Returns the Cholesky factor of one matrix, or NaN in its triangle if the matrix is not positive definite."""
+        """The Cholesky factor of one matrix, or NaN in its triangle if the matrix is not positive definite."""
         triangle = np.tril(a) if lower else np.triu(a).conj().T
         try:
             factor = np.linalg.cholesky(triangle)
@@ -59,7 +59,10 @@ _TRANSFORMS: dict[str, Callable[..., np.ndarray]] = {
 
 @evaluation("stablehlo.fft")
 def fft(x: np.ndarray, fft_type: str, fft_length: Sequence[int]) -> np.ndarray:
-    """The discrete Fourier transform of the last axes."""
+    """The discrete Fourier transform of the last axes of `x`; `fft_type` is "FFT", "IFFT", "RFFT" or "IRFFT".
+
+    `fft_length` has their lengths; for "RFFT" and "IRFFT" those of the real array.
+    """
     lengths = tuple(fft_length)
     axes = tuple(range(-len(lengths), 0))
     if not math.prod(x.shape):
@@ -68,7 +71,10 @@ def fft(x: np.ndarray, fft_type: str, fft_length: Sequence[int]) -> np.ndarray:
 
 
 def _empty_transform(x: np.ndarray, fft_type: str, lengths: tuple[int, ...]) -> np.ndarray:
-    """The Fourier transform of an array without elements."""
+    """The Fourier transform of an array without elements: zeros of the shape and dtype of the result.
+
+    `lengths` are the lengths of the transformed axes.
+    """
     last = {"RFFT": lengths[-1] // 2 + 1 if lengths[-1] else 0, "IRFFT": lengths[-1]}.get(fft_type, x.shape[-1])
     kind = np.result_type(x, np.complex64) if fft_type != "IRFFT" else x.real.dtype
     return np.zeros((*x.shape[:-1], last), kind)

@@ -31,7 +31,10 @@ from nabla_mlir.interpreter.frames import Arrays, Body, Collective, Frame
 
 @control("batch.vmap")
 def vmap(op: ir.Operation, block_of: Read) -> Body:
-    """A function for a map: it stacks the results of all entries; a result that carries no axes is that of the first entry."""
+    """A function that runs a map: it stacks the results of all entries; a result that does not vary is that of the first entry.
+
+    `block_of` gives the region of `op` with a number as a function.
+    """
     body, view = block_of(0), VmapOp(op)
     axes, sizes, in_axes, out_axes = view.axes, view.sizes, view.in_axes, view.out_axes
     types = [shape_and_dtype(result.type) for result in op.results]
@@ -58,7 +61,9 @@ def is_plain(op: ir.Operation) -> bool:
 
 
 def _entry(x: np.ndarray, positions: Sequence[int], index: Sequence[int]) -> np.ndarray:
-    """A view of one entry of an array; `positions` has the array's axis for each axis of the map."""
+    """A view of one entry of `x`, which has axis positions[k] for axis k of the map, or no such axis; `index` is the entry's
+    index.
+    """
     at: list[int | slice] = [slice(None)] * x.ndim
     for position, i in zip(positions, index, strict=True):
         if position != NOT_CARRIED:
@@ -67,7 +72,10 @@ def _entry(x: np.ndarray, positions: Sequence[int], index: Sequence[int]) -> np.
 
 
 def collective(op: ir.Operation, number: Callable[[ir.Value], int]) -> Collective | None:
-    """A collective operation that has been read; None for another operation."""
+    """A collective operation in the form in which blocks run it; None for another operation.
+
+    `number` gives the number under which frames store a value.
+    """
     if op.name not in COLLECTIVES:
         return None
     dimension = op.attributes["dimension"].value if "dimension" in op.attributes else 0

@@ -30,7 +30,11 @@ def combine(body: Body, *values: np.ndarray) -> list[np.ndarray]:
 
 @evaluation("stablehlo.reduce")
 def reduce(*operands: np.ndarray, dimensions: Sequence[int], body: Body) -> list[np.ndarray]:
-    """The reduction of all elements along some axes, with an initial value."""
+    """The reduction of all elements along the axes `dimensions`.
+
+    `operands` are the arrays, then their initial values. `body` is the name of an operation such as "add", or a function of two
+    elements.
+    """
     count = len(operands) // 2
     xs, inits = operands[:count], operands[count:]
     axes = tuple(dimensions)
@@ -43,14 +47,19 @@ def reduce(*operands: np.ndarray, dimensions: Sequence[int], body: Body) -> list
 
 
 def reduced(body: str, x: np.ndarray, init: np.ndarray, axes: Shape) -> np.ndarray:
-    """The elements along some axes and an initial value, combined by a named operation; narrow floats are combined in float32."""
+    """The elements of `x` along some axes and an initial value, combined by the operation `body`, such as "add"; narrow floats in
+    float32.
+    """
     wide = np.dtype(np.float32) if x.dtype.kind in "fV" and x.dtype.itemsize < 4 else x.dtype
     out = UFUNCS[body].reduce(x.astype(wide, copy=False), axis=axes, initial=init.astype(wide))
     return np.asarray(out).astype(x.dtype)
 
 
 def fold(body: Body, rows: Sequence[np.ndarray], inits: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The rows of arrays combined one after the other, beginning with the initial values."""
+    """The rows of each array combined one after the other, beginning with its initial value.
+
+    `rows` and `inits` have one array and one value for each operand. `body` is an operation's name, or a function of two elements.
+    """
     state = [np.broadcast_to(init, row.shape[1:]) for row, init in zip(rows, inits, strict=True)]
     for i in range(len(rows[0])):
         new = combine(body, *state, *(row[i] for row in rows))
@@ -60,7 +69,10 @@ def fold(body: Body, rows: Sequence[np.ndarray], inits: Sequence[np.ndarray]) ->
 
 @evaluation("stablehlo.sort")
 def sort(*xs: np.ndarray, dimension: int, is_stable: bool, comparator: Body) -> list[np.ndarray]:
-    """The operands sorted together along an axis; equal elements stay in order."""
+    """The operands sorted together along an axis, by the first one or by a function; equal elements stay in order.
+
+    `comparator` is "LT", "LE", "GT", "GE", or a function that returns True if its first elements come before its second ones.
+    """
     if not xs[0].size:
         return list(xs)
     if isinstance(comparator, str):
@@ -80,7 +92,11 @@ def _descending(keys: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _by_comparison(xs: Sequence[np.ndarray], axis: int, comparator: Callable[..., Any]) -> np.ndarray:
-    """The indices that sort the operands along an axis, by a merge sort that calls the comparator."""
+    """The indices that sort the operands along an axis, by a merge sort with `comparator`.
+
+    The comparator takes two elements of each operand, and returns a list with one truth value: the first ones come before the
+    second. `xs` are the operands, arrays of one shape.
+    """
     columns = [np.moveaxis(x, axis, -1) for x in xs]
     order = np.empty(columns[0].shape, np.intp)
     for position in np.ndindex(columns[0].shape[:-1]):

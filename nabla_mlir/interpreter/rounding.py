@@ -91,7 +91,9 @@ class Perturbation:
         return 0 if self._rng is None else int(self._rng.integers(1, 1 << 31))
 
     def __call__(self, op: ir.Operation, operands: Arrays, results: Arrays) -> None:
-        """Replaces the results of an operation in the list by perturbed results."""
+        """Replaces the entries of the list `results`, which `op` has computed from `operands`, by results with random rounding
+        errors.
+        """
         if self._rng is None:
             return
         kind = self._kinds.get(id(op))
@@ -186,7 +188,8 @@ def _unit(dtype: np.dtype) -> float:
 def _error_of_sum(factors: Arrays, result: np.ndarray) -> tuple[float, float]:
     """The relative and the absolute error of a sum of products, in units of rounding.
 
-    If terms cancel, the absolute error has the size of the terms.
+    `factors` are the operands whose elements are multiplied and summed. If terms cancel, the absolute error has the size of the
+    terms.
     """
     terms = max(np.size(factors[0]) / max(result.size, 1), 1.0)
     if not all(is_float(x.dtype) or is_complex(x.dtype) for x in factors):

@@ -49,7 +49,10 @@ def gehrd(a: np.ndarray, **_: Any) -> list[np.ndarray]:
 @routine("sytrd")
 @routine("hetrd")
 def sytrd(a: np.ndarray, **parameters: Any) -> list[np.ndarray]:
-    """The tridiagonal form of Hermitian matrices: the reflections, the diagonal, the off-diagonal, the factors, and zeros."""
+    """The tridiagonal form of Hermitian matrices: the packed reflections, the diagonal, the off-diagonal, the factors, and zeros.
+
+    `parameters` has the triangle that is read, "uplo". An upper triangle is reversed to a lower one first.
+    """
     is_lower = letter_of(parameters, "uplo") == "L"
     x = a if is_lower else a[..., ::-1, ::-1]
     half = np.tril(x, -1)
@@ -88,7 +91,10 @@ def _schur(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _shift(t: np.ndarray, z: np.ndarray, first: int, last: int, is_stuck: bool) -> None:
-    """One shifted QR step on the rows `first` to `last` of T, in place. `is_stuck` selects an exceptional shift."""
+    """Applies one shifted QR step to the rows `first` to `last` of T, in place, and multiplies Z by the transformation.
+
+    `is_stuck` selects an exceptional shift, after many steps without convergence.
+    """
     inner = t[first : last + 1, first : last + 1]
     (p, q), (r, s) = t[last - 1 : last + 1, last - 1 : last + 1]
     unit = np.eye(1, len(inner), dtype=t.dtype)[0]
@@ -150,7 +156,7 @@ def _reflection(x: np.ndarray) -> tuple[np.ndarray, Any, Any]:
 
 
 def _standardised(t: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the Schur factors T and Z in LAPACK's standard form.
+    """The Schur factors T and Z in LAPACK's standard form.
 
     Blocks of 2 x 2 with real eigenvalues become triangular; the others get two equal elements on the diagonal.
     """

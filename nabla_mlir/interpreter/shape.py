@@ -66,7 +66,10 @@ def pad(
     edge_padding_high: Sequence[int],
     interior_padding: Sequence[int],
 ) -> np.ndarray:
-    """The array with padding of `value` around it and between its elements; a negative padding removes elements."""
+    """The array with padding of `value` around it and between its elements; a negative padding removes elements.
+
+    The sequences have one number for each axis. Example: [1, 2] with low 1, high 0 and interior 1 gives [v, 1, v, 2].
+    """
     spans = [max(n + (n - 1) * gap, 0) if n else 0 for n, gap in zip(x.shape, interior_padding, strict=True)]
     sizes = [low + n + high for low, n, high in zip(edge_padding_low, spans, edge_padding_high, strict=True)]
     out = np.full(sizes, value, x.dtype)

@@ -27,7 +27,10 @@ def initial_state(module: ir.Operation) -> State:
 
 
 def stateful(op: ir.Operation, state: State) -> Callable[[Arrays], Arrays] | None:
-    """The evaluation of an operation on the state or its version; None for another operation."""
+    """A function of the operands that runs an operation on the module's state or its version; None for another operation.
+
+    `state` maps the name of each global variable to its array.
+    """
     match op.name:
         case "util.global.load":
             name = ir.FlatSymbolRefAttr(op.attributes["global"]).value

@@ -26,7 +26,10 @@ def reduce_window(
     padding: Sequence[Shape],
     body: Body,
 ) -> list[np.ndarray]:
-    """The elements of each window combined with an initial value, which also fills the padding."""
+    """The elements of each window combined with an initial value, which also fills the padding.
+
+    `operands` are the arrays, then their initial values. `body` is the name of an operation, or a function of two elements.
+    """
     count = len(operands) // 2
     low, high = ([p[i] for p in padding] for i in (0, 1))
     gaps = [d - 1 for d in base_dilations]
@@ -54,9 +57,10 @@ def select_and_scatter(
     select: Body,
     scatter: Body,
 ) -> np.ndarray:
-    """An array of initial values, into which each element of the source is combined at one position of its window.
+    """An array of initial values, into which each element of the source is combined at one position of its window in `x`.
 
-    The position is the first one whose element `select` prefers to all others.
+    The position is the first one whose element `select` prefers to all others. `select` and `scatter` are functions of two
+    elements, or names of operations.
     """
     out = np.full(x.shape, init, x.dtype)
     for position in np.ndindex(source.shape):

@@ -14,7 +14,9 @@ __all__ = ["debug_info", "flatten_axes", "flatten_fun", "flatten_fun_nokwargs", 
 
 @linear_util.transformation_with_aux
 def flatten_fun(in_tree: Any, *leaves: Any) -> Iterator[Any]:
-    """A `WrappedFun` of the leaves of ``(args, kwargs)``, and a reader of the structure of its result."""
+    """A `WrappedFun` of the leaves of ``(args, kwargs)``, whose structure is `in_tree`, and a reader of the structure of its
+    result.
+    """
     args, kwargs = pytree.unflatten(in_tree, leaves)
     result = yield args, kwargs
     yield pytree.flatten_any(result)
@@ -28,7 +30,7 @@ def flatten_fun_nokwargs(in_tree: Any, *leaves: Any) -> Iterator[Any]:
 
 
 def flatten_axes(name: str, treedef: Any, axis_tree: Any, *, kws: bool = False, tupled_args: bool = False) -> list[Any]:
-    """Returns an axis for each leaf of a structure, from a tree that is a prefix of the structure.
+    """An axis for each leaf of a structure, from a tree that is a prefix of the structure.
 
     Example:
       >>> import nabla_mlir as nm
@@ -42,7 +44,7 @@ def flatten_axes(name: str, treedef: Any, axis_tree: Any, *, kws: bool = False, 
 
 
 def safe_map(f: Callable[..., Any], *args: Any) -> list[Any]:
-    """Returns the list of the results of `f` for corresponding elements. Raises ValueError if the lengths of the sequences differ.
+    """The list of the results of `f` for corresponding elements. Raises ValueError if the lengths of the sequences differ.
 
     Example:
       >>> safe_map(lambda x, y: x + y, [1, 2], [3, 4])

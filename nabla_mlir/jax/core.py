@@ -66,7 +66,7 @@ def set_current_trace(trace: Any) -> Any:
 
 
 def _refusal(who: str) -> TraceError:
-    """Returns the error for a class or function that needs JAX's interpreters of primitives."""
+    """The error for a class or function that needs JAX's interpreters of primitives."""
     return TraceError(
         f"{who} requires JAX's interpreters of primitives, got nabla_mlir, where passes transform the IR.",
         where=user_frame(),
@@ -89,7 +89,7 @@ class OpaqueTraceState:
 
 
 def get_opaque_trace_state(convention: str = "flax") -> OpaqueTraceState:
-    """Returns the trace and the transforms around the call, to compare with those of other code.
+    """The trace and the transforms around the call, to compare with those of other code.
 
     Args:
       convention: accepted for programs of JAX.

@@ -84,7 +84,9 @@ def callback(callback: Callable[..., Any], *args: Any, ordered: bool = False, **
 
 
 def _check(fmt: str, args: Any, kwargs: Any, is_lax: bool) -> None:
-    """Raises TraceError unless the fields of the format match the values. With `is_lax`, nothing is checked."""
+    """Raises TraceError unless the fields of the format `fmt` match the values `args` and `kwargs`. With `is_lax`, nothing is
+    checked.
+    """
     if is_lax:
         return
     try:

@@ -16,20 +16,20 @@ from nabla_mlir.transforms import gradients, linear
 
 
 def _filled(slopes: Any, primals: Any) -> Any:
-    """Returns the derivatives with a zero of dtype `float0` for each leaf of `primals` without a derivative."""
+    """The derivatives `slopes` with a zero of dtype `float0` for each leaf of `primals` without a derivative."""
     leaves, spec = pytree.flatten(primals)
     found = pytree.flatten_like(spec, slopes, "a derivative", "its primal")
     return pytree.unflatten(spec, [_zero(x) if y is None else y for x, y in zip(leaves, found, strict=True)])
 
 
 def _zero(x: Any) -> Any:
-    """Returns the zero of dtype `float0` with the shape of x, or None if x has a differentiable dtype."""
+    """The zero of dtype `float0` with the shape of x, or None if x has a differentiable dtype."""
     spec = as_spec(x)
     return None if is_differentiable(spec.dtype) else np.zeros(spec.shape, FLOAT0)
 
 
 def _emptied(slopes: Any) -> Any:
-    """Returns the derivatives with None in place of each zero of dtype `float0`."""
+    """The derivatives with None in place of each zero of dtype `float0`."""
     leaves, spec = pytree.flatten(slopes)
     return pytree.unflatten(spec, [None if getattr(x, "dtype", None) == FLOAT0 else x for x in leaves])
 
@@ -53,6 +53,7 @@ def value_and_grad(
 
     @functools.wraps(fun)
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
+        """The value of the function, and its gradient, in which integers have zeros of dtype `float0`."""
         value, slopes = both(*args, **kwargs)
         if not allow_int:
             return value, slopes

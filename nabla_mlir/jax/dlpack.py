@@ -9,7 +9,7 @@ from nabla_mlir.runtime.array import Array
 
 
 def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None) -> Array:
-    """Returns an array of another framework as an array of nabla_mlir; see `nm.numpy.from_dlpack`.
+    """An array of another framework as an array of nabla_mlir; see `nm.numpy.from_dlpack`.
 
     Example:
       >>> import numpy as np

@@ -31,7 +31,7 @@ float0: np.dtype[Any] = FLOAT0
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> np.dtype:
-    """Returns the dtype; a Python type gives the default dtype of its kind. A dtype never becomes narrower.
+    """The dtype; a Python type gives the default dtype of its kind. A dtype never becomes narrower.
 
     Example:
       >>> canonicalize_dtype(float), canonicalize_dtype("float64")

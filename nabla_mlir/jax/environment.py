@@ -30,7 +30,7 @@ def _mapped(f: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def device_put(x: PyTree, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: bool | None = None) -> PyTree:
-    """Returns the leaves of a pytree as arrays on a device; inside a trace, the target decides the device.
+    """The leaves of a pytree as arrays on a device; inside a trace, the target decides the device.
 
     Args:
       x: a pytree of arrays and numbers.
@@ -56,7 +56,7 @@ def _placed(leaf: Any, device: Any) -> Any:
 
 
 def device_get(x: PyTree) -> PyTree:
-    """Returns the leaves of a pytree as NumPy arrays.
+    """The leaves of a pytree as NumPy arrays.
 
     Example:
       >>> device_get({"w": np.ones(2)})
@@ -71,7 +71,7 @@ def block_until_ready(x: PyTree) -> PyTree:
 
 
 def typeof(x: ArrayLike) -> Spec:
-    """Returns the shape and dtype of an array as an object that prints both.
+    """The shape and dtype of an array as an object that prints both.
 
     Example:
       >>> print(typeof(np.ones((2, 3))))
@@ -82,7 +82,7 @@ def typeof(x: ArrayLike) -> Spec:
 
 # ---------------------------------------------------------------- devices
 def devices(backend: str | None = None) -> list[Device]:
-    """Returns the devices that run functions outside `jit`: this CPU only. A backend is "cpu" or the name of a driver.
+    """The devices that run functions outside `jit`: this CPU only. A backend is "cpu" or the name of a driver.
 
     Example:
       >>> len(devices())
@@ -163,7 +163,7 @@ def default_matmul_precision(new_val: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def numpy_dtype_promotion(new_val: str) -> Iterator[None]:
-    """Returns a context for JAX's setting `jax_numpy_dtype_promotion`; "standard" is the only value that exists here.
+    """A context for JAX's setting `jax_numpy_dtype_promotion`; "standard" is the only value that exists here.
 
     Raises:
       TraceError: it is something else.
@@ -280,7 +280,7 @@ class Config:
         return self._finite is not None
 
     def read(self, name: str) -> Any:
-        """Returns the value of a setting of JAX.
+        """The value of a setting of JAX.
 
         Raises:
           TraceError: nabla_mlir has no such setting.

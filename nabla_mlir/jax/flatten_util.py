@@ -17,7 +17,7 @@ from nabla_mlir.staging.specs import as_spec
 
 
 def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """Returns the elements of all leaves as one vector, and a function that converts such a vector to a pytree.
+    """The elements of all leaves as one vector, and a function that converts such a vector to a pytree.
 
     Leaves of different dtypes are promoted to one dtype; the function restores their dtypes.
 

@@ -43,7 +43,7 @@ def _linear(xp: Any, x: Any) -> Any:
 
 
 def _cubic(xp: Any, x: Any) -> Any:
-    """The cubic convolution kernel of R. G. Keys (1981), with a = -1/2."""
+    """The cubic convolution kernel of R. G. Keys (1981) at the distance x, with a = -1/2; `xp` is NumPy or nabla_mlir.numpy."""
     distance = abs(x)
     near = (1.5 * distance - 2.5) * (x * x) + 1  # x instead of its absolute value, so that the second derivative at 0 is -5
     far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
@@ -51,7 +51,7 @@ def _cubic(xp: Any, x: Any) -> Any:
 
 
 def _lanczos(radius: int) -> Kernel:
-    """Returns the Lanczos kernel that reaches as many samples as `radius` to each side."""
+    """The Lanczos kernel that reaches as many samples as `radius` to each side."""
     return lambda xp, x: xp.where(abs(x) > radius, 0, xp.sinc(x) * xp.sinc(x / radius))
 
 
@@ -64,7 +64,7 @@ _KERNELS: dict[ResizeMethod, Kernel] = {
 
 
 def _method(name: str, method: Any) -> ResizeMethod:
-    """Returns the `ResizeMethod` for a method or its name; raises ShapeError if there is none. `name` is
+    """The `ResizeMethod` for a method or its name; raises ShapeError if there is none. `name` is
     the function in the error.
     """
     found = _NAMES.get(method) if isinstance(method, str) else method
@@ -74,7 +74,11 @@ def _method(name: str, method: Any) -> ResizeMethod:
 
 
 def _weights(xp: Any, size: int, new_size: int, scale: Any, translation: Any, kernel: Kernel, antialias: bool) -> Any:
-    """Returns the matrix that maps old samples to new ones. A new sample whose position is outside of the image is 0."""
+    """The matrix that maps `size` old samples to `new_size` new ones. A new sample whose position is outside of the image is 0.
+
+    `xp` is NumPy or nabla_mlir.numpy. `kernel` gives the weight of a sample at a distance, which `antialias` widens for smaller
+    images.
+    """
     inverse = 1 / scale
     width = xp.maximum(inverse, 1) if antialias else 1.0
     positions = (xp.arange(new_size, dtype=scale.dtype) + 0.5) * inverse - translation * inverse - 0.5
@@ -86,14 +90,18 @@ def _weights(xp: Any, size: int, new_size: int, scale: Any, translation: Any, ke
 
 
 def _applied(x: Tensor, axes: Sequence[int], matrices: Sequence[Any]) -> Tensor:
-    """Returns the array with each of the axes multiplied by its matrix."""
+    """The array with each of `axes` multiplied by its matrix of shape (old length, new length); `matrices` has one for
+    each axis.
+    """
     for axis, matrix in zip(axes, matrices, strict=True):
         x = nnp.moveaxis(nnp.tensordot(x, matrix.astype(x.dtype), (axis, 0)), -1, axis)
     return x
 
 
 def _checked(name: str, x: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
-    """Returns the shape as whole numbers; raises ShapeError if it does not have a length for each axis."""
+    """The shape as whole numbers; raises ShapeError if it does not have a length for each axis of x. `name` is the called
+    function.
+    """
     if len(shape) != x.ndim:
         raise ShapeError(f"{name} requires a length for each of {x.ndim} axes, got {tuple(shape)}.", where=user_frame())
     return tuple(int(n) for n in shape)
@@ -159,7 +167,7 @@ def scale_and_translate(
 
 @library
 def resize(image: Any, shape: Static[Sequence[int]], method: Any, antialias: bool = True, precision: Any = None) -> Tensor:
-    """Returns an image that is resized to a shape.
+    """An image that is resized to a shape.
 
     Args:
       image: any array.

@@ -186,7 +186,7 @@ _EMPTY = AbstractMesh()
 
 
 def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types: Any = None, *, devices: Any = None) -> Mesh:
-    """Returns a mesh with one device.
+    """A mesh with one device.
 
     Args:
       axis_shapes: the lengths of the axes, each 1.

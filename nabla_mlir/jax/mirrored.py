@@ -20,7 +20,7 @@ _OF_DTYPES = {"finfo", "iinfo", "dtype", "issubdtype", "isdtype", "can_cast"}  #
 
 
 def mirrored(f: Callable[..., Any], module: str | None = None, name: str | None = None) -> Any:
-    """Returns a function that calls `f` with JAX's rules for dtypes.
+    """A function that calls `f` with JAX's rules for dtypes.
 
     Args:
       f: a function of nabla_mlir, or a function that calls them.
@@ -47,7 +47,7 @@ def original(f: Any) -> Any:
 
 
 def _opened(out: Any) -> Any:
-    """Returns a result in which functions, alone or in a tuple, are mirrored too."""
+    """The result `out`, in which functions, alone or in a tuple, follow the rules of JAX for dtypes too."""
     if type(out) in _FUNCTIONS:
         return mirrored(out)
     if type(out) is tuple and any(type(x) in _FUNCTIONS for x in out):
@@ -56,7 +56,7 @@ def _opened(out: Any) -> Any:
 
 
 def _narrow_type(x: Any, is_dtype: bool = False) -> Any:
-    """Returns the 32-bit dtype for a 64-bit dtype or scalar type; other values unchanged."""
+    """The 32-bit dtype for a 64-bit dtype or scalar type; other values unchanged. With `is_dtype`, a string names a dtype."""
     if isinstance(x, np.dtype) or (isinstance(x, type) and issubclass(x, np.generic)) or (is_dtype and isinstance(x, str)):
         return narrow_dtype(as_dtype(x)) if x is not np.generic and is_wide(as_dtype(x)) else x
     return x

@@ -16,7 +16,7 @@ _CONTROL = (
 
 @functools.cache
 def primitive(name: str) -> Primitive | None:
-    """Returns the primitive with a name, such as "add", or None if `jax.lax` has no such operation."""
+    """The primitive with a name, such as "add", or None if `jax.lax` has no such operation."""
     made = Primitive(name)
     function = getattr(lax, name, None)
     if function is not None and name not in _CONTROL:

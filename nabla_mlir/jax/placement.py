@@ -123,7 +123,7 @@ def pmap(
 
 
 def _check_one_device(args: Sequence[Any], in_axes: Any, kwargs: dict[str, Any]) -> None:
-    """Raises ShapeError unless each mapped axis of the arguments has length 1."""
+    """Raises ShapeError unless each mapped axis of the arguments has length 1, because there is one device."""
     leaves, spec = pytree.flatten(tuple(args))
     axes = pytree.broadcast_prefix(in_axes, spec, "in_axes") + [0] * len(pytree.flatten(kwargs)[0])
     for leaf, axis in zip([*leaves, *pytree.flatten(kwargs)[0]], axes, strict=True):
@@ -146,7 +146,7 @@ def shard_map(
     axis_names: Any = None,
     check_vma: bool = True,
 ) -> Any:
-    """Returns the function with the axes of a mesh as named axes for its collectives. A mesh has one device, so each shard is the
+    """The function with the axes of a mesh as named axes for its collectives. A mesh has one device, so each shard is the
     whole array.
 
     Args:
@@ -186,7 +186,7 @@ def shard_map(
 
 
 def _with_axis(f: Callable[..., Any], name: Any) -> Callable[..., Any]:
-    """Returns the function called within a named axis of length 1, so that its collectives find the name."""
+    """The function `f` called within an axis `name` of length 1, so that its collectives find the name."""
 
     def call(*args: Any) -> Any:
         leaves, spec = pytree.flatten(vmap(f, None, 0, axis_name=name, axis_size=1)(*args))

@@ -121,11 +121,13 @@ class Primitive:
         return call(*args) if is_tracing() else staged(call)(*args)
 
     def _with_jvp(self, call: Callable[..., Any], params: dict[str, Any]) -> Callable[..., Any]:
-        """Returns a function that runs `call` and whose derivative is the primitive's forward rule."""
+        """A function that runs `call` and whose derivative is the primitive's forward rule with the parameters `params`."""
         primal = _OfPrimitive(self, lambda *xs: call(*xs))
 
         def rule(primals: Any, tangents: Any) -> Any:
-            """Calls the primitive's forward rule; a zero tangent becomes `Zero` on the way in and None on the way out."""
+            """The value and the tangent by the primitive's forward rule; a zero tangent is `Zero` for the rule, and None in the
+            result.
+            """
             given = [Zero(typeof(x)) if isinstance(t, SymbolicZero) else t for x, t in zip(primals, tangents, strict=True)]
             out, tangent = primitive_jvps[self](primals, given, **params)
             leaves = tangent if self.multiple_results else [tangent]
@@ -138,12 +140,12 @@ class Primitive:
         return primal
 
     def _with_map(self, call: Callable[..., Any], params: dict[str, Any]) -> Callable[..., Any]:
-        """Returns a function that runs `call` and that `vmap` maps by the primitive's batching rule."""
+        """A function that runs `call` and that `vmap` maps by the primitive's batching rule with the parameters `params`."""
         mapped = custom_vmap(lambda *xs: call(*xs))
 
         @mapped.def_vmap
         def rule(axis_size: int, in_batched: Any, *args: Any) -> Any:
-            """Calls the primitive's batching rule, and moves the mapped axes of the results to the front."""
+            """The results by the primitive's batching rule, with their mapped axes at the front, and which of them are mapped."""
             dims = [0 if is_batched else None for is_batched in in_batched]
             if self in axis_primitive_batchers:
                 bound = innermost_axis()
@@ -162,7 +164,7 @@ not_mapped = None
 
 
 def _in_front(x: Any, axis: int | None) -> Any:
-    """Returns the array with the mapped axis as its first axis; unchanged if the axis is None."""
+    """The array with the mapped axis as its first axis; unchanged if the axis is None."""
     return x if axis in (None, 0) else moveaxis(x, axis, 0)
 
 
@@ -174,7 +176,7 @@ class _OfPrimitive(custom_jvp):
         self.primitive = primitive
 
     def _name(self) -> str:
-        """Returns the name of the primitive, for errors."""
+        """The name of the primitive, for errors."""
         return self.primitive.name
 
     def _is_same(self, other: Any) -> bool:

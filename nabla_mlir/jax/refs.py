@@ -31,7 +31,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Ref
 
 
 def _refusal(who: str) -> TraceError:
-    """Returns the error for a use of mutable arrays."""
+    """The error for a use of mutable arrays."""
     return TraceError(
         f"{who} requires mutable arrays, got nabla_mlir, whose values do not change.",
         where=user_frame(),

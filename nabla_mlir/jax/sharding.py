@@ -36,7 +36,7 @@ class Sharding:
 
     @property
     def _device(self) -> Device:
-        """Returns the device of the sharding."""
+        """The device of the sharding."""
         raise NotImplementedError
 
     @property
@@ -105,7 +105,7 @@ class SingleDeviceSharding(Sharding):
 
     @property
     def _device(self) -> Device:
-        """Returns the device of the sharding."""
+        """The device of the sharding."""
         return self._on
 
     def __eq__(self, other: object) -> bool:
@@ -145,7 +145,7 @@ class NamedSharding(Sharding):
 
     @property
     def _device(self) -> Device:
-        """Returns the device of the mesh, or the default device if the mesh has none."""
+        """The device of the mesh, or the default device if the mesh has none."""
         devices = getattr(self.mesh, "devices", None)
         return device_of() if devices is None or devices.size == 0 else devices.flat[0]
 
@@ -172,7 +172,7 @@ def check_shardings(who: str, shardings: Any) -> None:
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """Returns the pytree unchanged: there is only one device.
+    """The pytree unchanged: there is only one device.
 
     Args:
       x: a pytree of arrays.

@@ -23,7 +23,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Returns the spec of a module ``jax.x`` if the mirror has the module or distribution, otherwise None."""
+        """The spec of a module ``jax.x`` if the mirror has the module or distribution, otherwise None."""
         if fullname != "jax" and not fullname.startswith("jax."):
             return None
         mirrored = importlib.util.find_spec(_mirrored(fullname))
@@ -50,13 +50,13 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _namespace(fullname: str) -> Any:
-    """Returns a distribution of `jax.scipy.stats`, which is a module in JAX and an object here; None for other names."""
+    """A distribution of `jax.scipy.stats`, which is a module in JAX and an object here; None for other names."""
     parent, _, name = fullname.rpartition(".")
     return getattr(sys.modules.get(_mirrored(parent)), name, None) if parent == "jax.scipy.stats" else None
 
 
 def _mirrored(fullname: str) -> str:
-    """Returns the name of the module of the mirror for a name that begins with "jax"."""
+    """The name of the module of the mirror for a name that begins with "jax"."""
     return _MIRROR + fullname[len("jax") :]
 
 

@@ -99,7 +99,10 @@ def check_grads(
         raise ShapeError(f"check_grads requires modes 'fwd' and 'rev', got {tuple(modes)}.", where=user_frame())
 
     def check(f: Callable[..., Any], args: Sequence[Any], left: int, where: str) -> None:
-        """Checks the first derivatives of `f` in each mode, then those of its jvp and vjp, `left` orders deep."""
+        """Checks the first derivatives of `f` in each mode, then those of its jvp and vjp, `left` orders deep.
+
+        `args` are the arguments of `f`.
+        """
         if not left:
             return
         if "fwd" in modes:
@@ -117,20 +120,20 @@ def check_grads(
 
 # ---------------------------------------------------------------- words
 def _mapped(g: Callable[..., Any], tree: Any, *others: Any) -> Any:
-    """Returns the tree with `g` applied to the NumPy arrays of corresponding leaves."""
+    """The tree with `g` applied to the NumPy arrays of corresponding leaves."""
     leaves, spec = pytree.flatten(tree)
     columns = [pytree.flatten_like(spec, other, "a tree", "the first one") for other in others]
     return pytree.unflatten(spec, [g(*map(np.asarray, row)) for row in zip(leaves, *columns, strict=True)])
 
 
 def _arrays(args: Sequence[Any]) -> tuple[Any, ...]:
-    """Returns the arguments with each leaf as a NumPy array."""
+    """The arguments with each leaf as a NumPy array."""
     leaves, spec = pytree.flatten(tuple(args))
     return tuple(pytree.unflatten(spec, [np.asarray(asarray(leaf)) for leaf in leaves]))
 
 
 def _drawn(tree: Any) -> Any:
-    """Returns a tree of random normal numbers with the shapes and dtypes of `tree`; the same for each call."""
+    """A tree of random normal numbers with the shapes and dtypes of `tree`; the same for each call."""
     draw = np.random.default_rng(0).normal
 
     def like(x: np.ndarray) -> np.ndarray:
@@ -141,25 +144,25 @@ def _drawn(tree: Any) -> Any:
 
 
 def _bytes_of(tree: Any) -> int:
-    """Returns the number of bytes of a real number in the narrowest dtype of the tree."""
+    """The number of bytes of a real number in the narrowest dtype of the tree."""
     return min((np.asarray(x).real.dtype.itemsize for x in pytree.flatten(tree)[0]), default=8)
 
 
 def _difference(f: Callable[..., Any], args: Sequence[Any], direction: Any, eps: float | None) -> Any:
-    """Returns the central difference of `f` at `args` along a direction, with step `eps` or the default of the dtype."""
+    """The central difference of `f` at `args` along a direction, with step `eps` or the default of the dtype."""
     eps = _STEP[_bytes_of(args)] if eps is None else eps
     ends = [f(*_mapped(lambda x, t, s=s: (x + s * t).astype(x.dtype), args, direction)) for s in (eps, -eps)]
     return _mapped(lambda a, b: np.where(a == b, 0, a - b) * (0.5 / eps), *ends)
 
 
 def _product(xs: Any, ys: Any) -> float:
-    """Returns the real part of the sum of products of corresponding elements of two trees."""
+    """The real part of the sum of products of corresponding elements of two trees."""
     pairs = zip(pytree.flatten(xs)[0], pytree.flatten(ys)[0], strict=True)
     return float(sum(np.sum(np.asarray(x) * np.asarray(y)).real for x, y in pairs))
 
 
 def _compare(mine: Any, theirs: Any, atol: float | None, rtol: float | None, what: str) -> None:
-    """Raises AssertionError unless two trees agree within the tolerances; `what` begins the message."""
+    """Raises AssertionError unless the trees `mine` and `theirs` agree within the tolerances; `what` begins the message."""
     default = _CLOSE[_bytes_of(mine)]
     atol, rtol = (default if t is None else t for t in (atol, rtol))
     _mapped(

@@ -53,7 +53,7 @@ KeyPath = tuple[Any, ...]
 
 
 def key_of(entry: Any) -> Any:
-    """Returns the key of JAX for an entry of a path of optree."""
+    """The key of JAX for an entry of a path of optree."""
     if isinstance(entry, (optree.NamedTupleEntry, optree.GetAttrEntry, optree.DataclassEntry)):
         if type(entry.entry) not in (str, int):
             return entry.entry  # a key that the class defines
@@ -70,7 +70,7 @@ class OwnKey(str):
 
 
 def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
-    """Returns a path as text, such as ``['w'][0]``, or ``w/0`` for ``simple=True, separator="/"``."""
+    """A path as text, such as ``['w'][0]``, or ``w/0`` for ``simple=True, separator="/"``."""
     if not simple:
         return separator.join(map(str, keys))
     names = [next(iter(vars(k).values())) if hasattr(k, "__dataclass_fields__") else k for k in keys]

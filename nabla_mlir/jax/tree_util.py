@@ -39,7 +39,7 @@ _flatten_like: Callable[..., list[Any]] = functools.partial(pytree.flatten_like,
 
 
 def tree_flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], PyTreeDef]:
-    """Returns the leaves of a pytree and its structure; None is an empty container.
+    """The leaves of a pytree and its structure; None is an empty container.
 
     Args:
       tree: nested containers.
@@ -94,7 +94,7 @@ def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
 
 # ---------------------------------------------------------------- functions of all leaves
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Leaf = None) -> Any:
-    """Returns the tree of ``f(leaf, *others)``; the other leaves have the same path in the other trees.
+    """The tree of ``f(leaf, *others)``; the other leaves have the same path in the other trees.
 
     Args:
       f: a function with one argument for each tree.
@@ -190,7 +190,7 @@ def _without_paths(tree: Any, is_leaf: Callable[[KeyPath, Any], bool]) -> Callab
 def tree_flatten_with_path(
     tree: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
-    """Returns the leaves with their paths, and the structure.
+    """The leaves with their paths, and the structure.
 
     Args:
       tree: nested containers.

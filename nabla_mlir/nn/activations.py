@@ -103,7 +103,7 @@ def softplus(x: ArrayLike) -> Tensor:
 
 
 def softplus_of(x: Tensor) -> Tensor:
-    """Softplus of a floating-point tensor."""
+    """The softplus log(1 + exp(x)) of a floating-point tensor."""
     # Branches of the same smooth function, so that derivatives of every order are right at 0 too.
     zero = full_like(x, 0)
     positive = lg.compare(x, zero, comparison_direction="GT")
@@ -202,7 +202,10 @@ def _soft_sign(x: Tensor) -> Tensor:
 
 @_soft_sign.defjvp
 def _soft_sign_jvp(primals: Any, tangents: Any) -> Any:
-    """The slope is a square: the difference of the terms of a quotient would cancel for large x."""
+    """The value x / (|x| + 1) and its tangent t / (|x| + 1)**2.
+
+    The slope is a square, because the difference of the terms of a quotient would cancel for large x.
+    """
     (x,), (t,) = primals, tangents
     root = 1.0 / (ew.absolute(x) + 1.0)
     return x * root, t * root * root
@@ -253,7 +256,11 @@ def log1mexp(x: ArrayLike) -> Tensor:
 
 # ---------------------------------------------------------------- over axes
 def shifted_by_largest(name: str, x: ArrayLike, axis: Axis) -> tuple[Tensor, tuple[int, ...]]:
-    """`x` less its largest element, which is a constant of differentiation: the results do not depend on it."""
+    """`x` less its largest element along `axis`, and the axes; that element is a constant of differentiation, as results do not
+    depend on it.
+
+    `name` is the name of the function, for errors.
+    """
     x = require_real(name, inexact(x))
     axes = axes_of(name, axis, x.ndim)
     if not count(x.shape, axes):

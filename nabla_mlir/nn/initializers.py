@@ -60,7 +60,7 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
 
 
 def _scaled(draw: Callable[..., Any], scale: Any, default_dtype: Any) -> Initializer:
-    """The initializer that multiplies numbers by a scale; `draw` makes them from a key, a shape and a dtype."""
+    """An initializer that multiplies random numbers by `scale`; `draw` makes them from a key, a shape and a dtype."""
 
     def init(key: Any, shape: Any, dtype: Any = default_dtype) -> Any:
         """Random weights, multiplied by the scale."""
@@ -145,7 +145,7 @@ def variance_scaling(
     default_dtype = dtype
 
     def init(key: Any, shape: Any, dtype: Any = default_dtype) -> Any:
-        """Random weights with the variance scale / n."""
+        """Random weights of a shape with the variance scale / n, where n is the number of inputs, of outputs, or a mean."""
         shape, dtype = shape_of("variance_scaling", shape), float_dtype("variance_scaling", dtype, complex=True)
         if not math.prod(shape):
             return creation.zeros(shape, dtype)
@@ -177,9 +177,12 @@ def _in_disk(key: Any, shape: tuple[int, ...], dtype: np.dtype, distribution: st
 
 
 def _fan(shape: tuple[int, ...], mode: str, in_axis: Any, out_axis: Any, batch_axis: Any) -> float:
-    """The number of inputs or outputs of a layer, or a mean of both, as the mode says.
+    """The number of inputs or outputs of a layer, or a mean of both, as `mode` says ("fan_in", "fan_out", "fan_avg",
+    "fan_geo_avg").
 
     Axes that are neither inputs, outputs nor batches are those of a window, whose elements count for both.
+
+    Example: shape (3, 3, 8, 16) with in_axis -2 and out_axis -1 has 72 inputs and 144 outputs.
     """
     if len(shape) < 2 and in_axis == -2:
         raise ShapeError(

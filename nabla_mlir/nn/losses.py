@@ -43,7 +43,9 @@ def _is_label(name: str, labels: Tensor, classes: int, axis: int) -> Tensor:
 
 
 def _same_shapes(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
-    """Promotes two arrays to one floating-point dtype. Raises ShapeError if their shapes differ."""
+    """The arrays `a` and `b` in one floating-point dtype; raises ShapeError if their shapes differ. `name` is the function's, for
+    errors.
+    """
     shapes = tensor(a).shape, tensor(b).shape
     if shapes[0] != shapes[1]:
         # Broadcasting here is nearly always a mistake, (n, 1) against (n,), and silently wrong.

@@ -142,7 +142,7 @@ def _reduced(name: str, x: Tensor, body: str, window: Lengths, strides: Lengths 
 
 
 def _spatial_rank(name: str, x: Tensor) -> int:
-    """The number of spatial axes. Raises ShapeError unless it is 1, 2 or 3."""
+    """The number of spatial axes of x, which has the axes (batch, *spatial, channels); raises ShapeError unless it is 1, 2 or 3."""
     if not 3 <= x.ndim <= 5:
         raise ShapeError(
             f"{name} requires x of shape (batch, *spatial, channels) with one to three spatial axes, got shape {x.shape}.",
@@ -152,7 +152,10 @@ def _spatial_rank(name: str, x: Tensor) -> int:
 
 
 def _lengths(name: str, what: str, value: Lengths, rank: int) -> tuple[int, ...]:
-    """A positive length for each spatial axis, from one number or all. Raises ShapeError for others; `what` names the argument."""
+    """A positive length for each spatial axis, from one number or all. Raises ShapeError for others; `what` names the argument.
+
+    `value` is one number for all axes, or a sequence.
+    """
     lengths = (value,) * rank if isinstance(value, int) else tuple(value)
     if len(lengths) != rank or min(lengths) < 1:
         raise ShapeError(
@@ -164,7 +167,10 @@ def _lengths(name: str, what: str, value: Lengths, rank: int) -> tuple[int, ...]
 def _padding(
     name: str, value: Padding, sizes: Sequence[int], window: Sequence[int], strides: Sequence[int]
 ) -> tuple[tuple[int, int], ...]:
-    """The padding before and after each axis, from a word or from pairs of numbers."""
+    """The padding before and after each spatial axis, from "SAME", "VALID" or pairs of numbers.
+
+    `sizes`, `window` and `strides` have one number for each axis, and `name` is the name of the function, for errors.
+    """
     if value == "VALID":
         return ((0, 0),) * len(sizes)
     if value == "SAME":

@@ -15,7 +15,9 @@ Shape = tuple[int, ...]
 
 
 def axis_of(name: str, axis: Any, ndim: int) -> int:
-    """Returns the non-negative index of an axis. Raises AxisError if the array has no such axis."""
+    """The index of an axis as a number from 0 to ndim - 1; raises AxisError if there is no such axis. `name` is the caller, for
+    errors.
+    """
     try:
         axis = operator.index(axis)
     except TypeError:
@@ -44,7 +46,11 @@ def _shape_help(shape: Any) -> str:
 
 
 def axes_of(name: str, axis: Axis, ndim: int) -> Shape:
-    """Returns the non-negative indices of axes in the given order; None means all. Raises ShapeError if one is repeated."""
+    """The indices of axes, counted from 0, in the given order; None means all. Raises ShapeError if one is repeated or does not
+    exist.
+
+    `name` is the name of the function, for errors. Example: (0, -1) with `ndim` 3 gives (0, 2).
+    """
     if axis is None:
         return tuple(range(ndim))
     axes = tuple(axis_of(name, a, ndim) for a in (axis if isinstance(axis, (tuple, list, range)) else (axis,)))
@@ -54,7 +60,7 @@ def axes_of(name: str, axis: Axis, ndim: int) -> Shape:
 
 
 def shape_of(name: str, shape: Any) -> Shape:
-    """Returns a shape from an int or a sequence of ints, which must not be negative."""
+    """A shape as a tuple, from an int or a sequence of ints, which must not be negative; `name` is the caller, for errors."""
     try:
         lengths = tuple(operator.index(n) for n in shape) if isinstance(shape, (tuple, list, range)) else (operator.index(shape),)
     except TypeError:

@@ -80,7 +80,8 @@ _I1_HIGH = (
 
 
 def _series(coefficients: Sequence[float], y: Tensor) -> Tensor:
-    """The Chebyshev series at y in [-1, 1] by the Clenshaw recurrence; half of the first coefficient is used.
+    """The Chebyshev series with these coefficients at y in [-1, 1], by the Clenshaw recurrence; half of the first coefficient is
+    used.
 
     The recurrence is a loop, so that the code of second derivatives stays small.
     """
@@ -155,7 +156,7 @@ def _near_i0e(x: Tensor) -> Tensor:
 
 @_near_i0e.defjvp
 def _near_i0e_jvp(primals: Any, tangents: Any) -> Any:
-    """The derivative of I0 is I1."""
+    """The value and the tangent of exp(-|x|) I0(x) for small x; the derivative of I0 is I1."""
     (x,), (t,) = primals, tangents
     y = _near_i0e(x)
     return y, t * (_near_i1e(x) - _kink(x) * y)
@@ -169,7 +170,7 @@ def _near_i1e_over_x(x: Tensor) -> Tensor:
 
 @_near_i1e_over_x.defjvp
 def _near_i1e_over_x_jvp(primals: Any, tangents: Any) -> Any:
-    """The derivative of I1(x) / x is I2(x) / x."""
+    """The value and the tangent of exp(-|x|) I1(x) / x for small x; the derivative of I1(x) / x is I2(x) / x."""
     (x,), (t,) = primals, tangents
     y = _near_i1e_over_x(x)
     second = ew.exponential(-ew.absolute(x)) * x * _reduced(full((), 2, x.dtype), x)  # exp(-abs(x)) I2(x) / x
@@ -184,7 +185,7 @@ def _near_i1e(x: Tensor) -> Tensor:
 
 @_near_i1e.defjvp
 def _near_i1e_jvp(primals: Any, tangents: Any) -> Any:
-    """The derivative of I1(x) is I0(x) - I1(x) / x."""
+    """The value and the tangent of exp(-|x|) I1(x) for small x; the derivative of I1(x) is I0(x) - I1(x) / x."""
     (x,), (t,) = primals, tangents
     y = _near_i1e(x)
     return y, t * (_near_i0e(x) - _near_i1e_over_x(x) - _kink(x) * y)
@@ -199,6 +200,7 @@ def _reduced(order: Tensor, x: Tensor) -> Tensor:
     first = full_like(x, 0) + ew.exponential(order * -math.log(2.0) - lgamma(order + 1.0))
 
     def add(k: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """The next term of the series, and the sum with it; `state` is the last term and the sum."""
         n = convert(k, x.dtype) + 1.0
         term = state[0] * square / (n * (order + n))
         return term, state[1] + term
@@ -243,7 +245,10 @@ def _i1(x: Tensor) -> Tensor:
 
 @_i1.defjvp
 def _i1_jvp(primals: Any, tangents: Any) -> Any:
-    """The derivative of I1 is I1(x) / x + I2(x), written with `_reduced`, which is finite at 0."""
+    """The value and the tangent of I1, whose derivative is I1(x) / x + I2(x).
+
+    `_reduced(n, x)` is In(x) / x**n, which is finite at 0.
+    """
     (x,), (t,) = primals, tangents
     one = full((), 1, x.dtype)
     return _i1(x), t * (_reduced(one, x) + x * x * _reduced(one * 2.0, x))
@@ -257,7 +262,10 @@ def log_i0e(x: Tensor) -> Tensor:
 
 
 def of_real(name: str, f: Callable[..., Any], *xs: Any) -> Any:
-    """Applies a function of real numbers; 16-bit dtypes are computed in f32."""
+    """The results of `f`, a function of real numbers, for `xs` in one dtype; 16-bit dtypes are computed in f32.
+
+    `name` is the name of the function, for errors.
+    """
     xs = tuple(inexacts(name, *xs))
     dtype = xs[0].dtype
     if is_complex(dtype):

@@ -139,7 +139,7 @@ def gradient(f: Any, *varargs: Any, axis: Static[Axis] = None, edge_order: int |
 
 
 def _slope(y: Tensor, axis: int, step: Any) -> Tensor:
-    """The slopes along one axis; `step` is the distance of the samples, or the vector of their coordinates.
+    """The slopes of the samples `y` along one axis; `step` is the distance of the samples, or the vector of their coordinates.
 
     For different distances, an inner slope is the mean of the slopes on both sides, each weighted with the distance on the other
     side.

@@ -21,7 +21,10 @@ def parts(z: Tensor) -> list[Tensor]:
 
 
 def keys(z: Tensor) -> list[Tensor]:
-    """The sort keys of numbers and NaN, most significant first: masks of NaN parts, then the parts."""
+    """The sort keys of complex numbers and NaN, most significant first: a code of the NaN parts, then the parts.
+
+    The code is 0 for numbers, 1 if the imaginary part is NaN, 2 if the real part is, and 3 if both are.
+    """
     re, im = parts(z)
     zero = full_like(re, 0)
     absent = ew.convert(is_nan(re), dtype=np.dtype(np.int8)) * 2 + ew.convert(is_nan(im), dtype=np.dtype(np.int8))
@@ -29,7 +32,7 @@ def keys(z: Tensor) -> list[Tensor]:
 
 
 def lexicographic(xs: list[Tensor], ys: list[Tensor], direction: str) -> Tensor:
-    """The comparison "LT", "LE", "GT" or "GE" of lists of keys, most significant first."""
+    """The comparison "LT", "LE", "GT" or "GE" of two lists of keys, most significant first, as a mask."""
 
     def before(rest: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
         first, same = (lg.compare(*pair, comparison_direction=d) for d in (f"{direction[0]}T", "EQ"))
@@ -40,7 +43,7 @@ def lexicographic(xs: list[Tensor], ys: list[Tensor], direction: str) -> Tensor:
 
 
 def compared(x: Tensor, y: Tensor, direction: str) -> Tensor:
-    """Compares real or complex numbers in a direction such as "LT"; False where a part is NaN."""
+    """The mask of a comparison of real or complex numbers in a direction such as "LT"; False where a part is NaN."""
     if not is_complex(x.dtype) or direction in ("EQ", "NE"):
         return lg.compare(x, y, comparison_direction=direction)
     numbers = lg.logical_not(lg.logical_or(is_nan(x), is_nan(y)))
@@ -48,7 +51,7 @@ def compared(x: Tensor, y: Tensor, direction: str) -> Tensor:
 
 
 def further(x: Tensor, y: Tensor, combiner: str) -> Tensor:
-    """The larger ("max") or smaller ("min") number, or the first NaN; equal numbers share the derivative."""
+    """The larger ("max") or smaller ("min") of x and y, or the first NaN; equal numbers share the derivative."""
     if not is_complex(x.dtype):
         return (ew.maximum if combiner == "max" else ew.minimum)(x, y)
     first = lg.logical_or(is_nan(x), compared(x, y, "GE" if combiner == "max" else "LE"))

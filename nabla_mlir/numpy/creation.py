@@ -220,7 +220,7 @@ def tri(N: Static[int], M: Static[int | None] = None, k: Static[Any] = 0, dtype:
 
 
 def _matrices(name: str, x: Any) -> Tensor:
-    """Converts `x` to a tensor. Raises ShapeError if it has fewer than two axes."""
+    """The array `x` as a tensor; raises ShapeError if it has fewer than two axes. `name` is the called function, for errors."""
     x = tensor(x)
     if x.ndim < 2:
         raise ShapeError(f"{name} requires at least 2 axes, got shape {x.shape}.", where=user_frame())

@@ -53,7 +53,7 @@ class UniqueInverseResult(NamedTuple):
 
 
 def _numbers(name: str, x: Any) -> np.ndarray:
-    """The numbers of a concrete array. Raises TraceError for a traced array."""
+    """The concrete array `x` as an array of NumPy; raises TraceError for a traced array. `name` is the name of the function."""
     if isinstance(x, Tensor):
         dynamic_shape(name, _ADVICE)
     return np.asarray(asarray(x) if isinstance(x, (list, tuple)) else x)
@@ -158,10 +158,7 @@ def _first_positions(mask: Tensor, size: int, fill_value: int) -> Tensor:
 
 @library
 def _sized_nonzero(x: Any, size: Static[int], fills: Static[tuple[int, ...]]) -> tuple[Tensor, ...]:
-    """The indices of the first `size` nonzero elements along each axis; the rest is `fills`.
-
-    The flat position -1 stands for an element that does not exist.
-    """
+    """The indices of the first `size` nonzero elements along each axis; the rest is the number in `fills` for the axis."""
     x = tensor(x)
     positions = _sized_positions(x, size, -1)
     indices = []
@@ -190,7 +187,7 @@ def unique(
     fill_value: Any = None,
     sorted: bool = True,
 ) -> Any:
-    """Returns the sorted unique elements, or a tuple with the other requested results in the order of the arguments.
+    """The sorted unique elements, or a tuple with the other requested results in the order of the arguments.
 
     Args:
       ar: an array, which is flattened unless `axis` is given.
@@ -229,9 +226,10 @@ def unique(
 
 @library
 def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool, axis: Static[int | None]) -> tuple[Tensor, ...]:
-    """The first `size` unique elements or slices, with indices, inverse and counts.
+    """The first `size` unique elements, or slices along `axis`, then their indices, the inverse and their counts.
 
-    Slices are compared as rows of numbers. After sorting, a row that differs from the row before it starts a group of equal rows.
+    `fill_value` fills the rest; None repeats the first element. Slices are compared as rows of numbers. After sorting, a row that
+    differs from the row before it starts a group of equal rows.
     """
     x = tensor(x)
     at = 0 if axis is None else axis_of("unique", axis, x.ndim)

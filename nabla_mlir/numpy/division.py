@@ -48,7 +48,10 @@ def divmod(x: ArrayLike, y: ArrayLike) -> tuple[Tensor, Tensor]:
 
 
 def _numbers(name: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Promotes both operands to one dtype; truth values become int8, as in NumPy."""
+    """Both operands in one dtype; truth values become int8, as in NumPy. Raises DtypeError for complex numbers.
+
+    `name` is the name of the function.
+    """
     x, y = meet(name, x, y)
     if x.dtype.kind == "b":
         return convert(x, np.int8), convert(y, np.int8)
@@ -66,14 +69,14 @@ def _equal(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _rest(x: Tensor, y: Tensor) -> Tensor:
-    """The remainder with the sign of x; for integers divided by 0 it is 0."""
+    """The remainder of x / y with the sign of x; for integers divided by 0 it is 0."""
     if is_float(x.dtype):
         return ew.remainder(x, y)
     return ew.remainder(x, lg.select(_equal(y, full_like(y, 0)), full_like(y, 1), y))
 
 
 def _modulo(x: Tensor, y: Tensor) -> Tensor:
-    """The remainder with the sign of y."""
+    """The remainder of x / y with the sign of y, as Python's %."""
     rest = _rest(x, y)
     if x.dtype.kind == "u":
         return rest
@@ -88,7 +91,7 @@ def _modulo(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _quotient(x: Tensor, y: Tensor) -> Tensor:
-    """The quotient of integers, rounded towards negative infinity."""
+    """The quotient x / y, rounded towards negative infinity, as Python's //."""
     if x.dtype.kind == "u":
         return ew.divide(x, y)
     if is_float(x.dtype):

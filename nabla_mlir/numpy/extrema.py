@@ -32,7 +32,7 @@ def end(combiner: str, dtype: np.dtype) -> Any:
 
 
 def furthest(x: Tensor, axes: Shape, combiner: str) -> Tensor:
-    """The largest ("max") or smallest ("min") element over `axes`; equal elements share the derivative."""
+    """The largest ("max") or smallest ("min") element of `x` over `axes`; equal elements share the derivative."""
     if not is_complex(x.dtype) or not axes:
         return fold(x, axes, combiner)
     if not count(x.shape, axes):
@@ -54,7 +54,7 @@ def furthest(x: Tensor, axes: Shape, combiner: str) -> Tensor:
 
 
 def attained(x: Tensor, axis: int, combiner: str) -> Tensor:
-    """The mask of the elements that are the largest or smallest along an axis, or NaN."""
+    """The mask of the elements that are the largest ("max") or smallest ("min") along an axis, or NaN."""
     if not is_complex(x.dtype):
         x = convert(x, np.int8) if x.dtype.kind == "b" else stop_gradient(x) if is_differentiable(x.dtype) else x
         hits = lg.compare(x, spread(fold(x, (axis,), combiner), x.shape, (axis,)), comparison_direction="EQ")
@@ -73,7 +73,10 @@ def _first(hits: Tensor, axis: int) -> Tensor:
 
 
 def extremum(name: str, combiner: str, x: ArrayLike, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Tensor:
-    """The largest or smallest element over axes; `name` is the called function, for error messages."""
+    """The largest ("max") or smallest ("min") element of `x` over axes, as the word `combiner` says.
+
+    `name` is the called function, for errors. The other parameters are those of `max`.
+    """
     x = tensor(x)
     check_initial(name, initial)
     axes = axes_of(name, axis, x.ndim)
@@ -143,7 +146,10 @@ def ptp(a: ArrayLike, axis: Static[Axis] = None, keepdims: bool = False) -> Tens
 
 # ---------------------------------------------------------------- indices
 def _position(name: str, combiner: str, x: Any, axis: int | None, keepdims: bool) -> Tensor:
-    """The index of the first extremum along an axis, or in the flattened array."""
+    """The index of the first largest ("max") or smallest ("min") element along an axis, or in the flattened array.
+
+    `name` is the called function, for errors.
+    """
     x = tensor(x)
     shape = x.shape
     if axis is None:

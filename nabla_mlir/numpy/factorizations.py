@@ -60,7 +60,7 @@ class SVDResult(NamedTuple):
 
 # ---------------------------------------------------------------- helpers
 def matrices(name: str, x: ArrayLike) -> Tensor:
-    """Converts `x` to stacked matrices of f32, f64 or their complex dtypes. Raises ShapeError for fewer than two axes."""
+    """The array `x` as stacked matrices of f32, f64 or their complex dtypes; raises ShapeError for fewer than two axes."""
     x = inexact(x)
     if x.ndim < 2:
         raise ShapeError(f"{name} requires matrices (the last two axes), got shape {x.shape}.", where=user_frame())
@@ -68,7 +68,7 @@ def matrices(name: str, x: ArrayLike) -> Tensor:
 
 
 def square(name: str, x: ArrayLike) -> Tensor:
-    """Converts `x` to stacked square matrices. Raises ShapeError if they are not square."""
+    """The array `x` as stacked square matrices; raises ShapeError if they are not square. `name` is the caller, for errors."""
     x = matrices(name, x)
     if x.shape[-1] != x.shape[-2]:
         raise ShapeError(f"{name} requires square matrices, got shape {x.shape}.", where=user_frame())
@@ -141,7 +141,7 @@ def _safe_scale(a: Tensor) -> Tensor:
 
 @library
 def qr(a: ArrayLike, mode: str = "reduced") -> Any:
-    """Returns the factors of ``a = Q R``: Q has orthonormal columns, and R is upper triangular.
+    """The factors of ``a = Q R``: Q has orthonormal columns, and R is upper triangular.
 
     Derivatives require that the first min(m, n) columns of `a` are linearly independent.
 
@@ -213,7 +213,11 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = None, *, symmetrize_input: bool = 
 
 
 def _eigh(name: str, a: Any, uplo: str | None) -> tuple[Tensor, Tensor]:
-    """The eigenvalues and eigenvectors of Hermitian matrices; `name` is the caller, for errors."""
+    """The eigenvectors and the eigenvalues of Hermitian matrices; `uplo` names the triangle that is read, and None the mean of
+    both.
+
+    `name` is the caller, for errors.
+    """
     if uplo not in (None, "L", "U"):
         raise ShapeError(f"{name} requires UPLO 'L', 'U' or None, got {uplo!r}.", where=user_frame())
     a = square(name, a)
@@ -257,7 +261,10 @@ def eigvals(a: ArrayLike) -> Tensor:
 
 
 def _eig(name: str, a: Any, vectors: bool) -> tuple[Tensor, Tensor]:
-    """The complex eigenvalues and the right eigenvectors of general matrices."""
+    """The complex eigenvalues and the right eigenvectors of general matrices; without `vectors`, the latter have no meaning.
+
+    `name` is the caller, for errors.
+    """
     a = square(name, a)
     kind = np.promote_types(a.dtype, np.complex64)
     values = (a.shape[:-1], a.dtype)  # LAPACK returns the eigenvalues of a real matrix as two real arrays
@@ -272,7 +279,7 @@ def _eig(name: str, a: Any, vectors: bool) -> tuple[Tensor, Tensor]:
 def svd(
     a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False, *, algorithm: Any = None
 ) -> Any:
-    """Returns the factors of ``a = U diag(S) Vh``, with descending singular values.
+    """The factors of ``a = U diag(S) Vh``, with descending singular values.
 
     The derivatives of U and Vh require different singular values that are not zero; the derivatives of S always exist.
 
@@ -310,7 +317,10 @@ def svd(
 
 
 def _hermitian_svd(a: ArrayLike, compute_uv: bool) -> Any:
-    """With the eigenvalues w and eigenvectors V: S = abs(w) in descending order, U = V, and Vh = sign(w) V^H."""
+    """The singular value decomposition of a Hermitian matrix, from its eigenvalues w and eigenvectors V.
+
+    S = abs(w) in descending order, U = V, and Vh = sign(w) V^H. Without `compute_uv`, S alone.
+    """
     vectors, values = _eigh("svd", a, None)
     size = ew.absolute(values)
     axis = size.ndim - 1

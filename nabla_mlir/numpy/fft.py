@@ -28,7 +28,7 @@ _NORMS = ("backward", "ortho", "forward")
 
 # ---------------------------------------------------------------- helpers
 def _input(name: str, x: Any, *, real: bool = False) -> Tensor:
-    """Converts `x` to f32, f64 or their complex dtypes, which the transform supports."""
+    """The array `x` in a complex dtype, or in f32 or f64 if `real`, as the transform requires."""
     x = require_real(name, inexact(x)) if real else inexact(x)
     if not is_complex(x.dtype) and x.dtype.itemsize < 4:
         x = convert(x, np.float32)
@@ -36,7 +36,9 @@ def _input(name: str, x: Any, *, real: bool = False) -> Tensor:
 
 
 def _lengths(name: str, lengths: Sequence[Any]) -> tuple[int, ...]:
-    """Converts the lengths of a transform to integers. Raises ShapeError if one is less than 1."""
+    """The lengths of a transform as integers; raises ShapeError if one is less than 1. `name` is the called function, for
+    errors.
+    """
     sizes = tuple(operator.index(n) for n in lengths)
     if any(n < 1 for n in sizes):
         raise ShapeError(f"{name} requires lengths of at least 1, got {sizes}.", where=user_frame())
@@ -50,10 +52,10 @@ def _fitted(x: Tensor, axis: int, length: int) -> Tensor:
 
 
 def _transform(name: str, x: Tensor, kind: str, sizes: Sequence[int], axes: Sequence[int], norm: str | None) -> Tensor:
-    """The transform of `sizes` over `axes`, at most three at once, with the factor of `norm`.
+    """The Fourier transform of `x` with the lengths `sizes` over `axes`, at most three at once, with the factor of `norm`.
 
-    A real transform computes half of the frequencies of the last axis, which is transformed first. Its inverse reads half of
-    them and transforms this axis last.
+    `name` is the caller, for errors, and `kind` is "FFT", "IFFT", "RFFT" or "IRFFT". A real transform computes half of the
+    frequencies of the last axis, which is transformed first. Its inverse reads half of them and transforms this axis last.
     """
     norm = "backward" if norm is None else norm
     if norm not in _NORMS:
@@ -75,21 +77,30 @@ def _transform(name: str, x: Tensor, kind: str, sizes: Sequence[int], axes: Sequ
 
 
 def _over(x: Tensor, kind: str, sizes: Sequence[int], axes: Sequence[int]) -> Tensor:
-    """The transform of one kind without a factor: moves the axes to the end, where the operation transforms them, and back."""
+    """The transform of `x` of one kind ("FFT", "IFFT", "RFFT" or "IRFFT") over `axes`, of the lengths `sizes`, without a factor.
+
+    The axes are moved to the end, where the operation transforms them, and back.
+    """
     order = (*(d for d in range(x.ndim) if d not in axes), *axes)
     out = fft_record(transposed(x, order), fft_type=kind, fft_length=tuple(sizes))
     return transposed(out, inverse(order))
 
 
 def _one(name: str, x: Tensor, kind: str, n: Any, axis: int, norm: str | None) -> Tensor:
-    """The transform along one axis; `n` is the argument of the user: a length or None."""
+    """The transform of `x` along one axis; `n` is the argument of the user: a length or None.
+
+    `name` is the caller, for errors, and `kind` is "FFT", "IFFT", "RFFT" or "IRFFT".
+    """
     axis = axis_of(name, axis, x.ndim)
     length = n if n is not None else 2 * (x.shape[axis] - 1) if kind == "IRFFT" else x.shape[axis]
     return _transform(name, x, kind, _lengths(name, [length]), [axis], norm)
 
 
 def _many(name: str, x: Tensor, kind: str, s: Any, axes: Axis, norm: str | None) -> Tensor:
-    """The transform along several axes; `s` and `axes` are the arguments of the user: lengths and axes, or None."""
+    """The transform of `x` along several axes; `s` and `axes` are the arguments of the user: lengths and axes, or None.
+
+    `name` is the caller, for errors, and `kind` is "FFT", "IFFT", "RFFT" or "IRFFT".
+    """
     if axes is None and s is not None:
         axes = tuple(range(x.ndim - len(s), x.ndim))
     positions = axes_of(name, axes, x.ndim)

@@ -22,7 +22,10 @@ from nabla_mlir.table.tensor import Tensor, constant
 
 
 def convolved(name: str, a: Tensor, v: Tensor, mode: str) -> Tensor:
-    """The convolution along all axes of two arrays of one rank: "full", "same" (the shape of the first array) or "valid"."""
+    """The convolution of `a` and `v` along all axes: "full", "same" (the shape of the first array) or "valid".
+
+    Both arrays have as many axes. `name` is the caller, for errors.
+    """
     if mode not in ("full", "same", "valid"):
         raise ShapeError(f"{name} requires mode 'full', 'same' or 'valid', got {mode!r}.", where=user_frame())
     if a.ndim != v.ndim or not a.size or not v.size:
@@ -56,7 +59,7 @@ def convolved(name: str, a: Tensor, v: Tensor, mode: str) -> Tensor:
 
 
 def _vectors(name: str, a: Any, v: Any, preference: Any) -> tuple[Tensor, Tensor]:
-    """Promotes both operands to one dtype, at least to the preferred one. Raises ShapeError unless they are vectors."""
+    """Both operands in one dtype, at least the preferred one; raises ShapeError unless they are vectors. `name` is the caller."""
     x, y = pair(name, a, v, preference)
     if x.ndim != 1 or y.ndim != 1:
         raise ShapeError(f"{name} requires vectors, got shapes {x.shape} and {y.shape}.", where=user_frame())
@@ -108,7 +111,9 @@ def correlate(
 
 # ---------------------------------------------------------------- windows
 def _window(name: str, doc: str) -> Callable[..., Any]:
-    """Makes the function of `name` for a window of spectral analysis, whose values NumPy computes."""
+    """The function `name` for a window of spectral analysis, such as "hanning", whose values NumPy computes; `doc` is its
+    docstring.
+    """
     numbers_of = getattr(np, name)
 
     @described(name, doc)

@@ -31,7 +31,7 @@ def householder_product(a: ArrayLike, taus: Any) -> Tensor:
 
 @library
 def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True) -> tuple[Tensor, ...]:
-    """Returns the factors Q and R; with `pivoting` also p of ``x[:, p] = Q R``, so that the diagonal of R descends.
+    """The factors Q and R; with `pivoting` also p of ``x[:, p] = Q R``, so that the diagonal of R descends.
 
     Example:
       >>> [f.shape for f in qr(np.ones((3, 2)), full_matrices=False)]
@@ -53,7 +53,7 @@ def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True) -> t
 
 @library
 def schur(x: ArrayLike, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False, select_callable: None = None) -> Any:
-    """Returns the factors T and Z of ``x = Z T Z^H``, or only T; see `scipy.linalg.schur`. It has no derivative.
+    """The factors T and Z of ``x = Z T Z^H``, or only T; see `scipy.linalg.schur`. It has no derivative.
 
     Raises:
       ShapeError: the matrices are not square, or sorted eigenvalues are requested.
@@ -76,7 +76,7 @@ def schur(x: ArrayLike, *, compute_schur_vectors: bool = True, sort_eig_vals: bo
 
 @library
 def hessenberg(a: ArrayLike) -> tuple[Tensor, Tensor]:
-    """Returns the Hessenberg form with the reflections below it, as LAPACK packs them, and their factors. No derivative.
+    """The Hessenberg form with the reflections below it, as LAPACK packs them, and their factors. No derivative.
 
     Raises:
       ShapeError: the matrices are not square.
@@ -94,7 +94,7 @@ def hessenberg(a: ArrayLike) -> tuple[Tensor, Tensor]:
 
 @library
 def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Returns the packed tridiagonal form of Hermitian matrices, its diagonal, off-diagonal, and factors. No derivative.
+    """The packed tridiagonal form of Hermitian matrices, its diagonal, off-diagonal, and factors. No derivative.
 
     Args:
       a: Hermitian matrices of shape (..., n, n).

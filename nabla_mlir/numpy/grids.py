@@ -185,7 +185,10 @@ def _raveled(indices: Any, lengths: Static[Any], mode: str, order: str) -> Tenso
 
 # ---------------------------------------------------------------- objects with brackets
 def _steps(key: slice) -> Any:
-    """The numbers of a slice: a range, or as many equal steps as the absolute value of an imaginary step says."""
+    """The numbers of the slice `key`: a range, or as many equal steps as the absolute value of an imaginary step says.
+
+    Example: 0:4:2 gives [0, 2], and 0:1:3j gives [0, 0.5, 1].
+    """
     start = 0 if key.start is None else key.start
     if isinstance(key.step, complex):
         return linspace(start, key.stop, int(abs(key.step)))
@@ -199,6 +202,9 @@ class _Grid:
         self._dense = dense
 
     def __getitem__(self, key: Any) -> Any:
+        """The numbers of a slice, or the grid of several slices: one stacked array if dense, else a list of arrays that
+        broadcast.
+        """
         if isinstance(key, slice):
             return _steps(key)
         vectors = [_steps(k) for k in key]
@@ -232,6 +238,9 @@ class _Joined:
         self._directions = directions
 
     def __getitem__(self, key: Any) -> Any:
+        """The ranges, numbers and arrays in `key`, joined along an axis; a word as first item, such as "r" or "0,2", gives
+        directions.
+        """
         items = list(key) if isinstance(key, tuple) else [key]
         axis, ndmin, trans = self._directions
         matrix = ""
@@ -259,7 +268,7 @@ class _Joined:
 
     @staticmethod
     def _part(item: Any, ndmin: int, trans: int) -> Any:
-        """Converts an item to an array with at least `ndmin` axes.
+        """The array of an item, with at least `ndmin` axes.
 
         The axes that it already has begin at the position `trans`, where -1 is the last possible position.
         """

@@ -72,7 +72,7 @@ _value.defvjp(_value_fwd, _value_bwd)
 
 @functools.partial(custom_vjp, nondiff_argnums=(0,))
 def _slope(f: Function, a: Tensor, e: Tensor) -> Tensor:
-    """The derivative of `_value` in the direction `e`; this linear map is self-adjoint.
+    """The derivative of f(A), at A = `a`, in the direction `e`; this linear map is self-adjoint.
 
     In the basis of eigenvectors, it multiplies each element of `e` by the divided difference of f for two eigenvalues.
     """
@@ -86,6 +86,10 @@ def _slope_fwd(f: Function, a: Tensor, e: Tensor) -> tuple[Tensor, tuple[Tensor,
 
 
 def _slope_bwd(f: Function, residuals: tuple[Tensor, Tensor], ct: Tensor) -> tuple[Tensor, Tensor]:
+    """The cotangents of the matrix and of the direction of a first derivative of f(A).
+
+    `residuals` are these two, and `ct` is the cotangent of the derivative.
+    """
     a, e = residuals
     transpose = la.matrix_transpose(ct)
     return tuple(la.matrix_transpose(x) for x in (_curvature(f, a, e, transpose), _slope(f, a, transpose)))  # type: ignore[return-value]
@@ -95,7 +99,10 @@ _slope.defvjp(_slope_fwd, _slope_bwd)
 
 
 def _curvature(f: Function, a: Tensor, e: Tensor, h: Tensor) -> Tensor:
-    """The second derivative of `_value` in the directions `e` and `h`."""
+    """The second derivative of f(A), at the Hermitian matrix A = `a`, in the directions `e` and `h`.
+
+    In the basis of eigenvectors, it is the sum over k of w_ikj (e_ik h_kj + h_ik e_kj); w are second divided differences of `f`.
+    """
     w, v = eigh(a)
     inner_e, inner_h = (matmul(matmul(la.adjoint(v), x), v) for x in (e, h))
     n, stack = w.shape[-1], w.shape[:-1]
@@ -153,9 +160,9 @@ def _first(f: Function, x: Tensor, y: Tensor, scale: Tensor) -> Tensor:
 
 
 def _second(f: Function, x: Tensor, y: Tensor, z: Tensor, scale: Tensor) -> Tensor:
-    """The second divided difference of f: that of the first ones for low and middle, and for middle and high.
+    """The second divided difference of f at x, y and z: that of the first ones for low and middle, and for middle and high.
 
-    It divides by the largest of the three distances.
+    It divides by the largest of the three distances. Points that are near, measured by `scale`, get a Taylor series.
     """
     x, y, z = x + (y + z) * 0.0, y + (x + z) * 0.0, z + (x + y) * 0.0
     low = where(x < y, where(x < z, x, z), where(y < z, y, z))

@@ -55,7 +55,10 @@ _MODES = {
 
 
 def word_of(name: str, mode: Any) -> str:
-    """Returns "clip", "wrap", "fill" or "promise_in_bounds" for a mode of JAX. Raises ShapeError for an unknown mode."""
+    """The word "clip", "wrap", "fill" or "promise_in_bounds" for a mode of JAX, an enum or a word; raises ShapeError for another.
+
+    `name` is the called function, for errors.
+    """
     word = {0: "clip", 1: "fill", 2: "promise_in_bounds"}.get(mode.value) if isinstance(mode, GatherScatterMode) else mode
     word = "fill" if word == "drop" else word
     if word not in ("clip", "wrap", "fill", "promise_in_bounds"):
@@ -66,12 +69,16 @@ def word_of(name: str, mode: Any) -> str:
 
 
 def filled(found: Tensor, outside: Tensor, fill_value: ArrayLike) -> Tensor:
-    """Replaces the elements of `found` by `fill_value` where the mask `outside` is true.
+    """The array `found`, with `fill_value` where the mask `outside` is true.
 
     The named axes of the array are the first axes of the result. In `where`, those of the mask are the first.
     """
 
     def make(entries: list[Tensor]) -> list[Tensor]:
+        """A list with the result: the elements that were found, and the fill value where the index is outside.
+
+        `entries` are the elements at the clamped indices, and a mask of those outside.
+        """
         found, outside = entries
         result = lg.select(broadcast_to(outside, found.shape), full_like(found, filler(fill_value, found.dtype)), found)
         result.value.owner.attributes[IS_FILL] = ir.UnitAttr.get()
@@ -90,7 +97,7 @@ def filler(fill_value: ArrayLike, dtype: np.dtype) -> Any:
 
 
 def brought_inside(i: Any, n: int, mode: str, from_end: bool = True) -> Any:
-    """Applies a mode to indices along an axis of length n; "fill" gives n for those out of range.
+    """The indices `i` of an axis of length n, in range by a mode: "wrap", "clip" or "fill", which gives n for those out of range.
 
     Negative indices count from the end if `from_end`, and are out of range otherwise.
     """
@@ -113,7 +120,7 @@ def brought_inside(i: Any, n: int, mode: str, from_end: bool = True) -> Any:
 
 
 def index_inside(shape: Sequence[int], index: Any, mode: str, from_end: bool = True) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """Returns an index whose integers are in range, and the axes that need one more element for "fill"; see `brought_inside`."""
+    """An index whose integers are in range of `shape`, and the axes that need one more element for "fill"; see `brought_inside`."""
     items: list[Any] = []
     axes: list[int] = []
     axis = 0
@@ -131,14 +138,14 @@ def index_inside(shape: Sequence[int], index: Any, mode: str, from_end: bool = T
 
 
 def longer(x: Tensor, axes: Sequence[int], value: Any) -> Tensor:
-    """Appends a value to the array along these axes."""
+    """The array `x` with one more element, `value`, at the end of each of these axes."""
     for axis in axes:
         x = padded(x, axis, 0, 1, value)
     return x
 
 
 def shorter(x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Removes the last element of the array along these axes."""
+    """The array `x` without the last element of each of these axes."""
     for axis in axes:
         x = sliced(x, axis, 0, x.shape[axis] - 1)
     return x

@@ -67,7 +67,7 @@ class Plan:
 
 
 def read_index(shape: Shape, index: Any) -> Plan:
-    """Returns the plan of an index into an array of `shape`.
+    """The plan of an index into an array of `shape`.
 
     Raises:
       IndexingError: there are too many indices, or one is out of range.
@@ -99,7 +99,7 @@ def read_index(shape: Shape, index: Any) -> Plan:
 
 
 def _make_plan(shape: Shape, windows: list[Window], dropped: list[int], computed: dict[int, Any], kinds: str) -> Plan:
-    """Makes the plan, with the position of index arrays and the shape of the result.
+    """The plan of an index, with the position of index arrays and the shape of the result.
 
     Args:
       shape: the shape of the indexed array.
@@ -125,7 +125,7 @@ def _make_plan(shape: Shape, windows: list[Window], dropped: list[int], computed
 
 
 def expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
-    """Returns the items in plain form: the ellipsis and missing items become slices, and masks become index arrays."""
+    """The items in plain form: the ellipsis and missing items become slices, and masks become index arrays."""
     _check_masks(shape, items)
     plain: list[Any] = []
     for item in items:
@@ -142,7 +142,11 @@ def expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
 
 
 def _check_masks(shape: Shape, items: Sequence[Any]) -> None:
-    """Raises IndexingError for a mask whose shape differs from the axes that it masks, unless it has length 0 there."""
+    """Raises IndexingError for a mask among the items of an index whose shape differs from the axes that it masks, except for
+    length 0.
+
+    `shape` is the shape of the indexed array.
+    """
     counts = [_axis_count(item) for item in items]
     axis = 0
     for item, count in zip(items, counts, strict=True):
@@ -157,7 +161,7 @@ def _check_masks(shape: Shape, items: Sequence[Any]) -> None:
 
 
 def plain_index(item: Any) -> Any:
-    """Converts one item of an index to an integer, a slice, None, an ellipsis or an array of integers.
+    """One item of an index as an integer, a slice, None, an ellipsis or an array of integers.
 
     Raises:
       TraceError, DtypeError: the item has another type.
@@ -203,7 +207,9 @@ def _masks(mask: Any) -> list[Any]:
 
 
 def _window(item: slice, n: int, axis: int) -> Window:
-    """The indices that a slice of an axis of length `n` selects. Raises SliceError for the step 0."""
+    """The start, length and step of the indices that the slice `item` selects from axis `axis` of length `n`; raises SliceError for
+    step 0.
+    """
     bounds = [None if b is None else _bound(b, axis) for b in (item.start, item.stop, item.step)]
     if bounds[2] == 0:
         raise SliceError("a slice requires a step that is not 0, got 0.", where=user_frame())
@@ -212,7 +218,7 @@ def _window(item: slice, n: int, axis: int) -> Window:
 
 
 def _bound(bound: Any, axis: int) -> int:
-    """A bound of a slice as an integer. Raises TraceError if it is traced."""
+    """A bound of a slice as an integer; raises TraceError if it is traced. `axis` is the axis of the slice, for the error."""
     if isinstance(bound, _TRACED):
         raise TraceError(
             f"a slice requires known bounds, got the traced {bound!r} at axis {axis}.",
@@ -223,14 +229,16 @@ def _bound(bound: Any, axis: int) -> int:
 
 
 def _check_index(i: int, n: int, axis: int) -> int:
-    """The index, counted from the start. Raises IndexingError if it is out of range."""
+    """The index `i`, counted from the start; raises IndexingError if it is out of range of axis `axis` of length `n`."""
     if not -n <= i < n:
         raise IndexingError(f"indexing requires an index below {n} along axis {axis}, got {i}.", where=user_frame())
     return i % n
 
 
 def wrapped(i: Any, n: int, axis: int) -> Any:
-    """Converts an index array so that negative numbers count from the end."""
+    """The index array `i` with negative numbers counted from the end of axis `axis` of length `n`; raises IndexingError if known
+    ones misfit.
+    """
     if not isinstance(i, Tensor):
         if i.size and not (-n <= i.min() and i.max() < n):
             raise IndexingError(
@@ -245,9 +253,10 @@ def wrapped(i: Any, n: int, axis: int) -> Any:
 
 
 def static_index(shape: Shape, index: Any) -> tuple[Shape, tuple[Any, ...]]:
-    """Replaces masks in an index by index arrays, because their values decide the shape and cannot be arguments.
+    """The shape of an array, and an index into it with index arrays in place of masks, because masks decide the shape of the
+    result.
 
-    A scalar truth value masks a new axis of size 1 before the next axis. The first result is the shape of the array with these
+    A scalar truth value masks a new axis of size 1 before the next axis; the first result is the shape of the array with these
     axes.
     """
     items = index if isinstance(index, tuple) else (index,)

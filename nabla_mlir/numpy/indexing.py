@@ -35,7 +35,7 @@ def take_index(x: Tensor, index: Any) -> Tensor:
 
 
 def get(x: Tensor, plan: Plan) -> Tensor:
-    """The elements that a plan reads."""
+    """The elements of `x` that a plan reads: first its slices, then its computed indices."""
     if 0 in plan.shape:
         return full(plan.shape, 0, x.dtype)
     x = static_part(x, plan.windows)
@@ -51,7 +51,7 @@ def get(x: Tensor, plan: Plan) -> Tensor:
 
 
 def static_part(x: Tensor, windows: Sequence[Window]) -> Tensor:
-    """The elements that the static part of an index reads."""
+    """The elements of `x` that the slices of an index read; `windows` has the start, length and step for each axis."""
     # The reverse comes first: IREE 3.13 does not compile the reverse of a strided slice along an inner axis.
     x = reversed_along(x, [d for d, w in enumerate(windows) if w.step < 0])
     starts = tuple(w.start if w.step > 0 else n - 1 - w.start for w, n in zip(windows, x.shape, strict=True))
@@ -63,21 +63,27 @@ def static_part(x: Tensor, windows: Sequence[Window]) -> Tensor:
 
 
 def undropped(x: Tensor, plan: Plan) -> tuple[Tensor, dict[int, Any]]:
-    """The array without the axes that integers removed, and the computed indices by its axes."""
+    """The array without the axes that integers removed, and a dict of the computed indices by the axes of this array.
+
+    `plan` is the analysed index; its indices by axes of `x` are renumbered.
+    """
     dims = [d for d in range(x.ndim) if d not in plan.dropped]
     x = reshaped(x, tuple(x.shape[d] for d in dims))
     return x, {dims.index(d): i for d, i in plan.computed.items()}
 
 
 def starts(plan: Plan, ndim: int) -> list[Tensor]:
-    """The start, along every axis, of the block that scalar indices select."""
+    """The start indices, along each of `ndim` axes, of the block that the scalar indices of a plan select."""
     scalars = [i for i in plan.computed.values() if isinstance(i, Tensor)]
     dtype = np.result_type(*(i.dtype for i in scalars)) if scalars else _INT32
     return [as_tensor(plan.computed[d], dtype) if d in plan.computed else full((), 0, dtype) for d in range(ndim)]
 
 
 def positions(x: Tensor, computed: dict[int, Any], position: int) -> tuple[Tensor, dict[str, Any]]:
-    """The index vectors and dimension numbers of a gather; the axes of the index arrays have the position `position`."""
+    """The index vectors and the dimension numbers of a gather from `x`.
+
+    `computed` maps each indexed axis to its indices. The axes of the index arrays have the position `position` in the result.
+    """
     arrays = list(computed.values())
     shape = broadcast_shapes("indexing", [np.shape(i) for i in arrays])
     if any(isinstance(i, Tensor) for i in arrays):
@@ -120,7 +126,7 @@ def take(
     indices_are_sorted: bool = False,
     fill_value: Any = None,
 ) -> Tensor:
-    """Returns the elements at `indices` along `axis`, or of the flattened array.
+    """The elements at `indices` along `axis`, or of the flattened array.
 
     Args:
       a: an array.
@@ -147,10 +153,10 @@ def take(
 
 
 def _apply_mode(name: str, x: Tensor, indices: Any, axis: int, mode: Any, fill_value: Any) -> tuple[Tensor, Any, Tensor | None]:
-    """Applies the rule for indices out of range, `mode`; `name` is the called function, for errors.
+    """The array, the indices into it, and the mask of indices out of range, or None; after the rule `mode` for such indices.
 
-    Returns the array, the indices into it, and the mask of indices out of range, whose elements are to be filled.
-    For known indices, the array gets one more element with the fill value, so that all indices are in range.
+    `name` is the called function, for errors. For known indices, the array gets one more element with the fill value, so that all
+    indices are in range.
     """
     indices = plain_index(indices)
     if mode == "promise_in_bounds" or (mode is None and fill_value is None and not isinstance(indices, Tensor)):
@@ -184,7 +190,7 @@ def take_along_axis(
     *,
     wrap_negative_indices: bool = True,
 ) -> Tensor:
-    """Returns an element of `arr` for each element of `indices`, which replaces the index along `axis`.
+    """An element of `arr` for each element of `indices`, which replaces the index along `axis`.
 
     Args:
       arr: an array.
@@ -222,9 +228,9 @@ def take_along_axis(
 
 @library
 def dynamic_slice(operand: Any, start_indices: Sequence[Any], slice_sizes: Static[Sequence[int]]) -> Tensor:
-    """Returns the block of the given sizes at computed starts; starts are clamped so that the block is inside the array.
+    """The block of the given sizes at computed starts; starts are clamped so that the block is inside the array.
 
-    Negative starts count from the end, as in JAX.
+    Negative starts count from the end, as in JAX. `start_indices` and `slice_sizes` have one integer for each axis.
     """
     x, sizes = tensor(operand), tuple(slice_sizes)
     if len(start_indices) != x.ndim or len(sizes) != x.ndim or any(not 0 <= k <= n for k, n in zip(sizes, x.shape, strict=True)):
@@ -238,7 +244,7 @@ def dynamic_slice(operand: Any, start_indices: Sequence[Any], slice_sizes: Stati
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Sequence[Any]) -> Tensor:
     """Replaces the block at computed starts by `update`; starts are clamped so that the block is inside the array.
 
-    Negative starts count from the end, as in JAX.
+    Negative starts count from the end, as in JAX. `start_indices` has one integer for each axis.
     """
     x = tensor(operand)
     update = convert(tensor(update), x.dtype)
@@ -252,7 +258,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Sequence[Any]
 
 
 def _starts(starts: Sequence[Any], shape: Sequence[int]) -> list[Tensor]:
-    """Converts starts to one dtype; negative starts count from the end."""
+    """The start indices in one dtype; negative starts count from the end of the axes of `shape`."""
     is_known = [isinstance(s, (int, np.integer)) and s < 0 for s in starts]
     numbers = [tensor(max(int(s) + n, 0) if known else s) for s, n, known in zip(starts, shape, is_known, strict=True)]
     dtype = np.result_type(*(t.dtype for t in numbers)) if numbers else _INT32
@@ -261,7 +267,7 @@ def _starts(starts: Sequence[Any], shape: Sequence[int]) -> list[Tensor]:
 
 
 def _from_end(start: Tensor, n: int) -> Tensor:
-    """Adds the length to negative starts."""
+    """The start index, counted from the start of an axis of length `n` if it is negative."""
     known = splat_of(start)
     if start.dtype.kind == "u" or (isinstance(known, int) and known >= 0):
         return start

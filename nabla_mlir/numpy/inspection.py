@@ -74,7 +74,7 @@ def __array_namespace_info__() -> NamespaceInfo:  # noqa: N807  (the standard's 
 
 
 def placed(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: adds the keyword `device` for the device of the result; inside a trace, the target decides the device."""
+    """Decorator: adds the keyword `device` for the device of the result of `f`; inside a trace, the target decides the device."""
 
     @functools.wraps(f)
     def call(*args: Any, device: Any = None, **kwargs: Any) -> Any:

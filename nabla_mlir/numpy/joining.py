@@ -22,7 +22,10 @@ from nabla_mlir.table.tensor import Tensor
 
 
 def _tensors(name: str, xs: Sequence[Any], dtype: Any = None) -> list[Tensor]:
-    """Converts arrays, or the slices of one array, to tensors of one dtype. Raises ShapeError if there are none."""
+    """The arrays, or the slices of one array, as tensors of one dtype; raises ShapeError if there are none.
+
+    `name` is the called function, for errors. Without `dtype`, the arrays promote to a common one.
+    """
     if isinstance(xs, Tensor):
         xs = unstack(xs)
     if not len(xs):
@@ -53,7 +56,7 @@ concat = concatenate
 
 
 def _joined(name: str, xs: Sequence[Tensor], axis: int) -> Tensor:
-    """Concatenates the arrays along an axis. Raises ShapeError if their other axes differ."""
+    """The arrays concatenated along an axis; raises ShapeError if their other axes differ. `name` is the called function."""
     axis = axis_of(name, axis, xs[0].ndim)
     others = {x.shape[:axis] + x.shape[axis + 1 :] if x.ndim == xs[0].ndim else x.shape for x in xs}
     if len(others) > 1:
@@ -83,14 +86,14 @@ def stack(arrays: Sequence[Any], axis: Static[int] = 0, dtype: DTypeLike | None 
 
 @library
 def vstack(tup: Sequence[Any], dtype: DTypeLike | None = None) -> Tensor:
-    """Joins arrays along the first axis; vectors are rows."""
+    """Joins arrays along the first axis; vectors are rows. `tup` is a sequence of arrays."""
     tensors = [reshaped(x, (1, x.size)) if x.ndim < 2 else x for x in _tensors("vstack", tup, dtype)]
     return _joined("vstack", tensors, 0)
 
 
 @library
 def hstack(tup: Sequence[Any], dtype: DTypeLike | None = None) -> Tensor:
-    """Joins arrays along the second axis, and vectors along the first."""
+    """Joins arrays along the second axis, and vectors along the first. `tup` is a sequence of arrays."""
     tensors = [reshaped(x, (1,)) if x.ndim == 0 else x for x in _tensors("hstack", tup, dtype)]
     return _joined("hstack", tensors, 0 if tensors[0].ndim == 1 else 1)
 
@@ -103,13 +106,16 @@ def dstack(tup: Sequence[Any], dtype: DTypeLike | None = None) -> Tensor:
 
 @library
 def column_stack(tup: Sequence[Any]) -> Tensor:
-    """Joins arrays along the second axis; vectors are columns."""
+    """Joins arrays along the second axis; vectors are columns. `tup` is a sequence of arrays."""
     tensors = [reshaped(x, (x.size, 1)) if x.ndim < 2 else x for x in _tensors("column_stack", tup)]
     return _joined("column_stack", tensors, 1)
 
 
 def _cut(x: Tensor, axis: int, positions: Sequence[int]) -> list[Tensor]:
-    """The parts of an array between positions along an axis; a position counts like the bound of a slice."""
+    """The parts of `x` between positions along an axis; a position counts like the bound of a slice.
+
+    Example: length 5 and positions [2, 4] give parts of the lengths 2, 2 and 1.
+    """
     n = x.shape[axis]
     bounds = [slice(a, b).indices(n)[:2] for a, b in zip([0, *positions], [*positions, n], strict=True)]
     return [sliced(x, axis, a, max(a, b)) for a, b in bounds]

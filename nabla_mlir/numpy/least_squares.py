@@ -25,7 +25,7 @@ from nabla_mlir.table.tensor import Tensor
 
 @library
 def lstsq(a: ArrayLike, b: ArrayLike, rcond: Any = None, *, numpy_resid: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Returns the x that minimises ``norm(b - a x)``; if several do, the one with the smallest norm.
+    """The x that minimises ``norm(b - a x)``; if several do, the one with the smallest norm.
 
     Args:
       a: a matrix of shape (m, n).

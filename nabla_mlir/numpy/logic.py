@@ -25,7 +25,9 @@ Function = Callable[..., Any]
 
 # ---------------------------------------------------------------- comparisons and logic
 def _comparison(name: str, direction: str, symbol: str) -> Function:
-    """Makes the function that compares two arrays."""
+    """The function `name` that compares two arrays; `direction` is StableHLO's word, such as "LT", and `symbol` Python's,
+    such as "<".
+    """
 
     @described(name, f"True where x {symbol} y.")
     def f(x: Any, y: Any) -> Tensor:
@@ -44,7 +46,7 @@ greater_equal: Function = _comparison("greater_equal", "GE", ">=")
 
 
 def _logical(name: str, record: Any, word: str) -> Function:
-    """Makes the function that combines truth values by a record function."""
+    """The function `name` that combines truth values by the operation `record`; `word` describes it, such as "and"."""
 
     @described(name, f"The logical {word} of x and y; every number except 0 counts as True.")
     def f(x: Any, y: Any) -> Tensor:
@@ -66,7 +68,7 @@ def logical_not(x: ArrayLike) -> Tensor:
 
 
 def _bitwise(name: str, record: Any, word: str) -> Function:
-    """Makes the function that combines the bits of integers by a record function."""
+    """The function `name` that combines the bits of integers by the operation `record`; `word` describes it, such as "and"."""
 
     @described(name, f"The bitwise {word} of x and y.")
     def f(x: Any, y: Any) -> Tensor:
@@ -132,7 +134,7 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
 
 
 def choose(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """A select operation after broadcasting; a scalar condition stays a scalar."""
+    """The elements of x where `condition` is true, else those of y, after broadcasting; a scalar condition stays a scalar."""
     shape = broadcast_shapes("where", [condition.shape, x.shape])
     if condition.ndim:
         condition = broadcast_to(condition, shape)

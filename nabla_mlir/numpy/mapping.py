@@ -38,6 +38,7 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signat
 
     @functools.wraps(pyfunc)
     def call(*args: Any, **kwargs: Any) -> Any:
+        """The results of the function for all entries of the arguments, whose other axes broadcast."""
         absent = [i for i, a in enumerate(args) if a is None and i not in excluded]
         if absent and axes is not None:
             raise ShapeError(f"vectorize with a signature requires arrays, got None at the positions {absent}.", where=user_frame())
@@ -58,6 +59,7 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signat
             _check_lengths(axes[0], [a.shape[a.ndim - r :] for a, r in zip(arrays, core, strict=True)], lengths)
 
         def inner(*values: Any) -> Any:
+            """The result of the function for the parts of the arrays that belong to one entry."""
             by_position = {**static, **dict(zip(positions, values, strict=False))}
             keywords = dict(zip(names, values[len(positions) :], strict=True))
             out = pyfunc(*(by_position[i] for i in range(len(args))), **keywords, **options)
@@ -76,7 +78,10 @@ def vectorize(pyfunc: Callable[..., Any], *, excluded: Any = frozenset(), signat
 
 
 def _axes(signature: str) -> tuple[list[list[str]], list[list[str]]]:
-    """The names of the axes of each argument and of each result."""
+    """The names of the axes of each argument and of each result of a signature, else ShapeError.
+
+    Example: "(n,m),(m)->(n)" gives [["n", "m"], ["m"]] and [["n"]].
+    """
     groups = r"\([\w,\s]*\)"
     if not re.fullmatch(rf"\s*{groups}(\s*,\s*{groups})*\s*->\s*{groups}(\s*,\s*{groups})*\s*", signature):
         raise ShapeError(f"vectorize requires a signature such as '(n,m),(m)->(n)', got {signature!r}.", where=user_frame())
@@ -86,7 +91,10 @@ def _axes(signature: str) -> tuple[list[list[str]], list[list[str]]]:
 
 
 def _check_lengths(names: Sequence[Sequence[str]], shapes: Sequence[Sequence[int]], lengths: dict[str, int]) -> None:
-    """Checks that axes of one name have one length, and notes the lengths of new names."""
+    """Raises ShapeError unless axes of one name have one length; adds the lengths of new names to `lengths`.
+
+    `names` has the names of the axes of each array. `shapes` are the shapes of the arrays.
+    """
     for labels, shape in zip(names, shapes, strict=True):
         if len(labels) != len(shape):
             raise ShapeError(
@@ -100,7 +108,10 @@ def _check_lengths(names: Sequence[Sequence[str]], shapes: Sequence[Sequence[int
 
 
 def _check_results(names: Sequence[Sequence[str]], out: Any, lengths: dict[str, int]) -> None:
-    """Checks the number of the results of a vectorized function, and the lengths of their axes."""
+    """Raises ShapeError unless the result `out` of a vectorized function has as many arrays as `names`, with fitting axes.
+
+    `lengths` maps names of axes to their lengths.
+    """
     outs = out if len(names) > 1 else [out]
     if not isinstance(outs, (list, tuple)) or len(outs) != len(names):
         got = len(out) if isinstance(out, (list, tuple)) else "one array"

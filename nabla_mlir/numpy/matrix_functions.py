@@ -93,6 +93,7 @@ def expm(a: ArrayLike) -> Tensor:
     result = _pade(a * convert(wide(factor), a.dtype), degree)
 
     def square_once(i: Any, carry: Any) -> Any:
+        """The squares of those matrices that need one more squaring, and their doubled scale factors."""
         result, factor = carry
         more = lg.compare(factor, full_like(factor, 1), comparison_direction="LT")
         square = lg.select(wide(more), la.matmul(result, result), result)
@@ -102,7 +103,10 @@ def expm(a: ArrayLike) -> Tensor:
 
 
 def _pade(a: Tensor, degree: int) -> Tensor:
-    """The Pade approximant inv(V - U) (V + U), where U is the odd part and V the even part of the numerator."""
+    """The Pade approximant of exp(A), inv(V - U) (V + U), where U is the odd part and V the even part of the numerator.
+
+    `degree` is that of the numerator and of the denominator.
+    """
     f = math.factorial
     numbers = [f(2 * degree - k) * f(degree) / (f(2 * degree) * f(k) * f(degree - k)) for k in range(degree + 1)]
     powers = [la.identity_like(a), la.matmul(a, a)]
@@ -114,7 +118,7 @@ def _pade(a: Tensor, degree: int) -> Tensor:
 
 
 def _combination(numbers: Sequence[float], powers: Sequence[Tensor]) -> Tensor:
-    """The polynomial in A^2 with these coefficients, from I, A^2, A^4 and A^6 (Paterson and Stockmeyer 1973)."""
+    """The polynomial in A^2 with the coefficients `numbers`, from the powers I, A^2, A^4 and A^6 (Paterson and Stockmeyer 1973)."""
     low = _sum(numbers[: len(powers)], powers)
     high = numbers[len(powers) :]
     return low + la.matmul(powers[-1], _sum(high, powers[1:])) if high else low

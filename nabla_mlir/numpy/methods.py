@@ -113,9 +113,12 @@ _METHODS: dict[str, Callable[..., Any]] = {
 
 
 def _binary(f: Callable[..., Any], name: str, flip: bool) -> Callable[..., Any]:
-    """The method for a binary operator of arrays. `flip` exchanges the operands, as in `__radd__`."""
+    """The method `name` for a binary operator of arrays, which calls `f`. `flip` exchanges the operands, as in `__radd__`."""
 
     def operator(self: Any, other: Any) -> Any:
+        """The result of the binary operator on an array and `other`, in exchanged order if `flip`; NotImplemented for
+        other types.
+        """
         if not (is_scalar(other) or _has_numbers(other)):
             return NotImplemented
         if name != "pow":  # the code of a power depends on the exponent
@@ -127,7 +130,7 @@ def _binary(f: Callable[..., Any], name: str, flip: bool) -> Callable[..., Any]:
 
 
 def _as_operand(x: Any, number: Any) -> Any:
-    """Converts a Python number to an array of the dtype of `x`, so that one program serves all numbers.
+    """The Python number `number` as an array of the dtype of `x`, so that one program serves all numbers.
 
     A number that the dtype cannot hold is returned unchanged.
     """
@@ -150,7 +153,7 @@ def _has_numbers(x: Any) -> bool:
 
 
 def _unary(f: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The method for an operator with one operand, or for a function of one array."""
+    """The method `name` for an operator with one operand, or for a function of one array, which calls `f`."""
 
     def operator(self: Any) -> Any:
         return f(self)
@@ -199,7 +202,7 @@ def _copy(self: Any) -> Any:
 
 
 def _narrowing(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with a dtype of 32 bits where a method states one of 64 and `is_narrowing` is true."""
+    """The function `f` as a method that, if `is_narrowing`, uses a 32-bit dtype in place of the 64-bit one that a caller states."""
 
     @functools.wraps(f)
     def method(self: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:

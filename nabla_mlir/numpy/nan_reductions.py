@@ -20,7 +20,7 @@ from nabla_mlir.table.tensor import Tensor, full_like
 
 
 def _numbers(x: Any, where: Any = None) -> tuple[Tensor, Tensor | None]:
-    """The array, and the mask of its elements that are not NaN and selected by `where`."""
+    """The array `x`, and the mask of its elements that are not NaN and selected by `where`; None if all count."""
     x = tensor(x)
     mask = None if where is None else red.mask_of(where, x.shape)
     if not is_differentiable(x.dtype):

@@ -108,7 +108,7 @@ def _scale(size: Tensor, ord: float) -> Tensor:
 
 
 def _matrix_norm(x: Tensor, ord: Any, axes: Sequence[int]) -> Tensor:
-    """The norm of order `ord` of matrices along two axes."""
+    """The norm of order `ord` of matrices along two axes, (rows, columns)."""
     rows, columns = axes
     if ord in (None, "fro"):
         return root(red.sum(_squares(x), (rows, columns)))

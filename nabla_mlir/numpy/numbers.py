@@ -38,6 +38,7 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Tensor:
     x, y = (absolute(require_integer("gcd", v)) for v in (x, y))
 
     def step(pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """The pair (b, a mod b) for the pair (a, b), as in Euclid's algorithm; (a, 0) if b is 0."""
         a, b = pair
         rest = absolute(ew.remainder(a, where(b != 0, b, 1)))  # the smallest integer has no absolute value, and stays negative
         return where(b != 0, b, a), where(b != 0, rest, 0)

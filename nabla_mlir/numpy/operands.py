@@ -71,7 +71,10 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None,
 
 
 def _concrete(x: Any, leaves: Sequence[Any], dtype: np.dtype | None, copy: bool | None) -> Array:
-    """`asarray` of a value without tensors: the array itself, its shared memory, or a copy, as `copy` says."""
+    """The value `x` without tensors as an array, as in `asarray`: the array itself, its shared memory, or a copy, as `copy` says.
+
+    `leaves` are the numbers and arrays in nested lists.
+    """
     is_same = isinstance(x, (Array, np.ndarray)) and (dtype is None or dtype == x.dtype)  # in NumPy, float64 == None is True
     if type(x) is Array and is_same and not (x.weak and dtype is not None):
         return x.copy() if copy else x
@@ -140,7 +143,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 
 
 def _host(x: Any, leaves: Sequence[Any], dtype: np.dtype | None) -> np.ndarray:
-    """Converts numbers and nested lists to a NumPy array, with the default dtypes of Python numbers.
+    """The numbers and nested lists `x` as a NumPy array, with the default dtypes of Python numbers.
 
     Args:
       x: the value.
@@ -177,7 +180,7 @@ def _astype(x: Any, dtype: Any) -> Any:
 
 
 def _stacked(x: Any) -> Tensor:
-    """Stacks nested lists of tensors into one tensor."""
+    """Nested lists of tensors as one tensor with an axis for each level of nesting."""
     if not isinstance(x, (list, tuple)):
         return as_tensor(x)
     parts = [_stacked(e) for e in x]
@@ -188,7 +191,7 @@ def _stacked(x: Any) -> Tensor:
 
 
 def operand(x: Any) -> Any:
-    """Converts a list to an array of the default dtypes, for arithmetic; other operands are returned unchanged."""
+    """A list `x` as an array of the default dtypes, for arithmetic; other operands are returned unchanged."""
     x = readable(x)
     if isinstance(x, (list, tuple)):
         return asarray(x)
@@ -213,14 +216,14 @@ def common_dtype(xs: Sequence[Any]) -> np.dtype:
 
 
 def in_one_dtype(*xs: Any) -> list[Tensor]:
-    """Promotes the operands to one dtype; shapes do not change, and Python numbers have all digits of the dtype."""
+    """The operands `xs` in one dtype; shapes do not change, and Python numbers have all digits of the dtype."""
     operands = [operand(x) for x in xs]
     dtype = promote_dtypes(operands)
     return marked([as_tensor(x, dtype) for x in operands], operands)
 
 
 def inexact_dtype(dtype: np.dtype) -> np.dtype:
-    """Returns a floating-point dtype unchanged; other dtypes give the default float dtype."""
+    """A floating-point dtype unchanged; other dtypes give the default float dtype."""
     return dtype if is_inexact(dtype) else Defaults.float
 
 
@@ -237,7 +240,10 @@ def inexacts(name: str, *xs: Any) -> list[Tensor]:
 
 
 def stored(value: Any, x: Tensor, shape: Shape, what: str) -> Tensor:
-    """Converts a value that is stored in `x`; a scalar gets `shape`. Raises DtypeError for floats in integers and the like."""
+    """The tensor of a value that is stored in `x`, in the dtype of `x`; a scalar gets `shape`.
+
+    Raises DtypeError for floats in integers and the like; `what` names the operation for the error.
+    """
     dtype = scalar_dtype(value) if is_scalar(value) else as_tensor(value).dtype
     if rank_of(dtype) > rank_of(x.dtype):
         raise DtypeError(
@@ -249,7 +255,7 @@ def stored(value: Any, x: Tensor, shape: Shape, what: str) -> Tensor:
 
 
 def convert(x: Tensor, dtype: Any) -> Tensor:
-    """Converts `x` by the rules of NumPy: bool is ``x != 0``, and a real dtype drops the imaginary part."""
+    """The tensor `x` in the dtype `dtype`, by the rules of NumPy: bool is ``x != 0``, and a real dtype drops the imaginary part."""
     dtype = as_dtype(dtype)
     if x.dtype == dtype:
         return x
@@ -270,7 +276,7 @@ def strong(x: Tensor) -> Tensor:
 
 
 def require_real(name: str, x: Tensor) -> Tensor:
-    """Returns `x`; raises DtypeError if it is complex."""
+    """The tensor `x`; raises DtypeError if it is complex. `name` is the called function, for errors."""
     if is_complex(x.dtype):
         raise DtypeError(
             f"{name} requires real numbers, got {x.dtype}.",
@@ -281,7 +287,9 @@ def require_real(name: str, x: Tensor) -> Tensor:
 
 
 def require_integer(name: str, x: Tensor, *, bools: bool = False) -> Tensor:
-    """Returns `x`; raises DtypeError unless its elements are integers (or truth values, if allowed)."""
+    """The tensor `x`; raises DtypeError unless its elements are integers, or truth values if `bools`. `name` is the caller, for
+    errors.
+    """
     if not is_integer(x.dtype) and not (bools and x.dtype.kind == "b"):
         raise DtypeError(f"{name} requires integers{' or truth values' if bools else ''}, got {x.dtype}.", where=user_frame())
     return x

@@ -104,7 +104,7 @@ def _pad(
     stat_length: Static[Any],
     reflect_type: str,
 ) -> Tensor:
-    """`pad` for a mode with a name."""
+    """The padded array, for a mode with a name; the parameters are those of `pad`."""
     x = tensor(array)
     widths = _pairs("pad", pad_width, x.ndim)
     if np.min(widths, initial=0) < 0:
@@ -138,9 +138,10 @@ def _pad(
 
 
 def _reflect_odd(x: Tensor, axis: int, low: int, high: int, mode: str) -> Tensor:
-    """Adds mirror images whose values are mirrored at the end elements: twice the end element minus the element.
+    """The array with mirror images, of `low` and `high` elements, whose values are mirrored at the end elements.
 
-    One round adds at most as many elements as there are, and the next round mirrors the longer axis.
+    A mirrored value is twice the end element minus the element: [1, 2, 4] with low 2 in mode "reflect" gives [-2, 0, 1, 2, 4]. One
+    round adds at most as many elements as there are, and the next round mirrors the longer axis.
     """
     while low or high:
         n = x.shape[axis]
@@ -157,7 +158,10 @@ def _reflect_odd(x: Tensor, axis: int, low: int, high: int, mode: str) -> Tensor
 
 
 def _pad_by(array: ArrayLike, pad_width: Any, function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
-    """Pads with zeros, then applies a function to each row along each axis."""
+    """The array padded with zeros, after `function` has been applied to each row along each axis.
+
+    The function gets a padded row, the pair of widths, the axis and `kwargs`, and returns the new row.
+    """
     x = pad(array, pad_width)
     for d, width in enumerate(_pairs("pad", pad_width, np.ndim(x))):
         rows = moveaxis(x, d, -1)
@@ -192,7 +196,9 @@ def _repeated_statistic(mode: str, part: Tensor, axis: int, width: int) -> Tenso
 
 
 def _pairs(name: str, widths: Any, ndim: int) -> list[tuple[Any, Any]]:
-    """A pair for each axis, from one number, one pair, or all pairs. Raises ShapeError for other lengths."""
+    """A pair for each axis, from one number, one pair, or all pairs; raises ShapeError for other lengths. `name` is the called
+    function.
+    """
     try:
         return [tuple(pair) for pair in np.broadcast_to(np.asarray(widths), (ndim, 2)).tolist()]
     except ValueError:
@@ -202,7 +208,9 @@ def _pairs(name: str, widths: Any, ndim: int) -> list[tuple[Any, Any]]:
 
 
 def _pad_constant(x: Tensor, widths: list[tuple[int, int]], values: Any) -> Tensor:
-    """Pads with one value, or with a value for each end of each axis."""
+    """The array padded with one value, or with a value for each end of each axis; `widths` has the widths of both ends of each
+    axis.
+    """
     if isinstance(values, (list, tuple)):
         for d, ((low, high), (before, after)) in enumerate(zip(widths, _pairs("pad", values, x.ndim), strict=True)):
             x = padded(padded(x, d, low, 0, before) if low else x, d, 0, high, after) if low or high else x

@@ -60,7 +60,7 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> Tensor:
 
 
 def _one_length(a1: Any, a2: Any) -> tuple[Tensor, Tensor]:
-    """Promotes two polynomials to one dtype, and adds zeros before the shorter one."""
+    """Two polynomials in one dtype, with zeros before the coefficients of the shorter one."""
     a, b = in_one_dtype(a1, a2)
     n = max(a.shape[0], b.shape[0])
     first, second = (concatenate([zeros((n - x.shape[0],), x.dtype), x]) if x.shape[0] < n else x for x in (a, b))
@@ -94,7 +94,10 @@ def _polymul(a1: ArrayLike, a2: ArrayLike) -> Tensor:
 
 
 def _trimmed(name: str, p: Any, shortest: int = 1) -> Any:
-    """A concrete vector without zeros before the first coefficient; `shortest` elements remain at least."""
+    """The concrete vector `p` without zeros before the first coefficient; `shortest` elements remain at least.
+
+    `name` is the called function, for the error about a traced vector.
+    """
     if isinstance(p, Tensor):
         dynamic_shape(name, "pass trim_leading_zeros=False.")
     found = np.flatnonzero(np.asarray(p))
@@ -103,7 +106,7 @@ def _trimmed(name: str, p: Any, shortest: int = 1) -> Any:
 
 
 def inexacts_of(*xs: Any) -> tuple[Tensor, ...]:
-    """Promotes vectors to one floating-point dtype."""
+    """The arrays `xs`, of at least one axis, in one floating-point dtype."""
     tensors = [inexact(atleast_1d(x)) for x in xs]
     dtype = np.result_type(*(t.dtype for t in tensors))
     return tuple(convert(t, dtype) for t in tensors)
@@ -130,7 +133,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Tensor
 
 @library
 def _polydiv(u: Any, v: Any) -> tuple[Tensor, Tensor]:
-    """The quotient and the remainder by long division; leading zeros of the remainder stay."""
+    """The quotient and the remainder of two polynomials by long division; leading zeros of the remainder stay."""
     u, v = inexacts_of(u, v)
     m, n = u.shape[0] - 1, v.shape[0] - 1
     quotient = []
@@ -225,7 +228,7 @@ def _roots(p: ArrayLike, at_zero: Static[int]) -> Tensor:
 
 
 def _nonzero_roots(p: ArrayLike) -> Tensor:
-    """The eigenvalues of the companion matrix; the first and the last coefficient must not be 0."""
+    """The roots of a polynomial: the eigenvalues of the companion matrix; the first and the last coefficient must not be 0."""
     p = inexact(p)
     n = p.shape[0]
     if n < 2:

@@ -27,7 +27,11 @@ from nabla_mlir.table.tensor import Tensor
 
 # ---------------------------------------------------------------- operands with labelled axes
 def _product(a: Tensor, la: str, b: Tensor, lb: str, out: str) -> Tensor:
-    """`contract` with NumPy broadcasting: an axis of size 1 matches any length of its label."""
+    """The product of `a` with labels `la` and `b` with labels `lb`, summed over labels that are not in `out`, as an array with
+    labels `out`.
+
+    As in NumPy, an axis of size 1 matches any length of its label.
+    """
     lengths = dict(zip(la, a.shape, strict=True))
     for c, n in zip(lb, b.shape, strict=True):
         lengths[c] = n if lengths.get(c, 1) == 1 else lengths[c]
@@ -36,7 +40,9 @@ def _product(a: Tensor, la: str, b: Tensor, lb: str, out: str) -> Tensor:
 
 
 def _without_units(x: Tensor, labels: str, lengths: dict[str, int]) -> tuple[Tensor, str]:
-    """Drops an axis of size 1 whose label has a longer length in the other operand."""
+    """The array without the axes of size 1 whose label has a longer length in the other operand, and its remaining labels. `labels`
+    has a letter for each axis of `x`, and `lengths` maps letters to their longest length.
+    """
     axes = [d for d, c in enumerate(labels) if x.shape[d] == lengths[c]]
     return reshaped(x, tuple(x.shape[d] for d in axes)), "".join(labels[d] for d in axes)
 
@@ -58,7 +64,10 @@ def as_preferred(x: Tensor, preference: Any) -> Tensor:
 
 
 def _vectors(name: str, a: Any, b: Any, axis: int) -> list[Tensor]:
-    """Moves the axis of the vectors, which have one length, to the end of both operands, and broadcasts the others."""
+    """Both operands with the axis of the vectors, which have one length, at the end, and the other axes broadcast.
+
+    Raises ShapeError if the lengths differ. `name` is the called function.
+    """
     lengths = [np.shape(x)[axis_of(name, axis, np.ndim(x))] for x in (a, b)]
     if lengths[0] != lengths[1]:
         raise ShapeError(
@@ -312,7 +321,10 @@ def einsum(
 
 
 def _lettered(parts: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
-    """Converts arrays that are each followed by integer labels to subscripts with letters, and the arrays."""
+    """Subscripts with letters, and the arrays, from arrays that are each followed by a list of integer labels.
+
+    Example: (x, [0, 1], y, [1], [0]) gives "ab,b->a" and (x, y).
+    """
 
     def letters(labels: Sequence[Any]) -> str:
         return "".join("..." if label is Ellipsis else string.ascii_letters[label] for label in labels)
@@ -329,9 +341,10 @@ def einsum_path(subscripts: str, /, *operands: Any, optimize: Any = "auto") -> A
 
 
 def _order(inputs: Sequence[str], output: str, tensors: Sequence[Tensor], optimize: Any) -> list[tuple[int, ...]]:
-    """The pairs of operands in the order in which they are contracted.
+    """The pairs of operands in the order in which an einsum contracts them.
 
-    A pair has the positions of its operands in the list of those that remain; the result of a pair is appended to the list.
+    `inputs` and `output` are the labels of the operands and of the result, and `optimize` is False for the order from left to
+    right. A pair has the positions of its operands in the list of those that remain; the result of a pair is appended to the list.
     """
     n = len(inputs)
     if n <= 2:

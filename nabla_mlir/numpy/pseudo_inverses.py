@@ -55,7 +55,10 @@ def pinv(a: ArrayLike, rtol: Any = None, hermitian: bool = False, *, rcond: Any 
 
 
 def pseudo_inverse(a: Tensor, u: Tensor, s: Tensor, vh: Tensor, rtol: Any) -> Tensor:
-    """The pseudo-inverse of `a` from its singular value decomposition; only `a` is differentiated."""
+    """The pseudo-inverse of `a` from its singular value decomposition u s vh; only `a` is differentiated.
+
+    Singular values up to `rtol` times the largest count as 0.
+    """
     counts = significant(s, rtol)
     one = full_like(s, 1)
     inverse = lg.select(counts, 1.0 / lg.select(counts, s, one), full_like(s, 0))
@@ -72,7 +75,10 @@ def _of_tall(a: Tensor, u: Tensor, inverse: Tensor, vh: Tensor) -> Tensor:
 
 @_of_tall.defjvp
 def _of_tall_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
-    """``P' = -P A' P + P P^H A'^H (I - A P) + (I - P A) A'^H P^H P``, by products that are not larger than P."""
+    """The pseudo-inverse P of a tall matrix, and its tangent, by products that are not larger than P.
+
+    ``P' = -P A' P + P P^H A'^H (I - A P) + (I - P A) A'^H P^H P``.
+    """
     a, da = primals[0], tangents[0]
     p = _of_tall(*primals)
     inner = la.matmul(p, da)
@@ -83,7 +89,7 @@ def _of_tall_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
 
 
 def significant(s: Tensor, rtol: Any) -> Tensor:
-    """The mask of singular values above ``rtol * largest``; `rtol` is a number, or one for each matrix."""
+    """The mask of the singular values `s` above ``rtol * largest``; `rtol` is a number, or one for each matrix."""
     rtol = convert(tensor(rtol), s.dtype)
     if rtol.ndim:
         rtol = reshaped(rtol, (*rtol.shape, 1))

@@ -180,7 +180,9 @@ def _quantile(
 
 
 def _weights(name: str, x: Tensor, axes: Shape, weights: Any) -> Tensor:
-    """The weight of each element; 1 without weights. Weights may have the shape of the axes only."""
+    """The weight of each element of `x`; 1 without weights. Weights may have the shape of `axes` only. `name` is the called
+    function.
+    """
     if weights is None:
         return full_like(x, 1)
     numbers = convert(require_real(name, inexact(weights)), x.dtype)
@@ -254,7 +256,10 @@ def _between(rows: Tensor, position: Any, method: str) -> Tensor:
 
 
 def _unless_nan(out: Tensor, rows: Tensor) -> Tensor:
-    """Replaces results by the last element of the sorted row where it is NaN; one part of a complex NaN may be a number."""
+    """The results `out`, or NaN where the last element of the sorted row is NaN; one part of a complex NaN may be a number.
+
+    `rows` are the sorted rows, in which NaN is last.
+    """
     last = broadcast_to(reshaped(sliced(rows, rows.ndim - 1, rows.shape[-1] - 1, rows.shape[-1]), rows.shape[:-1]), out.shape)
     absent = stop_gradient(last) if is_complex(out.dtype) else full(out.shape, np.nan, out.dtype)
     return lg.select(is_nan(last), absent, out)

@@ -71,7 +71,7 @@ def _depth(arrays: Any) -> int:
 
 
 def _blocks(arrays: Any, depth: int, rank: int) -> Tensor:
-    """Joins nested lists of blocks, each of which gets `rank` axes; the lists at `depth` are joined along axis rank - depth."""
+    """Nested lists of blocks, `depth` deep, as one array of `rank` axes; the innermost lists are joined along the last axis."""
     if not isinstance(arrays, (list, tuple)):
         x = tensor(arrays)
         return reshaped(x, (1,) * (rank - x.ndim) + x.shape)
@@ -91,7 +91,7 @@ def resize(a: ArrayLike, new_shape: Static[Any]) -> Tensor:
 
 
 def _known(name: str, what: str, x: Any) -> np.ndarray:
-    """Converts `x` to a NumPy array. Raises TraceError if it is traced; `what` names the argument."""
+    """The value `x` as a NumPy array; raises TraceError if it is traced. `name` and `what` name the function and the argument."""
     if isinstance(x, Tensor):
         dynamic_shape(name, f"pass {what} as known numbers.")
     return np.asarray(x)
@@ -155,7 +155,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
 
 
 def _inserted_at(x: Any, position: Tensor, values: Any, axis: int) -> Tensor:
-    """Inserts slices before a traced index: element i of the result is from before it, from the values, or from after it."""
+    """The array with slices inserted at a traced index: element i is from before it, from the values, or from after it."""
     if values.ndim:
         values = moveaxis(reshape(values, (1,) * (x.ndim - values.ndim) + values.shape), 0, axis)
     n, count = x.shape[axis], values.shape[axis] if values.ndim else 1

@@ -141,7 +141,7 @@ def prod(
 
 
 def _in_sum_dtype(a: ArrayLike, dtype: DTypeLike | None, promote_integers: bool) -> Tensor:
-    """Converts the operand of a sum or product to `dtype`; None means the dtype of NumPy, or its own without `promote_integers`."""
+    """The operand `a` of a sum or product in `dtype`; None means NumPy's dtype of sums, or its own without `promote_integers`."""
     x = tensor(a)
     default = sum_dtype(x.dtype) if promote_integers or x.dtype.kind == "b" else x.dtype
     return convert(x, default if dtype is None else dtype)
@@ -158,7 +158,7 @@ def mean(
 
 
 def wide_mean(x: Tensor, axes: Shape, keepdims: bool = False, where: ArrayLike | None = None) -> Tensor:
-    """The mean over `axes` in the dtype of its sum."""
+    """The mean of `x` over `axes` in the dtype of its sum, which is float32 for narrower floats; `where` is a mask, or None."""
     x = widened(x)
     total = fold(masked(x, where, 0), axes, "add", keepdims)
     if where is None:
@@ -256,9 +256,9 @@ def _deviation(name: str, a: Any, axis: Any, dtype: Any, less: float, keepdims: 
 
 
 def _wide_variance(x: Tensor, axes: Shape, less: float, keepdims: bool, where: Any, mean: Any = None) -> Tensor:
-    """The variance over `axes` in the dtype of its sums.
+    """The variance of `x` over `axes` in the dtype of its sums: the sum of squares divided by n - less.
 
-    It is NaN if the divisor, n - less, is not positive. `mean` is a known mean, or None.
+    It is NaN if this divisor is not positive. `where` is a mask, or None, and `mean` is a known mean, or None.
     """
     x = widened(x)
     mask = None if where is None else mask_of(where, x.shape)

@@ -38,7 +38,7 @@ def repeat(a: ArrayLike, repeats: Any, axis: int | None = None, *, total_repeat_
 
 @library
 def _repeat_to(x: Any, repeats: Any, axis: Static[int | None], length: Static[int]) -> Tensor:
-    """Repeats elements with traced numbers to a fixed length.
+    """The array with elements repeated traced numbers of times along `axis`, to a fixed length.
 
     Position p of the result is element i, where i is the number of elements whose repetitions end at or before p.
     """
@@ -56,7 +56,9 @@ def _repeat_to(x: Any, repeats: Any, axis: Static[int | None], length: Static[in
 
 @library
 def _repeat(x: Any, repeats: Static[Any], axis: Static[int | None]) -> Tensor:
-    """Repeats each element a number of times that is known while tracing."""
+    """The array with each element along `axis` repeated a number of times that is known while tracing; `repeats` is a number or a
+    list.
+    """
     x = tensor(x)
     if axis is None:
         x, axis = reshaped(x, (x.size,)), 0

@@ -25,7 +25,10 @@ from nabla_mlir.transforms.recurrences import Combination, doubled, running_prod
 def _running(
     name: str, combine: Combination, neutral: int, x: Any, axis: int | None, dtype: Any, include_initial: bool, reverse: bool
 ) -> Tensor:
-    """The running sum or product by `combine`, in its dtype; `include_initial` adds the neutral number at the start."""
+    """The running sum or product of `x` by `combine`, in its dtype; `include_initial` adds the neutral number at the start.
+
+    `name` is the called function, and `neutral` is 0 or 1.
+    """
     x = tensor(x)
     x = convert(x, sum_dtype(x.dtype) if dtype is None else as_dtype(dtype))
     out = _along(name, combine, x, axis, reverse)
@@ -33,7 +36,10 @@ def _running(
 
 
 def _along(name: str, combine: Combination, x: Tensor, axis: int | None, reverse: bool) -> Tensor:
-    """Applies a running combination along an axis, or to the flattened array, from the last element if `reverse`."""
+    """The running combination of `x` along an axis, or of the flattened array, from the last element if `reverse`.
+
+    `combine` gets the array, the axis and the direction, 1 or -1. `name` is the called function, for errors.
+    """
     if axis is None:
         x, axis = reshaped(x, (x.size,)), 0
     return combine(x, axis_of(name, axis, x.ndim), -1 if reverse else 1)
@@ -99,7 +105,10 @@ def cumlogsumexp(a: ArrayLike, axis: Static[int | None] = None, *, reverse: bool
 
 
 def _of_vectors(name: str, x: Any, axis: int | None) -> int | None:
-    """The axis of a running sum of the array API standard, which only a vector may leave out."""
+    """The axis of a running sum of the array API standard, None for a vector; raises ShapeError if another array leaves it out.
+
+    `name` is the called function, for errors.
+    """
     if not np.ndim(x) or (axis is None and np.ndim(x) > 1):
         raise ShapeError(f"{name} requires a vector, or an array and its axis, got shape {np.shape(x)}.", where=user_frame())
     return axis

@@ -32,7 +32,7 @@ def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_val
 
 
 def _known(name: str, *arrays: Any) -> list[np.ndarray]:
-    """Converts arrays to NumPy. Raises TraceError if one is traced."""
+    """The arrays as arrays of NumPy; raises TraceError if one is traced. `name` is the called function, for errors."""
     if any(isinstance(a, Tensor) for a in arrays):
         dynamic_shape(name, "pass size=, or arrays from outside of the trace.")
     return [np.asarray(a) for a in arrays]
@@ -68,7 +68,7 @@ def setdiff1d(
 
 
 def _chosen(flat: Any, mask: Any, size: int, fill_value: Any) -> Any:
-    """The first `size` elements where the mask is true; the rest is `fill_value`, or 0 for None."""
+    """The first `size` elements of the vector `flat` where the mask is true; the rest is `fill_value`, or 0 for None."""
     (positions,) = nonzero(mask, size=size, fill_value=-1)
     found = take(flat, where(positions < 0, 0, positions), mode="promise_in_bounds")
     return where(positions < 0, 0 if fill_value is None else fill_value, found)

@@ -195,7 +195,7 @@ def atleast_3d(*xs: Any) -> Any:
 
 
 def _at_least(xs: Sequence[Any], shape: Any, ndim: int = 0) -> Any:
-    """Reshapes the arrays that have fewer than `ndim` axes, and returns one array or a list.
+    """The arrays, of which those with fewer than `ndim` axes are reshaped; one array, or a list for several.
 
     `shape` returns the new shape of an array; without `ndim`, the length of its result for a scalar is the number of axes.
     """
@@ -275,6 +275,7 @@ def roll(a: ArrayLike, shift: Any, axis: Static[Axis] = None) -> Tensor:
 
 
 def _roll_traced(x: Tensor, by: Tensor, axis: int) -> Tensor:
+    """The array rolled by a traced number of positions along an axis."""
     # The window of length n that starts at -by in two concatenated copies.
     start = remainder(-by, x.shape[axis])
     starts = [start if d == axis else full((), 0, start.dtype) for d in range(x.ndim)]

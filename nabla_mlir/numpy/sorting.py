@@ -29,7 +29,7 @@ from nabla_mlir.transforms.custom import custom_jvp
 
 
 def _along(name: str, x: Any, axis: int | None) -> tuple[Tensor, int]:
-    """The array and the axis along which it is sorted; None flattens the array."""
+    """The array and the axis along which it is sorted; an axis of None flattens the array. `name` is the called function."""
     x = tensor(x)
     if is_float(x.dtype):
         x = _without_sign_of_nan(x)

@@ -94,6 +94,7 @@ def _special(name: str, test: Any, combine: Any, otherwise: bool, doc: str) -> C
 
     @described(name, doc)
     def f(x: Any) -> Tensor:
+        """A mask of the elements for which the test holds; for complex numbers, the results for both parts are combined."""
         x = tensor(x)
         if not is_inexact(x.dtype):
             return full(x.shape, otherwise, np.dtype(bool))

@@ -86,7 +86,7 @@ def _wide_covariance(x: Tensor, bias: bool, ddof: int | None, fweights: Any, awe
 
 
 def _observations(m: Any, y: Any, rowvar: bool, dtype: Any) -> Tensor:
-    """The variables of `m` and `y` as the rows of one matrix; `rowvar` says that they are rows there."""
+    """The variables of `m` and `y` as the rows of one matrix of `dtype`; `rowvar` says that they are rows there."""
     x = _variables(inexact(m), rowvar)
     x = x if y is None else concatenate([x, _variables(inexact(y), rowvar)])
     if dtype is not None and as_dtype(dtype).kind not in "fcV":
@@ -95,7 +95,7 @@ def _observations(m: Any, y: Any, rowvar: bool, dtype: Any) -> Tensor:
 
 
 def _variables(x: Tensor, rowvar: bool) -> Tensor:
-    """The variables as rows. Raises ShapeError for more than two axes."""
+    """The variables of `x` as rows, which are columns there unless `rowvar`; raises ShapeError for more than two axes."""
     if x.ndim > 2:
         raise ShapeError(f"cov requires at most two axes, got shape {x.shape}.", where=user_frame())
     x = x if x.ndim == 2 else atleast_2d(x)
@@ -120,7 +120,7 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtyp
 
 
 def _normalized(c: Tensor) -> Tensor:
-    """Divides covariances by the standard deviations of both variables."""
+    """The covariances `c` divided by the standard deviations of both variables: correlations, clipped to [-1, 1]."""
     if not c.ndim:
         return c / c
     deviation = sqrt(real(diag(c)))
@@ -158,7 +158,7 @@ def bincount(x: ArrayLike, weights: Any = None, minlength: int = 0, *, length: i
 
 @library
 def _bincount(x: Any, weights: Any, length: Static[int]) -> Tensor:
-    """The count, or the sum of the weights, of each integer below `length`."""
+    """The count of each integer below `length` in `x`, or the sum of the weights at its positions."""
     positions = require_integer("bincount", tensor(x))
     if positions.ndim != 1:
         raise ShapeError(f"bincount requires a vector, got shape {positions.shape}.", where=user_frame())

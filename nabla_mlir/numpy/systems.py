@@ -56,7 +56,9 @@ def _columns(b: Tensor, is_vector: bool) -> Tensor:
 
 
 def _check_rows(name: str, a: Tensor, b: Tensor) -> None:
-    """Raises ShapeError if the right-hand sides and the matrix have different numbers of rows."""
+    """Raises ShapeError if the right-hand sides `b` and the matrix `a` have different numbers of rows; `name` is the called
+    function.
+    """
     if b.ndim < 2 or b.shape[-2] != a.shape[-1]:
         raise ShapeError(
             f"{name} requires right-hand sides with as many rows as the matrix, got {a.shape} and {b.shape}.",
@@ -147,7 +149,7 @@ def solve(a: ArrayLike, b: ArrayLike) -> Tensor:
 
 @per_entry  # the axes of vectorised matrices come before those of right-hand sides
 def _solution(a: Tensor, b: Tensor) -> Tensor:
-    """Solves the equation; derivatives of every order solve it with the same factors, which are not differentiated."""
+    """The solution of a x = b; derivatives of every order solve with the same factors, which are not differentiated."""
     packed, pivots = lu(stop_gradient(a))  # factored before `a` is repeated for a stack of right-hand sides
     order = _stacked(lapack.row_order(pivots, a.shape[-1]), b.shape[:-2], 1)
     packed = _stacked(packed, b.shape[:-2])
@@ -213,7 +215,10 @@ def _slogdet(a: Tensor) -> tuple[Tensor, Tensor]:
 
 @_slogdet.defjvp
 def _slogdet_jvp(primals: Any, tangents: Any) -> Any:
-    """With t = trace(a^-1 a'), the tangent of the logarithm is Re(t), and that of the sign is i Im(t) sign."""
+    """The sign and the logarithm of the determinant, and their tangents.
+
+    With t = trace(a^-1 a'), the tangent of the logarithm is Re(t), and that of the sign is i Im(t) sign.
+    """
     (a,), (da,) = primals, tangents
     sign, size = _slogdet(a)
     t = red.sum(la.matrix_transpose(_solution(a, la.identity_like(a))) * da, (-2, -1))
@@ -260,7 +265,7 @@ def _det(a: Tensor) -> Tensor:
 
 @_det.defjvp
 def _det_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
-    """The Jacobi formula: the trace of ``adj(a) a'``."""
+    """The determinant and its tangent by the Jacobi formula: the trace of ``adj(a) a'``."""
     (a,), (da,) = primals, tangents
     return _det(a), red.sum(la.matrix_transpose(_adjugate(a)) * da, (-2, -1))
 
@@ -288,7 +293,10 @@ _MOST_ROWS = 12  # the largest matrix for the polynomial, whose terms cancel in 
 
 @_adjugate.defjvp
 def _adjugate_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
-    """``(trace(adj a') I - adj a') a^-1``; near singular matrices, where this cancels, the derivative of a polynomial."""
+    """The adjugate matrix, and its tangent ``(trace(adj a') I - adj a') a^-1``.
+
+    Near singular matrices, where this formula cancels, the tangent is the derivative of a polynomial.
+    """
     (a,), (da,) = primals, tangents
     adjugate = _adjugate(a)
     size = ew.absolute(diagonal_of(lu(stop_gradient(a))[0], axis1=-2, axis2=-1))
@@ -327,7 +335,7 @@ def _adjugate_polynomial(a: Tensor) -> Tensor:
 
 
 def _by_formula(a: Tensor) -> Tensor:
-    """The determinant by expansion along the first row."""
+    """The determinants of stacked matrices by expansion along the first row, for few rows."""
     n, stack = a.shape[-1], a.shape[:-2]
     if n == 0:
         return full(stack, 1, a.dtype)

@@ -20,14 +20,14 @@ Function = Callable[..., Any]
 
 
 def _elements(f: Function, a: Any, dtype: Any) -> Any:
-    """Converts the operand of a method; operands of logical functions become truth values."""
+    """The operand `a` of a method of the function `f` as an array of `dtype`; operands of logical functions become truth values."""
     x = asarray(a)
     dtype = np.bool_ if f in (logic.logical_and, logic.logical_or, logic.logical_xor) else dtype
     return x if dtype is None else x.astype(dtype)
 
 
 def _outer(f: Function) -> Function:
-    """The method `outer` of a binary function."""
+    """The method `outer` of the binary function `f`."""
 
     def outer(a: Any, b: Any, /) -> Any:
         """The function of all pairs of elements; the shape of the result is ``a.shape + b.shape``."""
@@ -38,7 +38,9 @@ def _outer(f: Function) -> Function:
 
 
 def _reduce(f: Function, total: Function | None) -> Function:
-    """The method `reduce` of a binary function. `total` is the reduction that exists for it, such as `sum` for `add`."""
+    """The method `reduce` of the binary function `f`. `total` is the reduction that exists for it, such as `sum` for `add`, or
+    None.
+    """
 
     def reduce(
         a: Any, axis: int | None = 0, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
@@ -62,7 +64,9 @@ def _reduce(f: Function, total: Function | None) -> Function:
 
 
 def _accumulate(f: Function, running_total: Function | None) -> Function:
-    """The method `accumulate` of a binary function. `running_total` is the function that exists for it, such as `cumsum`."""
+    """The method `accumulate` of the binary function `f`. `running_total` is the function that exists for it, such as `cumsum`, or
+    None.
+    """
 
     def accumulate(a: Any, axis: int = 0, dtype: Any = None) -> Any:
         """Combines the elements up to each position along `axis`."""
@@ -74,7 +78,7 @@ def _accumulate(f: Function, running_total: Function | None) -> Function:
 
 
 def _at(f: Function, update: str) -> Function:
-    """The method `at` of a binary function; `update` is the name of the indexed update, such as `add`."""
+    """The method `at` of the binary function `f`; `update` is the name of the indexed update, such as "add"."""
 
     def at(a: Any, indices: Any, b: Any, /, *, inplace: bool = True) -> Any:
         """Combines `b` into the elements of `a` at indices, which may repeat; assigns the result to `a` if `inplace`."""

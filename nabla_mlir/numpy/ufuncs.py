@@ -27,7 +27,7 @@ Function = Callable[..., Any]
 
 # ---------------------------------------------------------------- families of functions of one operation
 def _inexact_unary(name: str, record: Any, doc: str) -> Function:
-    """Makes a function of one array in floating point from the record function of an operation."""
+    """The function `name` of one array in floating point, which emits the operation `record`; `doc` is its docstring."""
 
     @described(name, f"{doc} Integers are converted to the default float dtype.")
     def f(x: ArrayLike) -> Tensor:
@@ -37,7 +37,7 @@ def _inexact_unary(name: str, record: Any, doc: str) -> Function:
 
 
 def _numeric_binary(name: str, record: Any, doc: str, *, bools: bool = True) -> Function:
-    """Makes a function of two arrays of one dtype from the record function of an operation; `bools` allows truth values."""
+    """The function `name` of two arrays in one dtype, which emits the operation `record`; with `bools` they may be truth values."""
 
     @described(name, doc)
     def f(x: Any, y: Any) -> Tensor:
@@ -195,7 +195,7 @@ pow = power
 
 
 def _constant_power(x: Tensor, n: Any) -> Tensor | None:
-    """A power with a known exponent by the fewest operations; None if the general formula must be used."""
+    """The power x**n with a known exponent `n` by the fewest operations; None if the general formula must be used."""
     if isinstance(n, bool) or x.dtype.kind == "b":
         return None
     if n == 0.5 and is_inexact(x.dtype):
@@ -222,7 +222,7 @@ def _constant_power(x: Tensor, n: Any) -> Tensor | None:
 
 
 def _by_squaring(x: Tensor, n: int) -> Tensor:
-    """The power n >= 1 by repeated squaring: the product of the squares that the bits of n select."""
+    """The power x**n, n >= 1, by repeated squaring: the product of the squares that the bits of n select."""
     result: Tensor | None = None
     while n:
         if n & 1:
@@ -240,7 +240,7 @@ def float_power(x: ArrayLike, y: ArrayLike) -> Tensor:
 
 
 def _other_number(name: str, record: Any, direction: str) -> Function:
-    """Makes `fmax` or `fmin`, which ignore NaN; `direction` is the comparison under which x is the result."""
+    """The function `fmax` or `fmin`, which ignores NaN; `direction` is the comparison under which x is the result."""
 
     @described(name, f"The {'larger' if name == 'fmax' else 'smaller'} of x and y; if one of them is NaN, the other one.")
     def f(x: Any, y: Any) -> Tensor:

@@ -83,7 +83,7 @@ def _put_static(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
 
 
 def _around(x: Tensor, plan: Plan, lows: list[int], steps: list[int]) -> dict[str, Any]:
-    """The arguments of `pad` that bring a window of updates to its position in x."""
+    """The parameters of the `pad` that moves a block to its window in x: its first indices `lows` and its `steps` by axis."""
     extents = [low + (w.length - 1) * s + 1 for low, w, s in zip(lows, plan.windows, steps, strict=True)]
     return {
         "edge_padding_low": tuple(lows),
@@ -98,7 +98,7 @@ def _combine(combiner: str, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _put_block(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
-    """Updates the block that computed scalar indices select."""
+    """The array with `value` combined ("set", "add", ...) into the block that the computed scalar indices of a plan select."""
     sizes = tuple(1 if d in plan.computed else n for d, n in enumerate(x.shape))
     at, value = starts(plan, x.ndim), reshaped(value, sizes)
     if combiner != "set":
@@ -107,7 +107,7 @@ def _put_block(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
 
 
 def _scatter(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
-    """Updates the elements of a plan with index arrays."""
+    """The array with `value` combined ("set", "add", ...) into the elements that the index arrays of a plan select."""
     shape = x.shape
     x, computed = undropped(x, plan)
     indices, dims = positions(x, computed, plan.position)
@@ -121,7 +121,7 @@ def _scatter(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
 
 
 def _are_unique(computed: dict[int, Any]) -> bool:
-    """True if the index arrays are known and select no element twice."""
+    """True if the index arrays, `computed` by axis, are known and select no element twice."""
     if any(isinstance(i, Tensor) for i in computed.values()):
         return False
     rows = np.stack([i.reshape(-1) for i in np.broadcast_arrays(*computed.values())], -1)
@@ -192,7 +192,7 @@ class IndexedUpdate:
         self._x, self._index = x, index
 
     def _put(self, value: Any, combiner: str, mode: Any, wraps: bool = True) -> Any:
-        """Combines a value into the elements at the index; see `put` for `combiner`."""
+        """The array with a value combined into the elements at the index; see `put` for `combiner`."""
         if isinstance(self._index, Tensor) and self._index.dtype.kind == "b":
             return _put_masked(self._x, self._index, operand(value), combiner)
         shape, items = static_index(tuple(np.shape(self._x)), self._index)
@@ -343,7 +343,7 @@ class IndexedUpdate:
         return x
 
     def _counts(self, mode: Any, wraps: bool) -> Any:
-        """The number of times that the index contains each element; None for an index without integer arrays."""
+        """How often the index contains each element, in an array like x; None for an index without integer arrays."""
         shape, items = static_index(tuple(np.shape(self._x)), self._index)
         items = tuple(np.asarray(i) if isinstance(i, list) else i for i in items)
         arrays = [i for i in items if hasattr(i, "dtype") and i.dtype.kind != "b" and i.ndim]
@@ -366,7 +366,7 @@ def _mode(mode: Any, wraps: bool) -> str | None:
 
 @library
 def _get_moded(x: Any, index: Any, shape: Static[Any], mode: str, fill_value: Any, wraps: bool) -> Tensor:
-    """The elements at an index, where `mode` treats indices out of range; `shape` is the shape without masks."""
+    """The elements at an index, where `mode` treats indices out of range; `shape` is that of x with one axis for each mask."""
     x = reshaped(as_tensor(x), shape)
     items, axes = index_inside(shape, index, mode, wraps)
     return take_index(longer(x, axes, filler(fill_value, x.dtype)), items)
@@ -385,7 +385,7 @@ def _put_index(x: Any, index: Any, value: Any, combiner: str, shape: Static[Any]
 
 @library
 def _put_masked(x: Any, mask: Any, value: Any, combiner: str) -> Tensor:
-    """Combines `value` into the elements where a traced mask is true; all masked rows get the same value."""
+    """x with `value` combined into the elements where a traced mask is true; all masked rows get the same value."""
     x, mask = as_tensor(x), as_tensor(mask)
     rest = x.shape[mask.ndim :]
     if x.shape[: mask.ndim] != mask.shape or np.ndim(value) > len(rest):

@@ -56,7 +56,7 @@ def view(a: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
 
 
 def _check(x: Tensor, fits: bool, new: np.dtype) -> None:
-    """Raises ShapeError if the last axis does not fit elements of the new dtype."""
+    """Raises ShapeError unless `fits`: the last axis of `x` has a whole number of elements of the dtype `new`."""
     if not fits:
         raise ShapeError(
             f"view requires a last axis of whole elements of {new}, got {x.dtype} and shape {x.shape}.", where=user_frame()

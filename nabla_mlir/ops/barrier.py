@@ -14,7 +14,10 @@ from nabla_mlir.table.tensor import Tensor
 
 
 def _barrier_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros) -> list[MaybeZero]:
-    """Puts the tangents behind one barrier; structural zeros stay."""
+    """The tangents of the results: those of the operands behind one barrier; structural zeros stay.
+
+    `tangents` are those of the operands.
+    """
     varying = [t for t in tangents if not isinstance(t, Zero)]
     barriers = iter(optimization_barrier(*varying)) if varying else iter(())
     return [ZERO if isinstance(t, Zero) else next(barriers) for t in tangents]

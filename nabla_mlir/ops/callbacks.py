@@ -34,7 +34,7 @@ def calls_python(op: ir.Operation) -> bool:
 
 
 def number_of(callback: Callback, key: Hashable = None) -> str:
-    """The number of a function; if `key` is given, functions with equal keys share one number."""
+    """The number of the Python function `callback`, as text; functions with an equal `key` share one number."""
     if key is not None and key in _numbers:
         return _numbers[key]
     number = str(next(_count))
@@ -58,13 +58,19 @@ def callback_of(number: str) -> Callback:
 def emit_callback(
     number: str, xs: Sequence[Tensor], results: Sequence[tuple[tuple[int, ...], np.dtype]], has_effect: bool
 ) -> list[Tensor]:
-    """Emits the call; a call with an effect runs even if nothing reads its results."""
+    """Emits the call of a Python function; returns its results. A call with an effect runs even if nothing reads its results.
+
+    `number` is the function's number, `xs` are the arguments, and `results` are pairs of shape and dtype.
+    """
     config = ir.StringAttr.get(number, context())
     return call(TARGET, xs, results, backend_config=config, has_side_effect=ir.BoolAttr.get(has_effect, context()))
 
 
 def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> list[Any]:
-    """Raises, because a Python function has no derivative; a call without results needs none."""
+    """Raises CallbackDerivativeError, because a Python function has no derivative; a call without results needs none.
+
+    `outs` are the results.
+    """
     if outs:
         raise CallbackDerivativeError(
             "the derivative requires a rule for pure_callback, got none.",
@@ -75,7 +81,10 @@ def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> lis
 
 
 def _batch(xs: Tensors, mapped: Sequence[bool], size: int, *, results: Any, **params: Any) -> list[Tensor]:
-    """Emits one call with the mapped axis in front; its function calls the original function once for each entry."""
+    """Emits one call with the mapped axis in front; its function calls the original function once for each of `size` entries.
+
+    `mapped` is True for each argument that has the axis, and `results` are pairs of shape and dtype.
+    """
     one = callback_of(String.decode(params["backend_config"]))
     for_all = getattr(one, "batched", _one_by_one)(one, tuple(mapped), size)
     has_effect = bool(params["has_side_effect"].value)
@@ -83,7 +92,10 @@ def _batch(xs: Tensors, mapped: Sequence[bool], size: int, *, results: Any, **pa
 
 
 def _one_by_one(callback: Callback, mapped: tuple[bool, ...], size: int) -> Callback:
-    """A function of stacked arrays that calls `callback` once for each entry, and stacks the results."""
+    """A function of stacked arrays that calls `callback` once for each of `size` entries, and stacks the results.
+
+    `mapped` is True for each argument with an axis of entries; the others are passed unchanged.
+    """
 
     def each(*arrays: np.ndarray) -> list[np.ndarray]:
         rows = [callback(*(x[i] if m else x for x, m in zip(arrays, mapped, strict=True))) for i in range(size)]

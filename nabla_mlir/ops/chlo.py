@@ -95,7 +95,7 @@ def _i1e_slope() -> tuple[float, ...]:
 
 
 def _chebyshev(u: Tensor, coefficients: Sequence[float]) -> Tensor:
-    """The sum of a Chebyshev series at u, by Clenshaw's recurrence."""
+    """The sum of a Chebyshev series with these coefficients at u, by Clenshaw's recurrence."""
     twice, last, before = u + u, full_like(u, coefficients[-1]), full_like(u, 0)
     for c in coefficients[-2:0:-1]:
         last, before = twice * last - before + c, last
@@ -113,7 +113,7 @@ def i0e(x: Tensor) -> Tensor:
 
 
 def _i1e_partial(t: Tensor, y: Tensor, x: Tensor) -> Tensor:
-    """The tangent of exp(-|x|) I1(x) for a tangent t of x: a series for |x| > 8, else the recurrence."""
+    """The tangent of y = exp(-|x|) I1(x) for a tangent t of x: a series for |x| > 8, else the recurrence."""
     # The quotient y / x is 1/2 at 0.
     at_zero = compare(x, full_like(x, 0), comparison_direction="EQ")
     safe = select(at_zero, full_like(x, 1), x)
@@ -139,7 +139,7 @@ bessel_i1e: OpDef = elementwise(
 
 
 def _top_k_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, k: int) -> list[MaybeZero]:
-    """The tangents at the indices of the k largest elements."""
+    """The tangents at the indices of the k largest elements. `outs` are the results."""
     t = tangents[0]
     return [ZERO if isinstance(t, Zero) else along_axis(t, outs[1], t.ndim - 1), ZERO]
 
@@ -192,7 +192,10 @@ def _ragged_numbers(numbers: Any) -> tuple[Shape, Shape, Shape, Shape, int, Shap
 def _ragged_result(
     lhs: Tensor, rhs: Tensor, sizes: Tensor, *, ragged_dot_dimension_numbers: Any, dtype: np.dtype, **_: Any
 ) -> list[Any]:
-    """The shape and dtype of a ragged product. If the ragged axis is contracted, the groups are a new leading axis."""
+    """A list with the shape and the dtype of a ragged product of `lhs` and `rhs`.
+
+    `sizes` are the lengths of the groups along the ragged axis. If this axis is contracted, the groups are a new leading axis.
+    """
     lb, rb, lc, rc, ragged, group = _ragged_numbers(ragged_dot_dimension_numbers)
     shape = [lhs.shape[d] for d in lb] + [n for d, n in enumerate(lhs.shape) if d not in (*lb, *lc)]
     shape += [n for d, n in enumerate(rhs.shape) if d not in (*rb, *rc, *group)]
@@ -261,7 +264,8 @@ def _chlo_enum(kind: str) -> Codec:
 def broadcast_shape(shapes: Sequence[Shape], broadcast_dimensions: Shape | None) -> Shape:
     """The shape of the result of an operation that broadcasts.
 
-    `broadcast_dimensions` are the axes of the result for the axes of the operand of lower rank; by default the last axes.
+    `broadcast_dimensions` are the axes of the result for the axes of the operand of lower rank; by default the last axes. `shapes`
+    are the shapes of the operands.
     """
     if broadcast_dimensions is None or len(shapes[0]) == len(shapes[1]):
         return broadcast_shapes("broadcasting", shapes)
@@ -283,9 +287,13 @@ def _spread(x: Tensor, shape: Shape, broadcast_dimensions: Shape | None) -> Tens
 
 
 def _broadcasting(name: str, base: OpDef, sample: Any, **attributes: Codec) -> OpDef:
-    """Registers a CHLO operation that broadcasts its operands, then applies the operation `base` of StableHLO."""
+    """Registers a CHLO operation that broadcasts its operands, then applies the operation `base` of StableHLO; returns its record.
+
+    `sample` are the inputs of its tests, and `attributes` its further attributes.
+    """
 
     def result(*xs: Tensor, broadcast_dimensions: Shape | None = None, **_: Any) -> list[Any]:
+        """A list with the shape and the dtype of the result for the operands `xs`."""
         dtype = xs[-1].dtype
         if name == "compare":
             dtype = np.dtype(bool)

@@ -77,12 +77,15 @@ def _extreme(name: str, doc: str, body: str) -> OpDef:
     """Registers pmax or pmin; `body` is the name of the combiner, "max" or "min"."""
 
     def entries(x: Tensor, is_mapped: bool, size: int) -> tuple[Tensor, bool]:
+        """The extremum over the entries, which are the first axis if `is_mapped`, and False, because it is the same for
+        all entries.
+        """
         if not is_mapped:
             return x, False
         return reduce(x, full((), identity_of(body, x.dtype), x.dtype), dimensions=(0,), body=body), False
 
     def jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, axis: str) -> list[MaybeZero]:
-        """The mean of the tangents of those entries that attain the extremum."""
+        """The mean of the tangents of those entries that attain the extremum. `xs` are the operands and `outs` the results."""
         (x,), (tangent,), (y,) = xs, tangents, outs
         if isinstance(tangent, Zero):
             return [ZERO]
@@ -100,7 +103,11 @@ pmin: OpDef = _extreme(PMIN, "The smallest of the entries of a mapped axis; ties
 
 
 def _gather_entries(x: Tensor, is_mapped: bool, size: int, dimension: int, extent: int) -> tuple[Tensor, bool]:
-    """All entries as one array with the axis `dimension`, which does not vary."""
+    """All entries of a map as one array with the axis `dimension`, and False, because the array does not vary.
+
+    `is_mapped` is True if `x` has the axis of the `size` entries first. `extent`, the size that the result's type states, is not
+    used.
+    """
     if is_mapped:
         return move_axis(x, 0, dimension), False
     return expand(x, (*x.shape[:dimension], size, *x.shape[dimension:]), (dimension,)), False
@@ -119,7 +126,10 @@ all_gather: OpDef = _collective(
 
 
 def _scatter_sum(x: Tensor, is_mapped: bool, size: int, dimension: int) -> tuple[Tensor, bool]:
-    """The sum over the entries; entry i gets slice i along `dimension`."""
+    """The sum over the `size` entries, of which entry i gets slice i along `dimension`; and True, because the entries differ.
+
+    `is_mapped` is True if `x` has the entries as its first axis; else all entries have the same `x`.
+    """
     total, _ = _sum_entries(x, is_mapped, size)
     return move_axis(total, dimension, 0), True
 

@@ -73,7 +73,10 @@ dot: OpDef = composite(
 
 
 def einsum_of(xs: Sequence[Tensor], *, einsum_config: str, dtype: Any = None) -> list[Tensor]:
-    """The results of `stablehlo.einsum` and `stablehlo.unary_einsum`, by other operations."""
+    """The result of `stablehlo.einsum` or `stablehlo.unary_einsum`, by other operations.
+
+    `einsum_config` has the subscripts, such as "ij,jk->ik".
+    """
     terms, output = parse(einsum_config, [x.shape for x in xs], arrow=True)
     parts = [without_repeats(x, term) for x, term in zip(xs, terms, strict=True)]
     if len(parts) == 1:
@@ -83,7 +86,10 @@ def einsum_of(xs: Sequence[Tensor], *, einsum_config: str, dtype: Any = None) ->
 
 
 def _einsum_shape(config: str, shapes: Sequence[Shape]) -> Shape:
-    """The shape of the result of an einsum."""
+    """The shape of the result of an einsum with the subscripts `config`, for operands of these shapes.
+
+    Example: "ij,jk->ik" with (2, 3) and (3, 4) gives (2, 4).
+    """
     terms, output = parse(config, shapes, arrow=True)
     sizes = lengths_of(config, terms, shapes)
     return tuple(sizes[c] for c in output)
@@ -142,7 +148,10 @@ def _mean(x: Tensor, feature_index: int) -> Tensor:
 
 
 def _normalize(xs: Sequence[Tensor], *, epsilon: float, feature_index: int) -> list[Tensor]:
-    """(x - mean) / sqrt(variance + epsilon) * scale + offset, with vectors over the features."""
+    """(x - mean) / sqrt(variance + epsilon) * scale + offset in a list, where `xs` are x, scale, offset, mean and variance.
+
+    The last four are vectors over the features, which are axis `feature_index` of x.
+    """
     x, scale, offset, mean, variance = xs
     factor = scale * rsqrt(variance + epsilon)
     deviation = x - _over_features(mean, x, feature_index)
@@ -150,7 +159,9 @@ def _normalize(xs: Sequence[Tensor], *, epsilon: float, feature_index: int) -> l
 
 
 def _train(xs: Sequence[Tensor], *, epsilon: float, feature_index: int) -> list[Tensor]:
-    """The batch normalisation by the mean and variance of the batch, which are results too."""
+    """The batch normalisation of x by the mean and variance of the batch, this mean, and this variance; `xs` are x, scale and
+    offset.
+    """
     x, scale, offset = xs
     mean = _mean(x, feature_index)
     deviation = x - _over_features(mean, x, feature_index)
@@ -160,7 +171,9 @@ def _train(xs: Sequence[Tensor], *, epsilon: float, feature_index: int) -> list[
 
 
 def _train_gradient(xs: Sequence[Tensor], *, epsilon: float, feature_index: int) -> list[Tensor]:
-    """The cotangents of operand, scale and offset of a batch normalisation."""
+    """The cotangents of x, scale and offset of a batch normalisation; `xs` are x, scale, mean, variance and the result's
+    cotangent.
+    """
     x, scale, mean, variance, ct = xs
     axes = _others(x, feature_index)
     inverse = rsqrt(variance + epsilon)
@@ -236,7 +249,10 @@ batch_norm_grad: OpDef = composite(
 
 
 def _index_select(xs: Sequence[Tensor], *, dim: int, batch_dims: int) -> list[Tensor]:
-    """The slices of x along `dim` at the indices, as `torch.index_select` returns them, by a gather."""
+    """The slices of x along `dim` at the indices, as `torch.index_select` returns them, by a gather; `xs` are x and the indices.
+
+    The first `batch_dims` axes of both belong together.
+    """
     x, index = xs
     free = index.ndim - batch_dims
     batch = tuple(range(batch_dims))
@@ -283,7 +299,9 @@ torch_index_select: OpDef = composite(
 
 
 def _map(xs: Sequence[Tensor], *, dimensions: Shape, computation: Any) -> list[Tensor]:
-    """The function applied to whole arrays: a named operation, or a region that is batched over the elements."""
+    """The result of `computation` on each element of the operands `xs`: a named operation on whole arrays, or a region that is
+    batched.
+    """
     if not isinstance(computation, Region):
         return [REGISTRY[computation](*xs)]
     shape, size = xs[0].shape, xs[0].size
@@ -292,7 +310,7 @@ def _map(xs: Sequence[Tensor], *, dimensions: Shape, computation: Any) -> list[T
 
 
 def _emit_scalar(region: ir.Region, name: str, operands: Sequence[Tensor]) -> None:
-    """Fills a region with a named operation on scalars."""
+    """Fills a region with the operation `name` on scalars of the operands' dtypes."""
     types = [tensor_type((), x.dtype) for x in operands]
     block = ir.Block.create_at_start(region, types, [ir.Location.unknown()] * len(types))
     with ir.InsertionPoint(block):
@@ -314,7 +332,9 @@ map_: OpDef = composite(
 
 
 def _map_dtype(xs: Sequence[Tensor], computation: Any) -> np.dtype:
-    """The dtype of the result of a map."""
+    """The dtype of the result of a map: that which the region `computation` returns, or that of the operands for a named
+    operation.
+    """
     if not isinstance(computation, Region):
         return xs[0].dtype
     *_, last = computation.source.blocks[0].operations

@@ -25,7 +25,10 @@ Dims = dict[str, tuple[int, ...]]
 def dims(
     lhs_contract: Sequence[int], rhs_contract: Sequence[int], lhs_batch: Sequence[int] = (), rhs_batch: Sequence[int] = ()
 ) -> Dims:
-    """The dimension numbers of a dot_general with these contracting and batching axes."""
+    """The dimension numbers of a dot_general, as a dict, with these contracting and batching axes.
+
+    `lhs` and `rhs` are the two factors.
+    """
     return dict(zip(DotDims.lists, (tuple(lhs_batch), tuple(rhs_batch), tuple(lhs_contract), tuple(rhs_contract)), strict=True))
 
 
@@ -35,7 +38,10 @@ def free(ndim: int, batch: Sequence[int], contract: Sequence[int]) -> tuple[int,
 
 
 def _result(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, dtype: np.dtype, **_: Any) -> list[Any]:
-    """The shape and dtype of a product: batching axes, free axes of lhs, free axes of rhs."""
+    """A list with the shape and the dtype of a product; its axes are the batching axes, the free axes of lhs, the free axes of rhs.
+
+    `dot_dimension_numbers` maps names of StableHLO, such as "lhs_contracting_dimensions", to axes.
+    """
     lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     shape = [lhs.shape[d] for d in lb] + [lhs.shape[d] for d in free(lhs.ndim, lb, lc)]
     shape += [rhs.shape[d] for d in free(rhs.ndim, rb, rc)]
@@ -45,11 +51,11 @@ def _result(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, dtype: np.dty
 def _transpose(
     cts: Tensors, i: int, xs: Tensors, dot_dimension_numbers: Dims, dtype: np.dtype, precision_config: Any, algorithm: Any
 ) -> Tensor:
-    """The cotangent of factor `i` (mine): the product of the other factor with the cotangent of the result.
+    """The cotangent of factor `i` of `xs` (mine): the product of the other factor with the cotangent of the result, cts[0].
 
-    The axes of the result of a dot_general are: batch, free of lhs, free of rhs. The new product contracts the free
-    axes of the other factor. The axes of the new product are batch, free axes of mine, contracted axes of the other; or these
-    in another order, if that saves a transposition.
+    The axes of the result of a dot_general are: batch, free of lhs, free of rhs. The new product contracts the free axes of the
+    other factor. The axes of the new product are batch, free axes of mine, contracted axes of the other; or these in another order,
+    if that saves a transposition. Example: for y = A @ x with i = 1, the cotangent of x is A^T @ ct.
     """
     ct = cts[0]
     lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
@@ -80,7 +86,10 @@ def _transpose(
 
 
 def _batch(xs: Tensors, mapped: Sequence[bool], size: int, dot_dimension_numbers: Dims, **params: Any) -> list[Tensor]:
-    """The batch of a product: the mapped axis becomes a batching axis of both factors, or a free axis of the mapped one."""
+    """The product for all `size` entries of a map; `mapped` is True for each factor of `xs` that has the mapped axis first.
+
+    The mapped axis becomes a batching axis of both factors, or a free axis of the mapped one.
+    """
     lhs, rhs = xs
     lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     if mapped[0] and mapped[1]:

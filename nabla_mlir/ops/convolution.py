@@ -32,7 +32,10 @@ _LETTERS = (("b", "f"), ("o", "i"), ("b", "f"))
 
 
 def positions(dimension_numbers: Any) -> tuple[Positions, ...]:
-    """For lhs, rhs and result: the positions of the two named axes and of each spatial axis."""
+    """For lhs, rhs and result: the positions of the two named axes and of each spatial axis.
+
+    `dimension_numbers` has a tuple of names for each of them. Example: ("b", 0, 1, "f") for lhs gives (0, 3, 1, 2).
+    """
     return tuple(
         tuple(dims.index(key) for key in (*letters, *range(len(dims) - 2)))
         for dims, letters in zip(dimension_numbers, _LETTERS, strict=True)
@@ -87,7 +90,10 @@ def _result(
 
 
 def _merge(x: Tensor, source: int, target: int) -> Tensor:
-    """Folds axis `source` into axis `target`, as its slower part. Positions are those in the shape with `source`."""
+    """The array with axis `source` folded into axis `target`, as its slower part; both are positions in the shape of `x`.
+
+    Example: shape (2, 3, 5), source 0, target 2 gives shape (3, 10).
+    """
     target -= target > source
     x = move_axis(x, source, target)
     return reshape(x, shape=(*x.shape[:target], x.shape[target] * x.shape[target + 1], *x.shape[target + 2 :]))
@@ -99,7 +105,7 @@ def _split(x: Tensor, axis: int, outer: int) -> Tensor:
 
 
 def _fold(x: Tensor, axis: int, groups: int) -> Tensor:
-    """Folds the leading axis into `axis`, which is numbered without the leading one.
+    """The array with its leading axis folded into `axis`, which is numbered without the leading one.
 
     If `axis` has groups, each group of the result holds the group of every entry: (groups, entries, elements of a group).
     """
@@ -111,7 +117,9 @@ def _fold(x: Tensor, axis: int, groups: int) -> Tensor:
 
 
 def _unfold(x: Tensor, axis: int, groups: int, size: int) -> Tensor:
-    """The inverse of `_fold`."""
+    """The array with a leading axis of `size` entries, taken out of `axis`, which holds (groups, size, rest); (groups, rest) stay
+    there.
+    """
     inner = x.shape[axis] // (groups * size)
     x = reshape(x, shape=(*x.shape[:axis], groups, size, inner, *x.shape[axis + 1 :]))
     x = move_axis(x, axis + 1, 0)
@@ -122,7 +130,7 @@ def _unfold(x: Tensor, axis: int, groups: int, size: int) -> Tensor:
 
 
 def _transpose(cts: Tensors, i: int, xs: Tensors, **params: Any) -> Tensor:
-    """The cotangent of operand `i`, in the dtype of the operand; zeros if an array is empty."""
+    """The cotangent of operand `i` of `xs`, in its dtype, from the cotangent cts[0] of the result; zeros if an array is empty."""
     ct, mine, other = cts[0], xs[i], xs[1 - i]
     if 0 in (ct.size, mine.size, other.size):
         return full_like(mine, 0)
@@ -148,7 +156,10 @@ def _lhs_cotangent(
     batch_group_count: int,
     **params: Any,
 ) -> Tensor:
-    """The cotangent of lhs: a convolution of the cotangent, dilated by the strides, with the reversed kernel."""
+    """The cotangent of lhs: a convolution of the cotangent `ct`, dilated by the strides, with the reversed kernel.
+
+    The parameters are those of the convolution.
+    """
     left, (ro, ri, *rs), out = positions(dimension_numbers)
     groups = max(feature_group_count, batch_group_count)
     if groups > 1:  # the groups move from the output features of the kernel to its input features
@@ -195,7 +206,10 @@ def _rhs_cotangent(
     batch_group_count: int,
     **params: Any,
 ) -> Tensor:
-    """The cotangent of rhs: a convolution of lhs with the cotangent as the window; batch and features exchange their roles."""
+    """The cotangent of rhs: a convolution of lhs with the cotangent `ct` as the window; batch and features exchange their roles.
+
+    The parameters are those of the convolution.
+    """
     (lb, lf, *ls), (ro, ri, *rs), (ob, of, *os) = positions(dimension_numbers)
     new_padding = []
     for k, s in enumerate(rs):
@@ -223,9 +237,10 @@ def _rhs_cotangent(
 
 
 def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
-    """The batch of a convolution. One mapped operand: the axis joins the batch of lhs, or the output features of rhs.
+    """The convolution for all `size` entries of a map; `mapped` is True for each operand of `xs` that has the mapped axis first.
 
-    Two mapped operands: each entry becomes one more group.
+    One mapped operand: the axis joins the batch of lhs, or the output features of rhs. Two mapped operands: each entry becomes one
+    more group.
     """
     lhs, rhs = xs
     (lb, lf, *_), (ro, *_), (ob, of, *_) = positions(params["dimension_numbers"])
@@ -275,7 +290,7 @@ def _dilate(x: Any, axis: int, dilation: int, low: int, high: int) -> Any:
 
 
 def _windows_product(x: Any, w: Any, strides: Positions) -> Any:
-    """The convolution with the window at each position as one product of NumPy."""
+    """The convolution of the images `x` with the kernels `w`, one product of NumPy for each position of the window."""
     counts = [max(0, (n - k) // s + 1) for n, k, s in zip(x.shape[2:], w.shape[2:], strides, strict=True)]
     out = np.zeros((x.shape[0], w.shape[0], *counts), np.result_type(x, w))
     axes = tuple(range(1, x.ndim))
@@ -303,7 +318,10 @@ def conv_params(rank: int, **params: Any) -> dict[str, Any]:
 
 
 def _sample(lhs: Sequence[int], rhs: Sequence[int], **changes: Any) -> Case:
-    """A sample with operands of these shapes, and with some parameters changed."""
+    """A sample with operands of these shapes, and with some parameters changed.
+
+    `lhs` and `rhs` are shapes of images and kernels.
+    """
     params = conv_params(len(lhs) - 2, **changes)
     return Case((tuple(lhs), tuple(rhs)), {**params, "dtype": None}, numpy=_numpy(**params))
 

@@ -76,7 +76,11 @@ def register_custom_call(
 
 
 def _rule(params: Any, transform: str) -> Any:
-    """The registered rule for a transform of this custom call; raises if there is none."""
+    """The registered rule of a custom call for `transform` ("jvp", "transpose" or "batch"); raises RuleMissingError if there is
+    none.
+
+    `params` are the attributes of the call, among them the name of its target.
+    """
     target = params["call_target_name"]
     rules = _rules.get(target)
     rule = getattr(rules, transform) if rules is not None else None
@@ -91,7 +95,7 @@ def _rule(params: Any, transform: str) -> Any:
 
 
 def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> list[MaybeZero]:
-    """The tangents by the registered rule; zeros if all tangents are zero."""
+    """The tangents of the results `outs` by the registered rule; zeros if all tangents of the operands `xs` are zero."""
     if all(isinstance(t, Zero) for t in tangents):
         return [ZERO] * len(outs)
     return list(_rule(params, "jvp")(outs, xs, tangents, **params))
@@ -102,7 +106,10 @@ def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> lis
 
 
 def _flops(outs: Tensors, xs: Tensors, **params: Any) -> int:
-    """The flops by the registered function; else one for each element of the largest array."""
+    """The number of floating-point operations by the registered function; else one for each element of the largest array.
+
+    `xs` are the operands and `outs` the results.
+    """
     rules = _rules.get(params["call_target_name"])
     if rules is not None and rules.flops is not None:
         return rules.flops(outs, xs, **params)
@@ -110,14 +117,20 @@ def _flops(outs: Tensors, xs: Tensors, **params: Any) -> int:
 
 
 def batch_of_leading_axes(xs: Tensors, mapped: Sequence[bool], size: int, *, results: Any, **params: Any) -> list[Tensor]:
-    """The batch rule of a target that accepts any number of leading axes."""
+    """The results of the call for all `size` entries: the batch rule of a target that accepts any number of leading axes.
+
+    `mapped` is True for each operand of `xs` with the mapped axis, and `results` are pairs of shape and dtype.
+    """
     params |= dict.fromkeys(_FIXED) | {name: _add_leading_axis(params[name]) for name in _LAYOUTS}
     wide = [((size, *shape), dtype) for shape, dtype in results]
     return custom_call.apply(all_prefixed(xs, mapped, size), {**params, "results": wide})
 
 
 def _add_leading_axis(layouts: ir.Attribute | None) -> ir.Attribute | None:
-    """The layouts with a new leading axis, the slowest one. A layout is the order of axes in memory, the fastest first."""
+    """The layouts of arrays with a new leading axis, the slowest one; None for None, the default layouts.
+
+    A layout is the order of axes in memory, the fastest first. Example: [1, 0] gives [2, 1, 0].
+    """
     if layouts is None:
         return None
     orders = [[d + 1 for d in np.asarray(layout).tolist()] + [0] for layout in ir.ArrayAttr(layouts)]

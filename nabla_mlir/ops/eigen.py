@@ -24,7 +24,10 @@ from nabla_mlir.table.tensor import Tensor, full
 
 
 def _geev(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, target: str, **_: Any) -> list[MaybeZero]:
-    """The forward rule: the tangents of the eigenvalues, and of the left and right vectors that were computed."""
+    """The tangents of the eigenvalues and of the left and right vectors that were computed, of matrices xs[0] with tangents.
+
+    `config` holds the options of the call, and `target` is the name of the routine. `outs` are the results.
+    """
     a = xs[0]
     split = not is_complex(a.dtype)  # the eigenvalues come in two parts
     *values, left, right, _info = outs

@@ -61,7 +61,10 @@ def parse(subscripts: str, shapes: Sequence[Shape], arrow: bool = False) -> tupl
 def lengths_of(subscripts: str, terms: Sequence[str], shapes: Sequence[Shape], units: bool = False) -> dict[str, int]:
     """The length of the axis of each label.
 
-    With `units`, an axis of size 1 fits any length. Raises ShapeError if two lengths differ.
+    `terms` has the labels of each operand. With `units`, an axis of size 1 fits any length. Raises ShapeError if two lengths
+    differ.
+
+    Example: terms ["ij", "jk"] of shapes (2, 3) and (3, 4) give {"i": 2, "j": 3, "k": 4}.
     """
     lengths: dict[str, int] = {}
     for term, shape in zip(terms, shapes, strict=True):
@@ -97,7 +100,7 @@ def diagonal(x: Tensor, axis1: int, axis2: int, offset: int = 0) -> Tensor:
 
 
 def without_repeats(x: Tensor, labels: str) -> tuple[Tensor, str]:
-    """The array with the diagonal of axes of equal labels, and the labels of its axes, each once."""
+    """The array with the diagonal of axes of equal labels, and the labels of its axes, each once: "iij" gives "ji"."""
     for c in dict.fromkeys(labels):
         while labels.count(c) > 1:
             first = labels.index(c)
@@ -150,14 +153,16 @@ def contract(a: Tensor, la: str, b: Tensor, lb: str, out: str, dtype: np.dtype |
 
 
 def outer(a: Tensor, la: str, b: Tensor, lb: str, out: str) -> Tensor:
-    """The product of two arrays if no label is summed: an elementwise product after broadcasting."""
+    """The product of two arrays with labels `la` and `lb` if no label is summed: elementwise after broadcasting, with the axes
+    `out`.
+    """
     lengths = dict(zip(la + lb, a.shape + b.shape, strict=True))
     shape = tuple(lengths[c] for c in out)
     return multiply(_broadcast_labels(a, la, out, shape), _broadcast_labels(b, lb, out, shape))
 
 
 def _broadcast_labels(x: Tensor, labels: str, out: str, shape: Shape) -> Tensor:
-    """The array with axes in the order of `out`, broadcast along the labels that it does not have."""
+    """The array with axes in the order of `out`, broadcast along the labels that it does not have; `shape` is the result's."""
     order = sorted(range(len(labels)), key=lambda d: out.index(labels[d]))
     x = transposed(x, order)
     if x.shape == shape:

@@ -41,6 +41,7 @@ def _multiply_first(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _multiply_second(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> MaybeZero:
+    """The tangent of z = x * y for a tangent t of y; zero if x and y are one value: see the partial by x."""
     if x.value == y.value:
         return ZERO
     short = cancelled(t, x)
@@ -99,8 +100,7 @@ def _truncate(x: Tensor) -> Tensor:
 
 
 def _power_base(t: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """The tangent of x**y for a tangent t of x."""
-    # y * x**(y-1), and 0 for y = 0, even if x**(y-1) is infinite.
+    """The tangent t * y * x**(y-1) of z = x**y for a tangent t of x; 0 for y = 0, even if x**(y-1) is infinite."""
     exponent = splat_of(y)
     if exponent is not None:
         if exponent == 0:
@@ -133,6 +133,7 @@ def _half_ties(sign_of: str) -> Any:
 
     # The larger operand gets the whole tangent; equal operands get half each. The share may have fewer axes than t.
     def partial(t: Tensor, z: Tensor, x: Tensor, y: Tensor, *, own: int) -> Tensor:
+        """The tangent for a tangent t of operand `own`: t where this operand is the extremum, half of it where both are, else 0."""
         mine, other = (x, y) if own == 0 else (y, x)
         tie = compare(mine, other, comparison_direction="EQ")
         share = select(tie, full_like(mine, 0.5), full_like(mine, 1))
@@ -298,9 +299,8 @@ def _convert_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, dtype: np.
 
 
 def _convert_transpose(cts: Tensors, i: int, xs: Tensors, *, dtype: np.dtype) -> Tensor:
-    ct = cts[0]
-    if is_complex(ct.dtype) and not is_complex(xs[0].dtype):
-        ct = real(ct)
+    """The cotangent of the operand: that of the result, converted back; its real part for a real operand."""
+    ct = real(cts[0]) if is_complex(cts[0].dtype) and not is_complex(xs[0].dtype) else cts[0]
     return convert(ct, dtype=xs[0].dtype) if ct.dtype != xs[0].dtype else ct
 
 
@@ -372,6 +372,7 @@ conj: OpDef = structural(
 
 
 def _absolute_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros) -> list[MaybeZero]:
+    """The tangent of |x|: t or -t by the sign of x; for complex numbers the part of t along x, and 0 at the origin."""
     x, t = xs[0], tangents[0]
     if isinstance(t, Zero):
         return [ZERO]

@@ -60,7 +60,7 @@ def divided(t: Tensor, y: Tensor) -> Tensor | None:
 
 
 def has_slope(ct: Tensor) -> bool:
-    """True if a cotangent contains the slope of a root (`ad.slope`), which may be infinite.
+    """True if the cotangent `ct` contains the slope of a root (`ad.slope`), which may be infinite.
 
     The slope may be moved, masked or multiplied, but not by `ad.radial`, which makes the product finite.
     """
@@ -194,7 +194,7 @@ class _Search:
         return self._found[key]
 
     def _cancels_in_parts(self, value: ir.Value, y: ir.Value) -> bool:
-        """True if the root cancels in one factor of a product, or in all terms of a sum."""
+        """True if the root `y` cancels in one factor of the product `value`, or in all terms of the sum `value`."""
         op = made_by(value)
         if self._end(value, op, y) is not None:
             return True
@@ -207,14 +207,14 @@ class _Search:
         return any(found) if op.name in _PRODUCTS else bool(parts) and all(found)
 
     def _build(self, value: ir.Value, y: ir.Value) -> Tensor:
-        """Emits the value without the root, once for each pair."""
+        """The tensor `value` without the root `y`; it is emitted once for each pair."""
         key = (value, y)
         if key not in self._built:
             self._built[key] = self._emit(value, y)
         return self._built[key]
 
     def _emit(self, value: ir.Value, y: ir.Value) -> Tensor:
-        """Emits the value without the root, from its operands without the root."""
+        """Emits `value` without the root `y`, from the operands of its operation without the root; returns it."""
         op = made_by(value)
         end = self._end(value, op, y)
         if end is not None:
@@ -230,7 +230,8 @@ class _Search:
 
 
 def _parts(op: ir.Operation, y: ir.Value) -> tuple[list[tuple[ir.Value, ir.Value]], Build]:
-    """The operands in which a root has to cancel, each with the root in its shape; and a function that emits the result without it.
+    """The operands in which a root `y` has to cancel, each with the root in its shape; and a function that emits the result without
+    it.
 
     The root has to cancel in one factor of a product, and in all terms of a sum. The list is empty if it cannot cancel. The
     arguments of the function are the operands without the root.
@@ -261,7 +262,10 @@ def _is_same(value: ir.Value, y: ir.Value) -> bool:
 
 
 def _end_of_multiple(value: ir.Value, op: ir.Operation | None, y: ir.Value) -> Build | None:
-    """A function that emits 1 if `value` is the root y itself, or a lower power if it is a power of y; else None."""
+    """A function that emits 1 if `value` is the root y itself, or a lower power if it is a power of y; else None.
+
+    `op` is the operation that makes `value`. Example: for y, the value y ** 3 gives a function that emits y ** 2.
+    """
     if _is_same(value, y):
         return lambda: full_like(wrap(value), 1)
     if op is None or op.name != "stablehlo.power":
@@ -299,7 +303,7 @@ def _raised(base: Tensor, exponent: float) -> Tensor:
 
 
 def _end_of_quotient(value: ir.Value, op: ir.Operation | None, y: ir.Value) -> Build | None:
-    """A function that emits the numerator if `value` is a quotient by the root y; else None."""
+    """A function that emits a if `value` is a quotient a / y by the root y; else None. `op` is the operation that makes `value`."""
     if op is None or op.name not in _QUOTIENTS or not _are_equal(op.operands[1], y, _DEEP):
         return None
     return lambda: wrap(op.operands[0])
@@ -316,7 +320,7 @@ def _times_root(value: ir.Value, y: ir.Value) -> Tensor | None:
 
 
 def _are_equal(a: ir.Value, b: ir.Value, depth: int) -> bool:
-    """True if both values are one value, or if equal operations make them from equal values."""
+    """True if both values are one value, or if equal operations make them from equal values, at most `depth` operations deep."""
     if a == b:
         return True
     first, second = made_by(a), made_by(b)

@@ -22,9 +22,10 @@ Shape = tuple[int, ...]
 
 
 def _transpose(cts: Tensors, i: int, xs: Tensors, *, fft_type: str, fft_length: Shape) -> Tensor:
-    """The transpose: FFT and IFFT have symmetric matrices; the real transforms are each other's transposes up to weights.
+    """The cotangent of the operand xs[0] of a Fourier transform, from the cotangent cts[0] of its result.
 
-    Only one half of the spectrum of a real signal is stored, so each of its inner frequencies counts twice.
+    FFT and IFFT have symmetric matrices; the real transforms are each other's transposes up to weights. Only one half of the
+    spectrum of a real signal is stored, so each of its inner frequencies counts twice.
     """
     ct = cts[0]
     if fft_type in ("FFT", "IFFT"):
@@ -46,7 +47,7 @@ def _weights(row: np.ndarray, like: Tensor) -> Tensor:
 
 
 def _result(x: Tensor, fft_type: str, fft_length: Shape) -> list[Any]:
-    """The shape and dtype of the result. RFFT returns one half of the spectrum, and IRFFT reads that half."""
+    """A list with the shape and the dtype of the result. RFFT returns one half of the spectrum, and IRFFT reads that half."""
     count, half = len(fft_length), (*fft_length[:-1], fft_length[-1] // 2 + 1)
     size, result_size = half if fft_type == "IRFFT" else fft_length, half if fft_type == "RFFT" else fft_length
     if x.shape[x.ndim - count :] != tuple(size):
@@ -60,7 +61,10 @@ def _result(x: Tensor, fft_type: str, fft_length: Shape) -> list[Any]:
 
 
 def _flops(outs: Tensors, xs: Tensors, fft_type: str, fft_length: Shape) -> int:
-    """The operations of the Cooley-Tukey algorithm: five for each element and each halving; half as many for real numbers."""
+    """The operations of the Cooley-Tukey algorithm: five for each element and each halving; half as many for real numbers.
+
+    `xs` are the operands and `outs` the results.
+    """
     rows = max(xs[0].size, outs[0].size) // max(1, *(x.shape[-1] for x in (xs[0], outs[0])))
     halvings = math.log2(max(2, math.prod(fft_length)))
     return round((5 if fft_type in ("FFT", "IFFT") else 2.5) * rows * fft_length[-1] * halvings)

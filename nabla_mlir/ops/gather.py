@@ -23,7 +23,11 @@ Dims = dict[str, Any]
 
 
 def _gather_result(x: Tensor, indices: Tensor, dimension_numbers: Dims, slice_sizes: Any, **_: Any) -> list[Any]:
-    """The shape and dtype of a gather."""
+    """A list with the shape and the dtype of the result of a gather.
+
+    `dimension_numbers` maps the names of StableHLO's fields, such as "offset_dims", to axes; `slice_sizes` are the lengths of a
+    slice.
+    """
     dims = dimension_numbers
     window = [
         n for d, n in enumerate(slice_sizes) if d not in dims["collapsed_slice_dims"] and d not in dims["operand_batching_dims"]
@@ -39,7 +43,10 @@ def _gather_result(x: Tensor, indices: Tensor, dimension_numbers: Dims, slice_si
 def _gather_transpose(
     cts: Tensors, i: int, xs: Tensors, dimension_numbers: Dims, slice_sizes: tuple[int, ...], indices_are_sorted: bool
 ) -> Tensor:
-    """The cotangent of the operand: a scatter that adds each window of the result at its start index."""
+    """The cotangent of the operand xs[0]: a scatter that adds each window of the result's cotangent at its start index.
+
+    `cts` are the cotangents of the results.
+    """
     x, indices = xs
     positions = clamped_starts(
         indices, x.shape, dimension_numbers["start_index_map"], slice_sizes, dimension_numbers["index_vector_dim"]
@@ -56,7 +63,7 @@ def _gather_transpose(
 
 
 def scatter_of(dims: Dims) -> Dims:
-    """The dimension numbers of the scatter that writes to the positions which the gather reads."""
+    """The dimension numbers of the scatter that writes to the positions which a gather with the dimension numbers `dims` reads."""
     return {
         "update_window_dims": dims["offset_dims"],
         "inserted_window_dims": dims["collapsed_slice_dims"],
@@ -70,7 +77,17 @@ def scatter_of(dims: Dims) -> Dims:
 def clamped_starts(
     indices: Tensor, shape: Sequence[int], index_map: Sequence[int], sizes: Sequence[int], vector_dim: int
 ) -> Tensor:
-    """The start indices after clamping into the operand. Constants that are in range stay constants."""
+    """The start indices of a gather after clamping, so that each slice lies inside the operand.
+
+    Constants that are in range stay constants.
+
+    Args:
+      indices: the start indices.
+      shape: the shape of the operand.
+      index_map: the axis of the operand for each component of an index.
+      sizes: the sizes of a slice.
+      vector_dim: the axis of `indices` that holds the components.
+    """
     if not index_map:
         return indices
     limits = last_starts(shape, index_map, sizes)
@@ -103,7 +120,10 @@ def per_component(numbers: np.ndarray, indices: Tensor, vector_dim: int) -> np.n
 def _gather_batch(
     xs: Tensors, mapped: Sequence[bool], size: int, dimension_numbers: Dims, slice_sizes: tuple[int, ...], indices_are_sorted: bool
 ) -> list[Tensor]:
-    """The batch of a gather: the mapped axis is a batching axis, a window axis of the operand, or an axis of the indices."""
+    """The gather for all `size` entries of a map; `mapped` is True for each of operand and indices that has the mapped axis first.
+
+    The mapped axis is a batching axis, a window axis of the operand, or an axis of the indices.
+    """
     x, indices = xs
     dims = dict(dimension_numbers)
     if mapped[0] and mapped[1]:

@@ -83,7 +83,7 @@ def _is_nan_at_infinity(op: ir.Operation) -> bool:
 
 
 def _maker(value: ir.Value) -> ir.Operation | None:
-    """The operation that computes a value, before views of it."""
+    """The operation that computes a value, before views of it such as a reshape; None for an argument of a block."""
     maker = made_by(value)
     while maker is not None and maker.name in _VIEWS:
         maker = made_by(maker.operands[0])

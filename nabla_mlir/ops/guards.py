@@ -53,10 +53,10 @@ product: OpDef = elementwise(
 
 
 def share_of(ct: Tensor) -> tuple[Tensor, Tensor] | None:
-    """The factors t and c of a cotangent ``product(t, c)``, which may be negated or masked; None for other cotangents.
+    """The factors t and c of a cotangent `ct` = ``product(t, c)``, which may be negated or masked; None for other cotangents.
 
-    A rule then multiplies c instead of the product, so 0 stays 0 even if an infinite derivative follows: ``x * log(y)``
-    has the derivative 0 by y at x = y = 0.
+    A rule then multiplies c instead of the product, so 0 stays 0 even if an infinite derivative follows: ``x * log(y)`` has the
+    derivative 0 by y at x = y = 0.
     """
     op = made_by(ct.value)
     operands = [] if op is None else [wrap(v) for v in op.operands]
@@ -73,7 +73,7 @@ def share_of(ct: Tensor) -> tuple[Tensor, Tensor] | None:
 
 # ---------------------------------------------------------------- a quotient that is 0 where its divisor is 0
 def _quotient(xs: Sequence[Tensor]) -> list[Tensor]:
-    """a / y; 0 where y is 0, and NaN where y is infinite."""
+    """A list with a / y for `xs` = a, y; 0 where y is 0, and NaN where y is infinite."""
     a, y = xs
     zero = y - y  # NaN where y is infinite
     value = a / y + zero
@@ -112,7 +112,10 @@ F64 = Codec(lambda v: ir.FloatAttr.get(ir.F64Type.get(context()), float(v), loc=
 
 
 def _slope(xs: Sequence[Tensor], *, degree: float) -> list[Tensor]:
-    """a / p by way of the root's radicand, so that it is not finite where the radicand has lost its digits."""
+    """A list with a / p, for `xs` = a, p, where p is the power degree - 1 of a root.
+
+    It is computed by way of the root's radicand, so that it is not finite where the radicand has lost its digits.
+    """
     a, p = xs
     if degree == 2:
         return [a / (p * p) * p]
@@ -165,7 +168,7 @@ def _root_slope(y: Tensor, degree: float) -> Tensor:
 
 
 def _root_tangent(t: Tensor, y: Tensor, x: Tensor, degree: float) -> Tensor:
-    """The tangent of a root: the tangent t of the radicand times the slope; 0 where t is 0."""
+    """The tangent of the root y of x: the tangent t of the radicand times the slope; 0 where t is 0."""
     # The tangent of a squared length is 0 at the vector 0. A cotangent of 0 is not guarded: it may come from an overflow.
     rest = cancelled(t, slope_ := _root_slope(y, degree))
     return radial(slope_, t) if rest is None else rest
@@ -191,7 +194,10 @@ root: OpDef = elementwise(
 
 
 def _hypot(xs: Sequence[Tensor]) -> list[Tensor]:
-    """The length of (x, y) by the ratio of the smaller to the larger number, so that no square overflows."""
+    """A list with the length of (x, y), for `xs` = x, y.
+
+    It uses the ratio of the smaller to the larger number, so that no square overflows.
+    """
     x, y = (operation("abs")(v) for v in xs)
     swap = compare(x, y, comparison_direction="LT")
     large, small = select(swap, y, x), select(swap, x, y)
@@ -222,7 +228,7 @@ def length_with_one(x: Tensor) -> Tensor:
 
 
 def _over_squares(xs: Sequence[Tensor]) -> list[Tensor]:
-    """x / (x * x + y * y), as 1 / (x + y * (y / x)) for real numbers."""
+    """A list with x / (x * x + y * y) for `xs` = x, y; for real numbers as 1 / (x + y * (y / x))."""
     x, y = xs
     if x.dtype.kind == "c":
         return [x / (x * x + y * y)]
@@ -256,7 +262,7 @@ over_squares: OpDef = elementwise(
 
 # ---------------------------------------------------------------- derivatives of a power by its exponent
 def _power_log(xs: Sequence[Tensor], *, degree: float) -> list[Tensor]:
-    """x**y log(x)**degree: the derivative of x**y by y, of order `degree`; 0 where x**y is 0."""
+    """A list with x**y log(x)**degree for `xs` = x, y: the derivative of x**y by y, of order `degree`; 0 where x**y is 0."""
     x, y = xs
     factor = logarithm = operation("log")(x)
     for _ in range(int(degree) - 1):
@@ -265,7 +271,7 @@ def _power_log(xs: Sequence[Tensor], *, degree: float) -> list[Tensor]:
 
 
 def _power_log_by_base(t: Tensor, z: Tensor, x: Tensor, y: Tensor, degree: float) -> Tensor:
-    """The tangent for a tangent t of x."""
+    """The tangent of z = x**y log(x)**degree for a tangent t of x."""
     less = y - 1.0
     lower = operation("power")(x, less) if degree == 1 else power_log(x, less, degree=degree - 1)
     return t * (product(y, power_log(x, less, degree=degree)) + lower * degree)

@@ -84,7 +84,7 @@ def _potrf(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, **_
 
 
 def _triangular_params(config: Any) -> dict[str, Any]:
-    """The parameters of a triangular solve, from the options of trsm."""
+    """The parameters of a `stablehlo.triangular_solve`, from the options `config` of LAPACK's trsm."""
     transpose_a = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}[option(config, "trans_x")]
     return {
         "left_side": option(config, "side") == "L",
@@ -106,7 +106,10 @@ def _trsm_batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -
 
 
 def _getrf(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **_: Any) -> list[MaybeZero]:
-    """The forward rule: P A = L U gives inv(L) P A' inv(U) = inv(L) L' + U' inv(U), a lower and an upper triangle."""
+    """The tangents of L and U, which are stored in one array, and zeros for the pivots and the code of success.
+
+    P A = L U gives inv(L) P A' inv(U) = inv(L) L' + U' inv(U), a lower and an upper triangle. `outs` are the results.
+    """
     lu, pivots = outs[:2]
     m, n = lu.shape[-2:]
     k = min(m, n)
@@ -131,7 +134,9 @@ def row_order(pivots: Tensor, m: int) -> Tensor:
     index = iota(shape=(*pivots.shape[:-1], m), dtype=pivots.dtype, iota_dimension=axis)
 
     def exchange(step: Any, order: Any) -> list[Any]:
-        """Exchanges one row of the order with the row that its pivot names."""
+        """The order of the rows, in a list, after step `step`: the row of the step is exchanged
+        with the row that its pivot names.
+        """
         pivot_row, order = wrap(step.value), wrap(order.value)
         zero = full_like(pivot_row, 0)
         start = [*(zero for _ in range(axis)), pivot_row]
@@ -197,7 +202,10 @@ def orthogonal(target: str, packed: Tensor, taus: Tensor) -> Tensor:
 
 
 def _geqrf(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **_: Any) -> list[MaybeZero]:
-    """The forward rule: the tangent of R, and of the packed reflectors, whose storage holds the rotation of Q (see above)."""
+    """The tangents of R, and of the packed reflectors and factors, whose storage holds the rotation of Q (see above).
+
+    `outs` are the results.
+    """
     packed, taus = outs
     m, n = packed.shape[-2:]
     k = min(m, n)
@@ -219,7 +227,10 @@ def _geqrf(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **_
 
 
 def _geqp3(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **_: Any) -> list[MaybeZero]:
-    """The forward rule: the rule of geqrf, for the columns in the order of the pivots (counted from 1)."""
+    """The tangents by the rule of geqrf, for the columns in the order of the pivots (counted from 1); zero for the order.
+
+    `xs` are the operands and `outs` the results.
+    """
     packed, order, taus = outs
     positions = in_columns(order - 1, packed.shape[-2])
     da = along_axis(sole(tangents), positions, packed.ndim - 1)
@@ -234,7 +245,10 @@ def _skew(below: Tensor, m: int) -> Tensor:
 
 
 def _orgqr(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **_: Any) -> list[MaybeZero]:
-    """The forward rule: Q times the skew-Hermitian matrix that is stored in the tangents of the packed array and of tau."""
+    """The tangent of Q: Q times the skew-Hermitian matrix that is stored in the tangents of the packed array and of tau.
+
+    `xs` are the operands and `outs` the results.
+    """
     packed, taus = xs
     m, columns, k = packed.shape[-2], packed.shape[-1], taus.shape[-1]
     if isinstance(tangents[0], Zero):
@@ -274,7 +288,10 @@ def _other_columns(q: Tensor, dq: Tensor, columns: int) -> Tensor:
 
 
 def _syevd(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, **_: Any) -> list[MaybeZero]:
-    """The forward rule. With P = V^H A' V, the tangent of w is the diagonal of P, and that of V is V (P_ij / (w_j - w_i))."""
+    """The tangents of eigenvectors V and eigenvalues w, and zero for the code of success.
+
+    With P = V^H A' V, the tangent of w is the diagonal of P, and that of V is V (P_ij / (w_j - w_i)). `outs` are the results.
+    """
     v, w = outs[:2]
     n = w.shape[-1]
     inner = matmul(matmul(adjoint(v), symmetric_part(sole(tangents), option(config, "uplo") == "L")), v)
@@ -283,7 +300,11 @@ def _syevd(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, **_
 
 
 def _gesdd(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, target: str, **_: Any) -> list[MaybeZero]:
-    """The forward rule. With P = U^H A' V, the tangent of the singular values is the real diagonal of P; U and V are rotated."""
+    """The tangents of the singular values and vectors, and zeros for the other results.
+
+    With P = U^H A' V, the tangent of the singular values is the real diagonal of P; U and V are rotated. `xs` are the operands and
+    `outs` the results.
+    """
     a, da = xs[0], sole(tangents)
     m, n = a.shape[-2:]
     k = min(m, n)
@@ -326,7 +347,7 @@ def _gesdd(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, tar
 
 
 def _complete_tangent(u: Tensor, du: Tensor, k: int) -> Tensor:
-    """The tangent of all columns of `u` from that of the first k; the other columns stay orthogonal to the first k."""
+    """The tangent of all columns of `u` from the tangent `du` of the first k; the other columns stay orthogonal to the first k."""
     rows, columns = u.shape[-2:]
     if columns == k:
         return du
@@ -344,7 +365,10 @@ def cubic(work: float) -> Callable[..., int]:
 
 
 def register_routine(routine: str, rule: Jvp | None, flops: Any, batch: Any = batch_of_leading_axes) -> None:
-    """Registers the rules of a routine of LAPACK for all dtypes; without a jvp if `rule` is None."""
+    """Registers the rules of the LAPACK routine `routine` for all dtypes; without a jvp if `rule` is None.
+
+    `flops` is a function that counts its floating-point operations, and `batch` is its batch rule.
+    """
     for letter in "sdcz":
         target = f"lapack_{letter}{routine}_ffi"
 

@@ -15,7 +15,11 @@ from nabla_mlir.table.tensor import Tensor
 
 
 def _ormqr(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
-    """The product of a matrix with the Q that geqrf packed."""
+    """A list with the product of a matrix with the Q of a QR factorisation; `xs` are the packed factors of geqrf, tau, and the
+    matrix.
+
+    `config` says if Q is transposed, and on which side it stands. `target` is the name of the routine.
+    """
     packed, taus, c = xs
     q = orthogonal(re.sub("ormqr|unmqr", "geqrf", target), packed, taus)
     q = adjoint(q) if config["transpose"].value else q
@@ -23,14 +27,17 @@ def _ormqr(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
 
 
 def _potrf(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
-    """The Cholesky factor in one triangle of the operand; the other triangle is unchanged."""
+    """The Cholesky factor in one triangle of the operand, whose other triangle is unchanged, and the code of success.
+
+    `config` names the triangle. `target` is the name of the routine.
+    """
     (a,), uplo = xs, option(config, "uplo")
     factor, info = routine(target, [a], [(a.shape, a.dtype), (a.shape[:-2], np.dtype(np.int32))], uplo=uplo)
     return [select(mask_like(a, "GE" if uplo == "L" else "LE"), factor, a), info]
 
 
 def _gesvd(target: str, xs: Sequence[Tensor], config: Any) -> list[Tensor]:
-    """The singular value decomposition by gesdd, which has the same results."""
+    """The results of gesvd, by gesdd, which has the same ones; `config` has the mode, and `target` is the name of the routine."""
     (a,), mode = xs, option(config, "mode")
     *stack, m, n = a.shape
     k = min(m, n)

@@ -57,7 +57,9 @@ def diagonal_mask(rows: int, columns: int, k: int = 0, direction: str = "EQ") ->
 
 
 def mask_like(x: Tensor, direction: str = "EQ", k: int = 0) -> Tensor:
-    """`diagonal_mask` for each matrix of a stack."""
+    """A mask in the shape of the stacked matrices `x`: True where row + k and column compare in `direction`; "EQ" is the
+    diagonal.
+    """
     rows, columns = x.shape[-2:]
     mask = diagonal_mask(rows, columns, k, direction)
     return broadcast_in_dim(mask, shape=x.shape, broadcast_dimensions=(x.ndim - 2, x.ndim - 1))
@@ -113,7 +115,10 @@ _TRANSPOSED = {"NO_TRANSPOSE": "TRANSPOSE", "TRANSPOSE": "NO_TRANSPOSE"}
 def _solve_jvp(
     outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str
 ) -> list[MaybeZero]:
-    """The forward rule: op(A) X = B gives op(A) X' = B' - op(A') X, one more solve. Only the triangle of A' that is read counts."""
+    """The forward rule: op(A) X = B gives op(A) X' = B' - op(A') X, one more solve. Only the triangle of A' that is read counts.
+
+    `xs` are the operands, `tangents` their tangents, and `outs` the results.
+    """
     a, (da, db), x = xs[0], tangents, outs[0]
     params: dict[str, Any] = {"left_side": left_side, "lower": lower, "unit_diagonal": unit_diagonal}
     params["transpose_a"] = transpose_a
@@ -127,7 +132,7 @@ def _solve_jvp(
 
 
 def _solve_transpose(cts: Tensors, i: int, xs: Tensors, *, transpose_a: str, **params: Any) -> Tensor:
-    """The cotangent of b: a solve with the transposed matrix."""
+    """The cotangent of the right-hand sides xs[1]: a solve with the transposed matrix, for the cotangent cts[0] of the solution."""
     a = xs[0]
     if transpose_a == "ADJOINT":  # the transpose of inv(A^H) is inv(conj(A))
         return triangular_solve(conj(a) if is_complex(a.dtype) else a, cts[0], transpose_a="NO_TRANSPOSE", **params)
@@ -135,7 +140,10 @@ def _solve_transpose(cts: Tensors, i: int, xs: Tensors, *, transpose_a: str, **p
 
 
 def _solve_batch(xs: Tensors, mapped: Sequence[bool], size: int, *, left_side: bool, **params: Any) -> list[Tensor]:
-    """The batch of a solve. If all entries share one matrix, the entries become more right-hand sides."""
+    """The solutions for all `size` entries of a map; `mapped` is True for each of matrix and right-hand side with the mapped axis.
+
+    If all entries share one matrix, the entries become more right-hand sides.
+    """
     a, b = xs
     if mapped[0]:
         b = b if mapped[1] else prefixed(b, size)
@@ -157,6 +165,7 @@ def _solve_numpy(*, left_side: bool, lower: bool, unit_diagonal: bool, transpose
     """A function of NumPy for a triangular solve, as the reference of a sample."""
 
     def run(a: Any, b: Any) -> Any:
+        """The solution of one triangular system by NumPy."""
         a = np.tril(a) if lower else np.triu(a)
         if unit_diagonal:
             a = a - a * np.eye(a.shape[-1]) + np.eye(a.shape[-1])
@@ -234,6 +243,8 @@ class Definite(Domain):
 
 
 def _cholesky_numpy(lower: bool) -> Any:
+    """A function of matrices that returns NumPy's Cholesky factors, of the lower or the upper triangle."""
+
     def run(x: Any) -> Any:
         x = x if lower else np.swapaxes(x, -1, -2)
         factor = np.linalg.cholesky(x)

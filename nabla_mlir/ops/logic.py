@@ -92,7 +92,10 @@ compare: OpDef = elementwise(
 
 
 def _select_transpose(cts: Tensors, i: int, xs: Tensors) -> MaybeZero:
-    """The cotangent of one branch: the cotangent of the result where the branch is selected, else 0."""
+    """The cotangent of branch `i` of a selection: the cotangent of the result where the branch is selected, else 0.
+
+    `xs` are the operands and `cts` the cotangents of the results.
+    """
     pred, ct = xs[0], cts[0]
     if i == 1:
         return select(pred, ct, full_like(ct, 0))
@@ -100,7 +103,10 @@ def _select_transpose(cts: Tensors, i: int, xs: Tensors) -> MaybeZero:
 
 
 def _select_batch(xs: Tensors, mapped: Sequence[bool], size: int) -> list[Tensor]:
-    """The batch of a selection: a predicate with one truth value for each entry is broadcast to its elements."""
+    """The selection for all `size` entries of a map; `mapped` is True for each operand that has the mapped axis first.
+
+    A predicate with one truth value for each entry is broadcast to its elements.
+    """
     pred, *branches = xs
     branches = all_prefixed(branches, mapped[1:], size)
     if pred.ndim == 0:
@@ -132,7 +138,10 @@ select: OpDef = structural(
 
 
 def _clamp_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros) -> list[MaybeZero]:
-    """The forward rule: the tangent of x strictly between the bounds, and of a bound that x exceeds; 0 at a bound."""
+    """The tangent of a clamp: that of x strictly between the bounds, that of a bound that x exceeds, and 0 at a bound.
+
+    `xs` are low, x and high, and `tangents` are theirs.
+    """
     low, x, high = xs
     t_low, t, t_high = tangents
     spread_low, spread_high = (_spread(bound, x) for bound in (low, high))
@@ -158,7 +167,10 @@ def _spread(bound: Tensor, x: Tensor) -> Tensor:
 
 
 def _clamp_batch(xs: Tensors, mapped: Sequence[bool], size: int) -> list[Tensor]:
-    """The batch of a clamp; a bound that is a scalar for all entries stays one."""
+    """The clamp for all `size` entries of a map; a bound that is a scalar for all entries stays one.
+
+    `mapped` is True for each of low, x and high that has the mapped axis first.
+    """
     low, x, high = xs
     if not mapped[0] and not mapped[2]:
         scalar = [b.ndim == 0 for b in (low, high)]

@@ -26,7 +26,7 @@ Shape = tuple[int, ...]
 def _rng_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, rng_distribution: str) -> list[MaybeZero]:
     """The forward rule for a fixed draw u or z: a number is a + (b - a) u, or a + b z.
 
-    a and b are the bounds, or the mean and the deviation.
+    a and b are the bounds, or the mean and the deviation. `xs` are the operands, `tangents` their tangents, and `outs` the results.
     """
     y, (a, b, _) = outs[0], xs
     spread = lambda v: broadcast_in_dim(v, shape=y.shape, broadcast_dimensions=())  # noqa: E731
@@ -42,7 +42,10 @@ def _rng_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, rng_distributi
 
 
 def _rng_batch(xs: Tensors, mapped: Sequence[bool], size: int, *, rng_distribution: str) -> list[Tensor]:
-    """Each entry has its own numbers: standard numbers are drawn for all entries, then scaled to their parameters."""
+    """Random numbers for all `size` entries of a map, each entry with its own.
+
+    Standard numbers are drawn for all entries, then scaled to their parameters; `mapped` is True for parameters that vary.
+    """
     a, b, shape = xs
     dims = constant_array(shape.value.owner)
     wide = constant(np.asarray([size, *dims], dims.dtype))
@@ -77,12 +80,15 @@ def _bits_result(state: Tensor, *, shape: Shape, dtype: np.dtype, rng_algorithm:
 
 
 def _bits_batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
-    """Each entry draws from its own state, in a loop over entries, so that it gets the same bits as without a map."""
+    """The states and the random bits for all `size` entries, drawn in a loop, so that each entry gets the same bits as without a
+    map.
+    """
     (states,) = xs
     bits = full((size, *params["shape"]), 0, np.dtype(params["dtype"]))
     zero = builder.full(0, (), np.int32)
 
     def draw(i: Any, states: Any, bits: Any) -> list[Any]:
+        """The states and the bits of all entries, in which those of entry `i` are replaced by its new state and its bits."""
         row = builder.reshape(builder.dynamic_slice(states, [i, zero], [1, *states.shape[1:]]), states.shape[1:])
         outs = [builder.Val(y.value) for y in rng_bit_generator.apply([wrap(row.value)], params)]
         return [

@@ -60,7 +60,7 @@ def identity_of(combiner: str, dtype: np.dtype) -> Any:
 
 
 def emit_combiner(region: ir.Region, combiner: str, operands: Sequence[Tensor]) -> None:
-    """Fills a region with ``(a, b) -> combiner(a, b)`` for scalars of the first operand's dtype."""
+    """Fills a region with ``(a, b) -> combiner(a, b)`` for scalars of the first operand's dtype, such as "add"; "set" returns b."""
     scalar = tensor_type((), operands[0].dtype)
     block = ir.Block.create_at_start(region, [scalar, scalar], [ir.Location.unknown()] * 2)
     with ir.InsertionPoint(block):
@@ -87,6 +87,9 @@ def read_combiner(region: ir.Region) -> str | None:
 
 
 def _result(*operands: Tensor, dimensions: Sequence[int], body: Any) -> list[Any]:
+    """The shape and dtype of each result of a reduction along `dimensions`; `operands` are the arrays, then their initial
+    values.
+    """
     inputs = operands[: len(operands) // 2]
     return [
         (tuple(n for d, n in enumerate(x.shape) if d not in set(dimensions)), i.dtype)
@@ -95,7 +98,10 @@ def _result(*operands: Tensor, dimensions: Sequence[int], body: Any) -> list[Any
 
 
 def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, dimensions: tuple[int, ...], body: Any) -> Sequence[MaybeZero]:
-    """The forward rule: sums and extrema have formulas; other bodies are differentiated as a balanced tree."""
+    """The tangents of a reduction: sums and extrema have formulas; other bodies are differentiated as a balanced tree.
+
+    `xs` are the arrays, then their initial values, and `body` is a name such as "add", or a region. `outs` are the results.
+    """
     count = len(xs) // 2
     if all(isinstance(t, Zero) for t in tangents):
         return [ZERO] * count
@@ -114,24 +120,27 @@ def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, dimensions: tuple[int
 
 
 def expand_scalar(t: MaybeZero, like: Tensor) -> MaybeZero:
-    """A scalar tangent repeated to the shape of `like`."""
+    """The scalar tangent `t` repeated to the shape of `like`; a structural zero stays one."""
     if isinstance(t, Zero) or t.shape == like.shape:
         return t
     return expand(t, like.shape, tuple(range(like.ndim)))
 
 
 def _extremum_tangent(y: Tensor, x: Tensor, t: Tensor, dimensions: tuple[int, ...]) -> MaybeZero:
-    """The mean of the tangents of all elements that attain the extremum; NaN where the extremum is NaN."""
+    """The tangent of the extremum y of x along `dimensions`: the mean of the tangents of all elements that attain it; NaN where y
+    is NaN.
+    """
     ties = convert(compare(x, expand(y, x.shape, dimensions), comparison_direction="EQ"), dtype=x.dtype)
     share = ties * expand(1.0 / reduce_sum(ties, dimensions), x.shape, dimensions)
     return reduce_sum(t * share, dimensions)
 
 
 def tree(xs: Sequence[Tensor], dimensions: tuple[int, ...], body: Any) -> list[Tensor]:
-    """The same reduction as a balanced tree: the body is applied to two halves as whole vectors, log2(n) times.
+    """The results of a reduction as a balanced tree: the body is applied to two halves as whole vectors, log2(n) times.
 
-    It defines the derivative of every reduction that is neither a sum nor an extremum. It does not divide, so a product
-    with zero factors has an exact derivative. Its size grows with log(n).
+    `xs` are the arrays, then their initial values, and `body` is a name such as "add", or a region. This defines the derivative of
+    every reduction that is neither a sum nor an extremum. It does not divide, so a product with zero factors has an exact
+    derivative.
     """
     count = len(xs) // 2
     inputs, inits = xs[:count], xs[count:]
@@ -160,7 +169,7 @@ def _flatten_reduced(x: Tensor, order: tuple[int, ...], shape: tuple[int, ...]) 
 
 
 def combine(body: Any, low: Sequence[Tensor], high: Sequence[Tensor]) -> list[Tensor]:
-    """The body of a reduction applied to two whole arrays (or lists of arrays), element by element."""
+    """The body of a reduction, a name such as "add" or a region, applied to whole arrays `low` and `high`, element by element."""
     if isinstance(body, str):
         return [REGISTRY[COMBINERS[body]](low[0], high[0])]
     shape = low[0].shape
@@ -171,7 +180,10 @@ def combine(body: Any, low: Sequence[Tensor], high: Sequence[Tensor]) -> list[Te
 
 
 def apply_body(body: Region, arguments: Sequence[Tensor], size: int) -> list[Tensor]:
-    """The results of a region on scalars, applied to each element of vectors of length `size`."""
+    """The results of a region on scalars, applied to each element of vectors of length `size`.
+
+    `arguments` are the vectors, one for each argument of the region `body`.
+    """
     block = body.source.blocks[0]
     ops = [op.operation for op in block.operations]
     batch = Batch(size, dict(zip(block.arguments, arguments, strict=True)), dict(body.captures))
@@ -180,7 +192,10 @@ def apply_body(body: Region, arguments: Sequence[Tensor], size: int) -> list[Ten
 
 
 def _transpose(cts: Tensors, i: int, xs: Tensors, dimensions: tuple[int, ...], body: Any) -> MaybeZero:
-    """The cotangent of the operand (i = 0): copies; or of the initial value: the sum."""
+    """The cotangent of the operand of a sum (i = 0): copies; or of the initial value (i = 1): the sum of the result's cotangent.
+
+    `xs` are the operands and `cts` the cotangents of the results.
+    """
     if body != "add" or len(xs) != 2:
         raise RuleMissingError("transposing stablehlo.reduce requires a sum, got another body.", where=user_frame())
     if i == 1:
@@ -189,6 +204,7 @@ def _transpose(cts: Tensors, i: int, xs: Tensors, dimensions: tuple[int, ...], b
 
 
 def _batch(xs: Tensors, mapped: Sequence[bool], size: int, dimensions: tuple[int, ...], body: Any) -> list[Tensor]:
+    """The reduction for all `size` entries of a map; `mapped` is True for each operand that has the mapped axis first."""
     count = len(xs) // 2
     inputs, inits = xs[:count], xs[count:]
     if any(mapped[count:]):
@@ -198,7 +214,8 @@ def _batch(xs: Tensors, mapped: Sequence[bool], size: int, dimensions: tuple[int
 
 
 def _batch_mapped_init(xs: Tensors, mapped: Sequence[bool], size: int, dimensions: tuple[int, ...], body: Any) -> list[Tensor]:
-    """The batch of a reduction with one initial value for each entry, which is combined with the result of the reduction.
+    """The reduction for all `size` entries, with one initial value for each entry, which is combined with the result of the
+    reduction.
 
     The specification allows that the initial value is used at any position.
     """

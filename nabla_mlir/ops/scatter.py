@@ -58,7 +58,11 @@ def _scatter_linear(xs: Sequence[Tensor], body: Any, **_: Any) -> tuple[int, ...
 
 
 def _scatter_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, body: Any, **params: Any) -> Sequence[MaybeZero]:
-    """The forward rule: add, set, max, min and mul have their own formulas, other bodies are differentiated by decomposition."""
+    """The tangents of a scatter: add, set, max, min and mul have their own formulas, other bodies are differentiated by
+    decomposition.
+
+    `xs` are the arrays, the indices, and the updates; `body` is a name such as "add", or a region. `outs` are the results.
+    """
     if len(xs) != 3 or not isinstance(body, str):
         return jvp_by_decomposition(_as_writes)(outs, xs, tangents, body=body, **params)
     x, indices, updates = xs
@@ -82,9 +86,10 @@ def _scatter_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, body: Any, **
 
 
 def _as_writes(xs: Sequence[Tensor], body: Any, **params: Any) -> list[Tensor]:
-    """The scatter by reading the old elements, applying the body to whole arrays, and writing the results.
+    """The results of a scatter by reading the old elements, applying the body to whole arrays, and writing the results.
 
-    If indices may repeat, an update reads the result of an earlier one, so windows are processed one by one.
+    `xs` are the arrays, the indices, and the updates. If indices may repeat, an update reads the result of an earlier one, so
+    windows are processed one by one.
     """
     count = len(xs) // 2
     operands, indices, updates = xs[:count], xs[count], xs[count + 1 :]
@@ -148,7 +153,7 @@ def _one_by_one(step: Any, operands: Any, indices: Tensor, updates: Any, dims: D
 
 
 def _read_back(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
-    """For each update, the element of `x` at the index to which the update was written."""
+    """For each update, the element of `x` at the index to which the update was written; `params` are those of the scatter."""
     dims = params["scatter_dimension_numbers"]
     sizes = _window_sizes(x, updates, dims)
     return gather(
@@ -157,7 +162,7 @@ def _read_back(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tens
 
 
 def _window_sizes(x: Tensor, updates: Tensor, dims: Dims) -> tuple[int, ...]:
-    """The size of a window along each axis of the operand."""
+    """The size of a window of `updates` along each axis of the operand `x`; `dims` are the scatter's dimension numbers."""
     windows = iter(updates.shape[d] for d in dims["update_window_dims"])
     absent = {*dims["inserted_window_dims"], *dims["input_batching_dims"]}
     return tuple(1 if d in absent else next(windows) for d in range(x.ndim))
@@ -199,9 +204,10 @@ def _extremum_tangent(y: Tensor, xs: Sequence[Tensor], t: MaybeZero, t_updates: 
 
 
 def _product_tangent(y: Tensor, xs: Sequence[Tensor], t: MaybeZero, t_updates: MaybeZero, params: Params) -> MaybeZero:
-    """The tangent of x * prod(u): the sum over the factors of the factor's tangent times the product of the other factors.
+    """The tangent of y = x * prod(u): the sum over the factors of the factor's tangent times the product of the other factors.
 
-    The product of the others is computed without division, so it is exact if factors are zero.
+    `xs` are x, the indices and the updates u; `t` and `t_updates` are the tangents of x and u. The product of the others is
+    computed without division, so it is exact if factors are zero. `params` are the parameters of the scatter.
     """
     x, indices, updates = xs
     total: MaybeZero = ZERO
@@ -246,6 +252,7 @@ def _products_before(factors: Tensor, targets: Tensor) -> Tensor:
     one = full_like(factors, 1)
 
     def from_before(x: Tensor, distance: int) -> Tensor:
+        """The vector `x`, shifted by `distance` within each run of equal targets; ones where the shift leaves the run."""
         start, end = sliced(one, 0, 0, distance), sliced(x, 0, 0, x.size - distance)
         earlier, later = sliced(targets, 0, 0, x.size - distance), sliced(targets, 0, distance, x.size)
         same = compare(earlier, later, comparison_direction="EQ")
@@ -261,7 +268,10 @@ def _products_before(factors: Tensor, targets: Tensor) -> Tensor:
 
 
 def _scatter_transpose(cts: Tensors, i: int, xs: Tensors, body: Any, **params: Any) -> Tensor:
-    """The cotangent of the operand (i = 0), or of the updates: read at their indices, and 0 for updates without effect."""
+    """The cotangent of the operand (i = 0), or of the updates: read at their indices, and 0 for updates without effect.
+
+    `xs` are the operand, the indices and the updates, and cts[0] is the cotangent of the result.
+    """
     x, indices, updates = xs
     ct = cts[0]
     if i == 0:
@@ -273,7 +283,9 @@ def _scatter_transpose(cts: Tensors, i: int, xs: Tensors, body: Any, **params: A
 
 
 def _is_in_range(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
-    """True for each update whose window lies inside the operand; the other updates were dropped."""
+    """True for each update whose window lies inside the operand `x`; the scatter drops the other updates. `params` are its
+    parameters.
+    """
     dims = params["scatter_dimension_numbers"]
     sizes = _window_sizes(x, updates, dims)
     index_map, vector_dim = dims["scatter_dims_to_operand_dims"], dims["index_vector_dim"]
@@ -296,7 +308,10 @@ def _is_in_range(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Te
 
 
 def _scatter_batch(xs: Tensors, mapped: Sequence[bool], size: int, body: Any, **params: Any) -> list[Tensor]:
-    """The batch of a scatter: the mapped axis is a batching axis, or a window axis if the indices are unmapped."""
+    """The scatter for all `size` entries of a map; `mapped` is True for each operand that has the mapped axis first.
+
+    The mapped axis is a batching axis, or a window axis if the indices are unmapped.
+    """
     count = (len(xs) - 1) // 2
     operands, indices, updates = xs[:count], xs[count], xs[count + 1 :]
     dims = dict(params["scatter_dimension_numbers"])
@@ -321,6 +336,7 @@ def _scatter_numpy(ufunc: Any) -> Any:
     """A function of NumPy that combines updates with rows of an array, as the reference of a sample."""
 
     def run(x: Any, i: Any, u: Any) -> Any:
+        """The array `x` updated in a loop over the rows `u` at the indices `i`; rows outside are left out."""
         x = x.copy()
         for row, update in zip(i[:, 0], u, strict=True):
             if 0 <= row < len(x):

@@ -38,7 +38,7 @@ from nabla_mlir.table.traits import ONE_BY_ONE
 
 
 def _emit_body(region: ir.Region, word: str, operands: Sequence[Tensor]) -> None:
-    """Fills a region with a combiner, or with a comparison if `word` is a direction such as "GE"."""
+    """Fills a region with the combiner `word`, such as "add", or with a comparison if `word` is a direction such as "GE"."""
     if word in COMBINERS:
         emit_combiner(region, word, operands)
         return
@@ -79,8 +79,13 @@ def _select_payload(
 
 
 def _chooser_inside(wins: Any) -> Combine:
+    """A function that chooses between two candidates, of which one may be padding; `wins` is the direction of the comparison."""
+
     def join(low: Values, high: Values) -> Values:
-        """The selected one of two candidates, each a key, a value and a flag; the flag is False for padding, which never wins."""
+        """The selected one of two candidates, each a key, a value and a flag; the flag is False for padding, which never wins.
+
+        `low` and `high` are lists of these three.
+        """
         first = logical_and(low[2], logical_or(logical_not(high[2]), holds(wins, low[0], high[0])))
         values = [select(first, a, b) for a, b in zip(low[:2], high[:2], strict=True)]
         return [*values, logical_or(low[2], high[2])]
@@ -93,7 +98,10 @@ def _linear(xs: Sequence[Tensor], scatter: Any, **_: Any) -> tuple[int, ...]:
 
 
 def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> list[MaybeZero]:
-    """The scatter of the tangents; the selection does not change with its operand."""
+    """The tangent of the result: the scatter of the source's tangent; the selection does not change with the operand x.
+
+    `xs` are the operands and `tangents` their tangents.
+    """
     x, source, init = xs
     if isinstance(tangents[1], Zero) and isinstance(tangents[2], Zero):
         return [ZERO]
@@ -105,14 +113,20 @@ def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, **params: Any) -> lis
 
 
 def _transpose(cts: Tensors, i: int, xs: Tensors, *, scatter: Any, **params: Any) -> Tensor:
-    """The cotangent of the source (the cotangent at the selected elements), or of the initial value (i = 2)."""
+    """The cotangent of the source: the result's cotangent at the selected elements; or of the initial value (i = 2): its sum.
+
+    `xs` are the operands and `cts` the cotangents of the results.
+    """
     if i == 2:
         return reduce_sum(cts[0], tuple(range(cts[0].ndim)))
     return _select_payload(xs[0], cts[0], **params)
 
 
 def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
-    """The batch: the mapped axis is one more axis with windows of size 1."""
+    """The result for all `size` entries of a map: the mapped axis is one more axis with windows of size 1.
+
+    `mapped` is True for each operand that has this axis first.
+    """
     x, source = all_prefixed(xs[:2], mapped[:2], size)
     shifted = prefixed_geometry(params)
     init, scatter = xs[2], params["scatter"]
@@ -129,6 +143,7 @@ def _numpy(**params: Any) -> Any:
     """A function of NumPy with one window after the other, as the reference of a sample."""
 
     def run(x: Any, source: Any, init: Any) -> Any:
+        """The initial value everywhere, plus each element of `source` at the largest element of its window in `x`."""
         out = np.full(x.shape, init)
         lows = [low for low, _ in params["padding"]]
         for at in np.ndindex(*source.shape):

@@ -58,7 +58,9 @@ def reduce_sum(x: Tensor, dimensions: Sequence[int]) -> Tensor:
 
 
 def _broadcast_transpose(cts: Tensors, i: int, xs: Tensors, shape: Shape, broadcast_dimensions: Shape) -> Tensor:
-    """The sum of the cotangent over the copies, with its axes in the order of the operand."""
+    """The cotangent of the operand of a broadcast: the sum of the result's cotangent over the copies, in the operand's order of
+    axes.
+    """
     ct, x = cts[0], xs[0]
     axis_of = {d: axis for axis, d in enumerate(broadcast_dimensions) if x.shape[axis] == shape[d]}
     ct = reduce_sum(ct, tuple(d for d in range(len(shape)) if d not in axis_of))
@@ -94,6 +96,7 @@ broadcast_in_dim: OpDef = structural(
 
 
 def _slice_transpose(cts: Tensors, i: int, xs: Tensors, start_indices: Shape, limit_indices: Shape, strides: Shape) -> Tensor:
+    """The cotangent of the operand of a slice: that of the result, padded with zeros."""
     ct, x = cts[0], xs[0]
     extents = [s + (n - 1) * k + 1 if n else s for s, n, k in zip(start_indices, ct.shape, strides, strict=True)]
     return pad(
@@ -137,7 +140,7 @@ def row(x: Tensor, index: int) -> Tensor:
 def _pad_transpose(
     cts: Tensors, i: int, xs: Tensors, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape
 ) -> Tensor:
-    """The cotangent of the operand (i = 0) or of the padding value."""
+    """The cotangent of the operand of a pad (i = 0) or of the padding value (i = 1)."""
     ct, (x, _) = cts[0], xs
     if i == 0:
         return _unpad(ct, x, edge_padding_low, edge_padding_high, interior_padding)
@@ -150,7 +153,7 @@ def _pad_transpose(
 
 
 def _unpad(ct: Tensor, x: Tensor, low: Shape, high: Shape, interior: Shape) -> Tensor:
-    """The cotangent of an operand of `pad`: the part of ct at its elements; zero for elements that were cut off."""
+    """The cotangent of the operand `x` of a pad: the part of `ct` at its elements; zero for elements that were cut off."""
     if any(low) or any(high):
         ct = pad(
             ct,
@@ -169,7 +172,10 @@ def _unpad(ct: Tensor, x: Tensor, low: Shape, high: Shape, interior: Shape) -> T
 def _pad_batch(
     xs: Tensors, mapped: Sequence[bool], size: int, edge_padding_low: Shape, edge_padding_high: Shape, interior_padding: Shape
 ) -> list[Tensor]:
-    """The batch of a pad; with one padding value per entry, the values are selected where a padded mask is False."""
+    """The padded arrays for all `size` entries of a map; `mapped` is True for array and value if they have the mapped axis first.
+
+    With one padding value for each entry, the values are selected where a padded mask is False.
+    """
     x, value = xs
     params = {
         "edge_padding_low": (0, *edge_padding_low),
@@ -244,7 +250,10 @@ def _dynamic_slice_transpose(cts: Tensors, i: int, xs: Tensors, slice_sizes: Sha
 
 
 def _dynamic_slice_batch(xs: Tensors, mapped: Sequence[bool], size: int, slice_sizes: Shape) -> list[Tensor]:
-    """The batch of a dynamic slice; mapped starts give a gather."""
+    """The slices for all `size` entries of a map; `mapped` is True for the array and each start that has the mapped axis.
+
+    Starts that differ between entries give a gather.
+    """
     x, *starts = xs
     if not any(mapped[1:]):
         first = full_like(starts[0], 0) if starts else full((), 0, np.dtype(np.int32))
@@ -265,7 +274,10 @@ def _dynamic_slice_batch(xs: Tensors, mapped: Sequence[bool], size: int, slice_s
 
 
 def _start_rows(starts: Sequence[Tensor], mapped: Sequence[bool], size: int, shape: Shape, sizes: Shape) -> Tensor:
-    """A matrix with a row of start indices for each entry, clamped as in a dynamic slice."""
+    """A matrix with a row of start indices for each of `size` entries, clamped as in a dynamic slice.
+
+    `mapped` is True for each start that differs between entries; `shape` and `sizes` are those of an entry and of its slice.
+    """
     columns = []
     for start, is_mapped, extent, width in zip(starts, mapped, shape, sizes, strict=True):
         position = operation("clamp")(full((), 0, start.dtype), start, full((), extent - width, start.dtype))
@@ -287,6 +299,7 @@ dynamic_slice: OpDef = structural(
 
 
 def _update_transpose(cts: Tensors, i: int, xs: Tensors) -> MaybeZero:
+    """The cotangent of the array (i = 0), which is 0 at the update, or of the update: the result's cotangent there."""
     ct, update, starts = cts[0], xs[1], xs[2:]
     if i == 0:
         return dynamic_update_slice(ct, full_like(update, 0), *starts)
@@ -294,7 +307,10 @@ def _update_transpose(cts: Tensors, i: int, xs: Tensors) -> MaybeZero:
 
 
 def _update_batch(xs: Tensors, mapped: Sequence[bool], size: int) -> list[Tensor]:
-    """The batch of a dynamic update; mapped starts give a scatter."""
+    """The updated arrays for all `size` entries of a map; `mapped` is True for each operand that has the mapped axis first.
+
+    Starts that differ between entries give a scatter.
+    """
     x, update, *starts = xs
     if not any(mapped[2:]):
         x, update = all_prefixed([x, update], mapped[:2], size)
@@ -324,6 +340,7 @@ def _update_batch(xs: Tensors, mapped: Sequence[bool], size: int) -> list[Tensor
 
 
 def _update_numpy(x: Any, update: Any, i: int, j: int) -> Any:
+    """A dynamic update of a matrix in NumPy, with starts i and j clamped for the shapes of the sample, as its reference."""
     x = x.copy()
     i, j = min(i, 2), min(j, 2)
     x[i : i + 2, j : j + 3] = update
@@ -349,7 +366,7 @@ def expand(x: Tensor, shape: Shape, axes: Sequence[int]) -> Tensor:
 
 
 def move_axis(x: Tensor, source: int, destination: int) -> Tensor:
-    """The array with one axis moved; no operation is emitted if the axis does not move."""
+    """The array with the axis `source` moved to `destination`; no operation is emitted if the axis does not move."""
     if source == destination:
         return x
     order = [d for d in range(x.ndim) if d != source]

@@ -26,7 +26,7 @@ from nabla_mlir.table.traits import ONE_BY_ONE
 
 
 def emit_comparator(region: ir.Region, direction: str, operands: Sequence[Tensor]) -> None:
-    """Fills a region with the comparison of the first operand's elements; floats are compared in total order."""
+    """Fills a region with the comparison of the first operand's elements in `direction` ("LT" or "GT"); floats in total order."""
     types = [tensor_type((), x.dtype) for x in operands for _ in range(2)]
     block = ir.Block.create_at_start(region, types, [ir.Location.unknown()] * len(types))
     with ir.InsertionPoint(block):
@@ -54,6 +54,7 @@ def _comparator_ignoring(source: Region, payload: ir.Type) -> Any:
     """A function that fills a region with the comparator `source`, with two more arguments of type `payload` that it ignores."""
 
     def emit(region: ir.Region, _: Any, __: Any) -> None:
+        """Copies the comparator `source` into `region`, with two more arguments for the payload, which it does not read."""
         block = source.source.blocks[0]
         types = [*(a.type for a in block.arguments), payload, payload]
         new = ir.Block.create_at_start(region, types, [ir.Location.unknown()] * len(types))
@@ -66,7 +67,10 @@ def _comparator_ignoring(source: Region, payload: ir.Type) -> Any:
 
 
 def _sort_with_order(xs: Sequence[Tensor], dimension: int, is_stable: bool, comparator: Any) -> list[Tensor]:
-    """The sorted operands, and for each element its index before the sort."""
+    """The sorted operands, and as a further array the index of each element before the sort.
+
+    `comparator` is "LT", "GT" or a region.
+    """
     dimension %= xs[0].ndim
     position = iota(shape=xs[0].shape, dtype=np.dtype(np.int32), iota_dimension=dimension)
     params = {"dimension": dimension, "is_stable": is_stable}
@@ -85,7 +89,7 @@ def _sort_with_order(xs: Sequence[Tensor], dimension: int, is_stable: bool, comp
 
 
 def _sort_jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, dimension: int, **_: Any) -> list[MaybeZero]:
-    """The forward rule: the tangents are reordered like their primals."""
+    """The forward rule: the tangents are reordered like their primals. `outs` are the results."""
     *_values, order = outs
     return [t if isinstance(t, Zero) else along_axis(t, order, dimension % order.ndim) for t in tangents]
 

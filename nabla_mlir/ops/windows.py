@@ -64,7 +64,10 @@ def padded(x: Tensor, value: Tensor, base_dilations: Shape, padding: Sequence[tu
 
 
 def fold(values: Values, windows: Shape, strides: Shape, dilations: Shape, join: Combine) -> Values:
-    """Combines each window of `values` (which are padded already) into one element."""
+    """Combines each window of `values` (which are padded already) into one element by `join`; returns the arrays of these elements.
+
+    `windows`, `strides` and `dilations` have one number for each axis. `join` combines two lists of arrays, element by element.
+    """
     for axis in reversed(range(len(windows))):
         window, stride, dilation = windows[axis], strides[axis], dilations[axis]
         if window > 1 or stride > 1:
@@ -73,7 +76,9 @@ def fold(values: Values, windows: Shape, strides: Shape, dilations: Shape, join:
 
 
 def _fold_axis(values: Values, axis: int, window: int, stride: int, dilation: int, join: Combine) -> Values:
-    """The windows along one axis, each combined by `join`: from one slice per element, separately, or by doubling."""
+    """The windows along one axis of the arrays `values`, each combined by `join`: element by element, separately, or by
+    doubling.
+    """
     count = positions(values[0].shape[axis], window, stride, dilation)
     if count == 0:
         return [_select_along(v, axis, 0, 0) for v in values]
@@ -90,7 +95,7 @@ def _select_along(x: Tensor, axis: int, start: int, count: int, stride: int = 1)
 
 
 def _join_tree(items: list[Values], join: Combine) -> Values:
-    """The items, joined pairwise until one is left."""
+    """The items, lists of arrays, joined pairwise by `join` until one is left."""
     while len(items) > 1:
         pairs = [join(a, b) for a, b in zip(items[::2], items[1::2], strict=False)]
         items = pairs + items[2 * len(pairs) :]
@@ -98,7 +103,11 @@ def _join_tree(items: list[Values], join: Combine) -> Values:
 
 
 def _fold_separately(values: Values, axis: int, count: int, window: int, stride: int, join: Combine) -> Values:
-    """Combines windows that do not overlap: each window becomes a row of a new axis, which is halved until one element is left."""
+    """Combines `count` windows along `axis` that do not overlap; returns the arrays of their results.
+
+    Each window becomes a row of a new axis, which is halved until one element is left. `values` are arrays of one shape, and `join`
+    combines two lists of arrays elementwise.
+    """
     stride = max(stride, window) if count > 1 else window
     rows = []
     for v in values:
@@ -119,9 +128,11 @@ def _fold_separately(values: Values, axis: int, count: int, window: int, stride:
 
 
 def _fold_wide(values: Values, axis: int, count: int, window: int, stride: int, dilation: int, join: Combine) -> Values:
-    """Combines wide windows by doubling: `run` holds at each index the combination of the next `length` elements.
+    """Combines `count` wide windows along `axis` by doubling: `run` holds at each index the combination of the next `length`
+    elements.
 
-    A window is composed of runs of lengths 1, 2, 4, ...: the ones among the bits of its size.
+    A window is composed of runs of lengths 1, 2, 4, ...: the ones among the bits of its size. Example: 13 elements are 1 + 4 + 8.
+    `values` are arrays of one shape, and `join` combines two lists of arrays elementwise.
     """
     run, length, offset, total = values, 1, 0, None
     while True:
@@ -147,7 +158,10 @@ def folded(
     padding: Any,
     body: Any,
 ) -> Values:
-    """The result of `reduce_window`, by slices and by the body on whole arrays."""
+    """The results of `reduce_window`, by slices and by the body on whole arrays; `xs` are the arrays, then their initial values.
+
+    `body` is a name such as "add", or a region.
+    """
     count = len(xs) // 2
     inits = list(xs[count:])
     values = [padded(x, i, base_dilations, padding) for x, i in zip(xs[:count], inits, strict=True)]
@@ -162,7 +176,7 @@ def folded(
 
 
 def _result(*xs: Tensor, window_dimensions: Shape, body: Any, **geometry: Any) -> list[Any]:
-    """The shape and dtype of each result."""
+    """The shape and dtype of each result of a window reduction; `xs` are the arrays, then their initial values."""
     count = len(xs) // 2
     strides, bases, dilations, around = (geometry[name] for name in _GEOMETRY)
     shape = tuple(
@@ -173,7 +187,10 @@ def _result(*xs: Tensor, window_dimensions: Shape, body: Any, **geometry: Any) -
 
 
 def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, body: Any, **params: Any) -> Sequence[MaybeZero]:
-    """The tangents of a window reduction: a sum, the tangent of the selected element, or those of its decomposition."""
+    """The tangents of a window reduction: a sum, the tangent of the selected element, or those of its decomposition.
+
+    `xs` are the arrays, then their initial values, and `body` is a name such as "add", or a region. `outs` are the results.
+    """
     count = len(xs) // 2
     if all(isinstance(t, Zero) for t in tangents) or body in ("and", "or", "xor"):
         return [ZERO] * count
@@ -185,7 +202,9 @@ def _jvp(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, body: Any, **param
 
 
 def _sum_tangent(xs: Sequence[Tensor], tangents: Sequence[MaybeZero], params: Params) -> MaybeZero:
-    """The tangent of a sum over windows, by the operand and by the initial value."""
+    """The tangent of a sum over windows; `tangents` are those of the array and the initial value, `params` those of the
+    operation.
+    """
     (x, _), (t, t_init) = xs, tangents
     total: MaybeZero = ZERO
     if not isinstance(t, Zero):
@@ -199,7 +218,7 @@ def _sum_tangent(xs: Sequence[Tensor], tangents: Sequence[MaybeZero], params: Pa
 
 
 def _extremum_tangent(xs: Sequence[Tensor], t: Tensor, body: str, params: Params) -> Tensor:
-    """The tangent of the first element of each window that attains the extremum."""
+    """The tangent of each window's extremum ("max" or "min"): the tangent in `t` of the first element of xs[0] that attains it."""
     x, init = xs
     wins = "GE" if body == "max" else "LE"
     values = [
@@ -246,9 +265,10 @@ def _transpose(
     window_dilations: Shape,
     padding: Any,
 ) -> MaybeZero:
-    """The cotangent of the operand of a window sum: for each element, the sum of the cotangents of the windows that contain it.
+    """The cotangent of the operand xs[0] of a window sum: for each element, the sum of the cotangents of the windows that contain
+    it.
 
-    That is a window sum of the dilated cotangent.
+    That is a window sum of the dilated cotangent. `cts` are the cotangents of the results.
     """
     ct, x = cts[0], xs[0]
     if 0 in (ct.size, x.size):
@@ -277,7 +297,10 @@ def prefixed_geometry(params: Params) -> Params:
 
 
 def _batch(xs: Tensors, mapped: Sequence[bool], size: int, **params: Any) -> Sequence[Tensor]:
-    """The batch: the mapped axis is one more axis with windows of size 1."""
+    """The window reduction for all `size` entries of a map: the mapped axis is one more axis with windows of size 1.
+
+    `mapped` is True for each operand that has this axis first.
+    """
     count = len(xs) // 2
     if any(mapped[count:]):
         return batch_by_decomposition(folded)(xs, mapped, size, **params)
@@ -302,6 +325,7 @@ def _numpy(ufunc: Any, **params: Any) -> Any:
     """A function of NumPy with one window after the other, as the reference of a sample."""
 
     def run(x: Any, init: Any) -> Any:
+        """The reduction of each window of the dilated and padded array `x`, starting from `init`."""
         for axis, (base, (low, high)) in enumerate(zip(params["base_dilations"], params["padding"], strict=True)):
             wide = np.full((*x.shape[:axis], spread(x.shape[axis], base), *x.shape[axis + 1 :]), init)
             wide[(slice(None),) * axis + (slice(None, None, base),)] = x
@@ -323,6 +347,10 @@ _UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minim
 
 
 def _sample(shape: Shape, body: str, domain: Any = None, init: Any = "neutral", **changes: Any) -> Case:
+    """A test case of a window reduction: an array of `shape` and an initial value, which is neutral for `body` if it is not given.
+
+    `changes` are parameters that differ from a window of size 1.
+    """
     params = window_params(len(shape), **changes)
     dtype = np.dtype(bool if domain is not None else float)
     start = np.asarray(identity_of(body, dtype), dtype) if init == "neutral" else init

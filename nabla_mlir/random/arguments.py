@@ -19,7 +19,11 @@ _WIDTHS = (2, 4, 8)  # the bytes of the supported floating-point dtypes
 
 
 def float_dtype(name: str, dtype: Any, *, complex: bool = False) -> np.dtype:
-    """Returns a floating-point dtype; None means the default. Raises DtypeError for others, and for unwanted complex dtypes."""
+    """The floating-point dtype `dtype`, or the default one for None; raises DtypeError for others, and for complex ones unless
+    `complex`.
+
+    `name` is the called function, for errors.
+    """
     result = Defaults.float if dtype is None else as_dtype(dtype)
     part = np.zeros((), result).real.dtype if is_complex(result) else result
     if not is_float(part) or part.itemsize not in _WIDTHS or (is_complex(result) and not complex):
@@ -31,7 +35,7 @@ def float_dtype(name: str, dtype: Any, *, complex: bool = False) -> np.dtype:
 
 
 def integer_dtype(name: str, dtype: Any) -> np.dtype:
-    """Returns an integer dtype; None means the default. Raises DtypeError for other dtypes."""
+    """The integer dtype `dtype`, or the default one for None; raises DtypeError for others. `name` is the caller, for errors."""
     result = Defaults.int if dtype is None else as_dtype(dtype)
     if not is_integer(result):
         raise DtypeError(f"{name} requires a dtype of integers, got {result}.", where=user_frame())
@@ -39,7 +43,9 @@ def integer_dtype(name: str, dtype: Any) -> np.dtype:
 
 
 def parameter(name: str, x: Any, dtype: np.dtype) -> Any:
-    """Converts a parameter to an array, so that its value is not part of the code; a Python number gets `dtype`.
+    """The parameter `x` as an array, so that its value is not part of the code; a Python number gets `dtype`.
+
+    `name` is the name of the function, for errors.
 
     Raises:
       DtypeError: the parameter is complex or not a number.
@@ -59,7 +65,7 @@ def parameters(name: str, dtype: np.dtype, *xs: Any) -> list[Any]:
 
 
 def shape_for(name: str, shape: Any, *xs: Any) -> Shape:
-    """Returns the requested shape; None means the shape to which the parameters broadcast.
+    """The shape `shape`, or for None that to which the parameters `xs` broadcast; `name` is the caller, for errors.
 
     Raises:
       ShapeError: the parameters do not broadcast to it.
@@ -68,7 +74,10 @@ def shape_for(name: str, shape: Any, *xs: Any) -> Shape:
 
 
 def shape_over(name: str, shape: Any, *shapes: Shape) -> Shape:
-    """Like `shape_for`, from the shapes of the parameters."""
+    """The shape of the result: the requested one, or the broadcast of the parameters' `shapes` if `shape` is None.
+
+    Raises ShapeError if the parameters do not broadcast to the requested shape. `name` is the name of the function.
+    """
     if shape is None:
         return broadcast_shapes(name, shapes)
     result = shape_of(name, shape)

@@ -38,7 +38,7 @@ _ROUNDS = 3  # the number of sorts: n**3 of 2**32 makes equal keys in all sorts 
 
 
 def permutation(key: Key, x: Any, axis: int = 0, independent: bool = False) -> Any:
-    """Returns the elements in random order along an axis.
+    """The elements in random order along an axis.
 
     Args:
       key: a key.
@@ -63,7 +63,7 @@ def permutation(key: Key, x: Any, axis: int = 0, independent: bool = False) -> A
 
 
 def _length(name: str, x: Any) -> int:
-    """Converts an integer n that means the numbers 0, ..., n - 1."""
+    """The integer n as a length, which stands for the numbers 0, ..., n - 1; raises DtypeError if `x` is no integer."""
     if not isinstance(x, (int, np.integer)) and not (is_array(x) and x.dtype.kind in "iu"):
         raise DtypeError(f"{name} requires an array with an axis or an integer, got {x!r}.", where=user_frame())
     return shape_of(name, (int(x),))[0]
@@ -71,7 +71,7 @@ def _length(name: str, x: Any) -> int:
 
 @library
 def _permutation(key: Any, x: Any, axis: Static[int], independent: bool) -> Tensor:
-    """The elements along an axis in random order; `independent` shuffles each vector along the axis separately."""
+    """The elements of `x` along an axis in random order; `independent` shuffles each vector along the axis separately."""
     x, key = as_tensor(x), words_of(key)
     if independent or x.ndim == 1:
         return _shuffled(key, x, axis)
@@ -90,7 +90,7 @@ def _numbers(n: int) -> Tensor:
 
 
 def _shuffled(key: KeyArray, x: Tensor, axis: int) -> Tensor:
-    """Sorts by random bits, several times, so that equal bits do not matter."""
+    """The array `x`, shuffled along an axis: sorted by random bits, several times, so that equal bits do not matter."""
     for _ in range(math.ceil(_ROUNDS * math.log(max(1, x.size)) / math.log(2**32 - 1))):
         key, now = split_in(key, 2)
         x = sort(random_bits(now, x.shape, WORD), x, dimension=axis, is_stable=True, comparator="LT")[1]
@@ -147,7 +147,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
 
 
 def _draws(name: str, shape: Any) -> tuple[int, ...]:
-    """The shape of the result as a tuple. Raises ShapeError unless it is a sequence."""
+    """The shape of the result as a tuple; raises ShapeError unless it is a sequence. `name` is the called function, for errors."""
     if not isinstance(shape, Sequence):
         raise ShapeError(f"{name} requires a sequence as shape, got {shape!r}.", where=user_frame())
     return shape_of(name, tuple(shape))
@@ -155,7 +155,7 @@ def _draws(name: str, shape: Any) -> tuple[int, ...]:
 
 @library
 def _some(key: Any, x: Any, shape: Static[Any], axis: Static[int]) -> Tensor:
-    """As many different elements along an axis as `shape` has, in random order; `shape` replaces the axis."""
+    """As many different elements of `x` along an axis as `shape` has, in random order; `shape` replaces the axis."""
     x = as_tensor(x)
     order = _permutation(key, x, axis, False)
     index = (slice(None),) * axis + (slice(math.prod(shape)),)
@@ -170,7 +170,10 @@ def _selected(x: Any, positions: Any, axis: Static[int]) -> Tensor:
 
 @library
 def _positions(key: Any, p: Any, shape: Static[Any], dtype: np.dtype, replace: bool, mode: str) -> Tensor:
-    """Random indices with the probabilities p; without replacement by the Gumbel trick."""
+    """Random indices of the given shape, with the probabilities p; without replacement by the Gumbel trick.
+
+    `mode` is the precision of the Gumbel numbers.
+    """
     p, key = real("choice", p, dtype), words_of(key)
     if not replace:
         return reshaped(top_k(gumbels(key, p.shape, dtype, mode) + ew.log(p), math.prod(shape))[1], shape)
@@ -181,10 +184,11 @@ def _positions(key: Any, p: Any, shape: Static[Any], dtype: np.dtype, replace: b
 
 
 def _insertion(a: Tensor, x: Tensor) -> Tensor:
-    """The number of elements of an increasing vector that are below each x, by bisection."""
+    """The number of elements of an increasing vector `a` that are below each element of `x`, by bisection."""
     n = a.shape[0]
 
     def halve(_: Any, state: Any) -> Any:
+        """The bounds of the number for each element, after one more step of the bisection."""
         low, high = state
         middle = ew.divide(low + high, full_like(low, 2))
         is_below = lg.compare(take(a, middle, mode="promise_in_bounds"), x, comparison_direction="LT")
@@ -242,7 +246,10 @@ def categorical(
 
 @library
 def _with_replacement(key: Any, logits: Any, axis: Static[int], shape: Static[Any], mode: str) -> Tensor:
-    """Draws each category separately: the largest of its logits plus Gumbel numbers."""
+    """Random categories of the given shape, each drawn separately: the largest of its logits plus Gumbel numbers.
+
+    `axis` is the axis of the categories, and `mode` is the precision of the Gumbel numbers.
+    """
     x = as_tensor(logits)
     position = len(shape) - (x.ndim - 1) + axis
     whole = (*shape[:position], x.shape[axis], *shape[position:])
@@ -251,7 +258,10 @@ def _with_replacement(key: Any, logits: Any, axis: Static[int], shape: Static[An
 
 @library
 def _without_replacement(key: Any, logits: Any, axis: Static[int], shape: Static[Any], mode: str) -> Tensor:
-    """Draws different categories: those with the largest sums of logits and Gumbel numbers."""
+    """Random different categories of the given shape: those with the largest sums of logits and Gumbel numbers.
+
+    `axis` is the axis of the categories, and `mode` is the precision of the Gumbel numbers.
+    """
     x = as_tensor(logits)
     x = moveaxis(x + gumbels(words_of(key), x.shape, x.dtype, mode), axis, -1)
     _, positions = top_k(x, math.prod(shape[: len(shape) - (x.ndim - 1)]))

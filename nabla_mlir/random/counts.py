@@ -75,7 +75,7 @@ def poisson(key: Key, lam: Any, shape: ShapeLike | None = None, dtype: DTypeLike
 
 @library
 def _poisson(key: Any, lam: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    """Poisson numbers by counting for small means, and by rejection for others."""
+    """Poisson numbers of mean `lam` and of the given shape, by counting for small means, and by rejection for others."""
     (mean,) = spread("poisson", (lam,), _F32, shape)
     key = words_of(key)
     is_few = lg.logical_not(_compare(mean, "GE", _FEW))
@@ -85,12 +85,16 @@ def _poisson(key: Any, lam: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
 
 
 def _count_of_products(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tensor:
-    """The number of uniform numbers whose product is above exp(-mean)."""
+    """Poisson numbers of small means: how many uniform numbers can be multiplied before the product is at most exp(-mean).
+
+    The loop counts the last one too, so 1 is subtracted.
+    """
 
     def is_open(state: Any) -> Tensor:
         return any(_compare(state[2], "GT", -mean))
 
     def draw(state: Any) -> Any:
+        """The next key, the counts, and the logarithms of the products, after one more uniform number for each open element."""
         key, count, log = state
         following, now = split_in(key, 2)
         more = convert(_compare(log, "GT", -mean), dtype)
@@ -102,7 +106,7 @@ def _count_of_products(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tensor:
 
 
 def _until_all(key: KeyArray, start: Tensor, is_done: Tensor, propose: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Tensor:
-    """Repeats proposals from two uniform numbers, until a proposal is accepted for each element.
+    """The first accepted proposal of each element; proposals are computed from two uniform numbers until all elements have one.
 
     Args:
       key: the key of the uniform numbers.
@@ -112,6 +116,7 @@ def _until_all(key: KeyArray, start: Tensor, is_done: Tensor, propose: Callable[
     """
 
     def draw(state: Any) -> Any:
+        """The next key, the accepted values, and the mask of accepted elements, after one more proposal for each element."""
         key, value, is_done = state
         following, first, second = split_in(key, 3)
         new, is_good = propose(*(fractions(k, start.shape, start.dtype) for k in (first, second)))
@@ -132,6 +137,7 @@ def _poisson_by_rejection(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tenso
     share = 0.9277 - 3.6224 / (b - 2.0)
 
     def propose(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """A proposed number for each element from two uniform numbers, and the mask of those that are accepted."""
         x = x - 0.5
         edge = 0.5 - ew.absolute(x)
         k = ew.floor((a * 2.0 / edge + b) * x + mean + 0.43)
@@ -178,7 +184,7 @@ def _binomial(key: Any, n: Any, p: Any, shape: Static[Any], working_dtype: np.dt
 
 
 def _binomials(key: KeyArray, n: Tensor, p: Tensor, *, dtype: np.dtype) -> Tensor:
-    """Binomial numbers by counting for small means, and by rejection for others.
+    """Binomial numbers of n trials with probability p, by counting for small means, and by rejection for others.
 
     For p >= 1/2, the failures are counted. A negative or NaN argument gives NaN, and infinitely many trials give infinity.
     """
@@ -201,10 +207,13 @@ def _binomials(key: KeyArray, n: Tensor, p: Tensor, *, dtype: np.dtype) -> Tenso
 
 
 def _count_of_gaps(key: KeyArray, n: Tensor, p: Tensor) -> Tensor:
-    """The number of successes until the sum of the geometric gaps between them exceeds the number of trials."""
+    """Binomial numbers of small means: the number of successes until the sum of the geometric gaps between them exceeds n
+    trials.
+    """
     log_failure = ew.log_plus_one(-p)
 
     def draw(state: Any) -> Any:
+        """The next key, the successes, and the trials so far, after one more gap for each element."""
         key, count, total = state
         now, following = split_in(key, 2)
         more = convert(_compare(total, "LE", n), p.dtype)
@@ -229,6 +238,7 @@ def _binomial_by_rejection(key: KeyArray, n: Tensor, p: Tensor) -> Tensor:
     mode = ew.floor((n + 1.0) * p)
 
     def propose(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """A proposed number for each element from two uniform numbers, and the mask of those that are accepted."""
         x = x - 0.5
         edge = 0.5 - ew.absolute(x)
         is_inner = _both(_compare(edge, "GE", 0.07), _compare(y, "LE", share))
@@ -290,9 +300,10 @@ def multinomial(
 
 @library
 def _multinomial(key: Any, n: Any, p: Any, shape: Static[Any], working_dtype: np.dtype, dtype: np.dtype, unroll: int) -> Tensor:
-    """Draws the counts one after the other in a scan over the outcomes.
+    """The counts of n draws among outcomes with the probabilities p, one after the other in a scan over the outcomes.
 
     Each count is binomial: its trials are those that are left, and its probability is the share of the outcome in the rest.
+    `working_dtype` is the float dtype of the computation.
     """
     (p,) = spread("multinomial", (p,), working_dtype, shape)
     (n,) = spread("multinomial", (n,), working_dtype, shape[:-1])
@@ -301,6 +312,7 @@ def _multinomial(key: Any, n: Any, p: Any, shape: Static[Any], working_dtype: np
     ratio = clip(p / lg.select(_compare(rest, "EQ", 0), full_like(rest, 1), rest), 0.0, 1.0)
 
     def step(left: Tensor, row: Any) -> Any:
+        """The trials that are left after an outcome, and its count; `row` has the keys and the outcome's share in the rest."""
         keys, share = row
         count = _binomials(keys, left, share, dtype=working_dtype)
         return left - count, count
@@ -334,7 +346,9 @@ def geometric(key: Key, p: Any, shape: ShapeLike | None = None, dtype: DTypeLike
 
 @library
 def _geometric(key: Any, p: Any, shape: Static[Any], working_dtype: np.dtype, dtype: np.dtype) -> Tensor:
-    """The number of trials up to the first success, from a uniform number by the inverse distribution function."""
+    """The number of trials up to the first success of probability `p`, from a uniform number by the inverse distribution
+    function.
+    """
     x = fractions(words_of(key), shape, working_dtype)
     x = lg.select(_compare(x, "EQ", 0), full_like(x, 1), x)
     log_failure = broadcast_to(ew.log_plus_one(-spread("geometric", (p,), working_dtype, np.shape(p))[0]), shape)

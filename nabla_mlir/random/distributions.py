@@ -46,6 +46,7 @@ def parametrized(draw: Draw) -> Draw:
 
     @functools.wraps(draw)
     def call(*args: Any, **kwargs: Any) -> Any:
+        """Random numbers with the dtype, shape and parameters of a call, after these have been checked."""
         try:
             arguments = signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -63,7 +64,7 @@ _GIVEN = {"key": "KeyArray | ArrayLike", "shape": "ShapeLike | None", "dtype": "
 
 
 def _with_types(call: Any) -> Any:
-    """The same function, whose signature has the types that callers may pass; the types in its code are those after conversions."""
+    """The same function `call`, whose signature has the types that callers may pass; those in its code are after conversions."""
     signature = inspect.signature(call)
     given = [p.replace(annotation=_GIVEN.get(p.name, "ArrayLike")) for p in signature.parameters.values()]
     call.__signature__ = signature.replace(parameters=given)

@@ -122,7 +122,9 @@ def dirichlet(key: Key, alpha: Any, shape: ShapeLike | None = None, dtype: DType
 
 @library
 def _dirichlet(key: Any, alpha: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    """Gamma-distributed numbers divided by their sum, from their logarithms."""
+    """Vectors of a Dirichlet distribution: gamma-distributed numbers with the parameters `alpha`, divided by their sum, from
+    logarithms.
+    """
     logs = gammas(words_of(key), *spread("dirichlet", (alpha,), dtype, shape), is_log=True)
     if not logs.size:
         return logs
@@ -232,7 +234,9 @@ def _generalized_normal(key: Any, p: Any, shape: Static[Any], dtype: np.dtype) -
 
 
 def _generalized_normals(key: KeyArray, p: Tensor) -> Tensor:
-    """The 1/p-th power of gamma-distributed numbers with the parameter 1/p, with random signs."""
+    """Numbers with the density exp(-|x|**p): the 1/p-th power of gamma-distributed numbers with the parameter 1/p, with
+    random signs.
+    """
     first, second = split_in(key, 2)
     power = 1.0 / p
     return signs(second, p.shape, p.dtype) * ew.power(gammas(first, power), power)
@@ -264,7 +268,10 @@ def ball(key: Key, d: int, p: Any = 2.0, shape: ShapeLike = (), dtype: DTypeLike
 
 @library
 def _ball(key: Any, p: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    """Vectors of generalized normal numbers, divided by the p-norm of the vector with one exponential number more."""
+    """Uniform points in the unit ball of the p-norm.
+
+    They are vectors of generalized normal numbers, divided by the p-norm of the vector with one exponential number more.
+    """
     first, second = split_in(words_of(key), 2)
     p = real("ball", p, dtype)
     x = _generalized_normals(first, broadcast_to(p, shape))

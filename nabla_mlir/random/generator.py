@@ -29,7 +29,7 @@ _POSITIONS = 2**32
 
 
 def scrambled(keys: KeyArray, high: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
-    """Encrypts the two words of a counter by 20 rounds; all four tensors have one shape."""
+    """The two random words of a counter: its words `high` and `low`, encrypted by 20 rounds; all four tensors have one shape."""
     number: Callable[[int], Tensor] = functools.cache(lambda n: full(low.shape, n, WORD))
     third = lg.logical_xor(lg.logical_xor(keys.high, keys.low), number(_PARITY))
     schedule = (keys.high, keys.low, third)
@@ -74,7 +74,7 @@ def fold(keys: KeyArray, data: Tensor) -> KeyArray:
 
 
 def random_bits(keys: KeyArray, shape: Shape, dtype: np.dtype) -> Tensor:
-    """Unsigned integers whose bits are all random."""
+    """Unsigned integers whose bits are all random, for each key and each index of a shape."""
     high, low = _at_positions(keys, shape)
     if dtype.itemsize < 8:
         return convert(lg.logical_xor(high, low), dtype)
@@ -83,7 +83,9 @@ def random_bits(keys: KeyArray, shape: Shape, dtype: np.dtype) -> Tensor:
 
 
 def fractions(keys: KeyArray, shape: Shape, dtype: np.dtype) -> Tensor:
-    """Uniform numbers in [0, 1): random bits are the mantissa of a number in [1, 2), minus 1."""
+    """Uniform numbers in [0, 1) for each key and each index of a shape: random bits are the mantissa of a number in [1,
+    2), minus 1.
+    """
     info = finfo(dtype)
     digits, pattern = int(info.nmant), np.dtype(f"u{dtype.itemsize}")
     source = np.dtype(np.uint8) if digits < 8 else pattern

@@ -129,7 +129,7 @@ def gumbel(key: Key, shape: ShapeLike = (), dtype: DTypeLike | None = None, mode
 
 
 def gumbel_mode(name: str, mode: Any) -> str:
-    """Returns the mode of `gumbel`; None means "low". Raises TraceError for an unknown mode."""
+    """The mode of `gumbel`, "low" for None; raises TraceError for an unknown mode. `name` is the called function, for errors."""
     if mode is not None and mode not in _GUMBEL_MODES:
         raise TraceError(f"{name} requires a mode among {', '.join(_GUMBEL_MODES)}, got {mode!r}.", where=user_frame())
     return mode or "low"
@@ -142,7 +142,10 @@ def _gumbel(key: Any, shape: Static[Any], dtype: np.dtype, mode: str) -> Tensor:
 
 
 def gumbels(keys: KeyArray, shape: Any, dtype: np.dtype, mode: str) -> Tensor:
-    """The numbers of `gumbel` for a single key; `mode` is the precision of the uniform numbers from which they are computed."""
+    """Gumbel numbers for each index of a shape and a single key.
+
+    `mode` is the precision of the uniform numbers from which they are computed: "low", "high" or "highest".
+    """
     tiny = float(finfo(dtype).tiny)
     if mode == "low":
         return -ew.log(-ew.log(between(keys, shape, tiny, 1.0, dtype)))
@@ -278,7 +281,7 @@ def weibull_min(key: Key, scale: Any, concentration: Any, shape: ShapeLike = (),
 
 @library
 def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    """The power 1 / concentration of exponential numbers, times the scale."""
+    """Weibull numbers: the power 1 / concentration of exponential numbers, times the scale."""
     whole = shape_over("weibull_min", None, shape, tuple(scale.shape), tuple(concentration.shape))
     scale, concentration = spread("weibull_min", (scale, concentration), dtype, whole)
     (x,) = spread("weibull_min", (exponentials(words_of(key), shape, dtype),), dtype, whole)

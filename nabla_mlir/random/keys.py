@@ -110,6 +110,7 @@ class KeyArray(AnyArray):
         return self.size * self.itemsize
 
     def __repr__(self) -> str:
+        """The shape and dtype of the keys, and, outside a trace, their words."""
         text = f"KeyArray({self.shape}, dtype={self.dtype})"
         if isinstance(self.high, Tensor):
             return text
@@ -140,6 +141,7 @@ class KeyArray(AnyArray):
         raise TypeError("a truth value requires numbers, got keys.")
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        """Raises DtypeError, because keys are no numbers."""
         raise DtypeError(
             f"an array of numbers requires numbers, got keys of shape {self.shape}.",
             where=user_frame(),
@@ -182,7 +184,10 @@ class KeyArray(AnyArray):
         return self._each(lambda x: x.copy())
 
     def _each(self, f: Callable[[Any], Any]) -> KeyArray:
-        """Applies a function to both words; words on the host use the function of NumPy."""
+        """Applies a function to both words; words on the host use the function of NumPy.
+
+        `f` is a function of an array of words, such as a reshape.
+        """
         words = [x.numpy() if type(x) is Array and x.device.is_host else x for x in (self.high, self.low)]
         return KeyArray(*(np.asarray(y) if isinstance(y, np.generic) else y for y in map(f, words)))
 
@@ -197,7 +202,7 @@ def check_implementation(name: str, implementation: Any) -> None:
 
 
 def keys_of(name: str, keys: Any) -> Any:
-    """Checks and returns the keys of a user: a `KeyArray`, or an array with the words of keys along its last axis.
+    """The keys of a user: a `KeyArray`, or an array with the words of keys along its last axis. `name` is the caller, for errors.
 
     Raises:
       DtypeError: the argument is neither; ShapeError: the last axis does not have two words.
@@ -234,7 +239,7 @@ def key_of(name: str, key: Any) -> Any:
 
 
 def words_of(keys: Any) -> KeyArray:
-    """Converts keys of a user to tensors of the current trace."""
+    """The keys of a user, a `KeyArray` or an array with two words in its last axis, as tensors of the current trace."""
     if isinstance(keys, KeyArray):
         return KeyArray(as_tensor(keys.high), as_tensor(keys.low))
     x = as_tensor(keys)

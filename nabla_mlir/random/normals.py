@@ -57,7 +57,7 @@ def _normal(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
 
 
 def _normals(keys: KeyArray, shape: Shape, dtype: np.dtype) -> Tensor:
-    """Normal numbers; the parts of complex numbers have the variance 1/2."""
+    """Normal numbers for each key and each index of a shape; the parts of complex numbers have the variance 1/2."""
     if not is_complex(dtype):
         return normals(keys, shape, dtype)
     part = np.zeros((), dtype).real.dtype
@@ -247,7 +247,10 @@ def multivariate_normal(
 def _multivariate_normal(
     key: Any, mean: Any, cov: Any, shape: Static[Any], dtype: np.dtype, common: np.dtype, method: str
 ) -> Tensor:
-    """The mean plus a factor of the covariance times normal vectors; `common` is the dtype of both parameters."""
+    """Vectors of a normal distribution: the mean plus a factor of the covariance times normal vectors.
+
+    `common` is the dtype of both parameters, and `method` names the factorisation.
+    """
     mean, cov = (real("multivariate_normal", x, common) for x in (mean, cov))
     x = normals(words_of(key), (*shape, mean.shape[-1]), dtype)
     return mean + einsum("...ij,...j->...i", _factor(cov, method), x)
@@ -290,7 +293,7 @@ def orthogonal(key: Key, n: int, shape: ShapeLike = (), dtype: DTypeLike | None 
 
 @library
 def _orthogonal(key: Any, rows: int, columns: int, shape: Static[Any], dtype: np.dtype) -> Tensor:
-    """The factor Q of a normal matrix, with the signs that make it uniform."""
+    """Uniformly distributed orthogonal matrices: the factor Q of a normal matrix, with the signs that make it uniform."""
     x = _normals(words_of(key), (*shape, max(rows, columns), min(rows, columns)), dtype)
     q, r = linalg.qr(x)
     diagonal = linalg.diagonal(r)

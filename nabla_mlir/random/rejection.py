@@ -31,7 +31,7 @@ def gammas(key: KeyArray, a: Tensor, *, is_log: bool = False) -> Tensor:
 
 @functools.partial(custom_jvp, nondiff_argnums=(2,))
 def _samples(keys: KeyArray, a: Tensor, is_log: bool) -> Tensor:
-    """Gamma-distributed numbers, by the rejection method of Marsaglia and Tsang (2000).
+    """Gamma-distributed numbers with the parameter `a`, or their logarithms if `is_log`, by Marsaglia and Tsang (2000).
 
     For a < 1, a number for a + 1 is multiplied by u**(1 / a) for a uniform number u.
     """
@@ -42,6 +42,7 @@ def _samples(keys: KeyArray, a: Tensor, is_log: bool) -> Tensor:
     keys, last = split_in(keys, 2)
 
     def draw(state: Any) -> Any:
+        """The next keys, the accepted cubes, and the mask of elements that wait, after one more proposal for each of those."""
         keys, cube, waits = state
         following, inner, of_uniform = split_in(keys, 3)
         x = _above_zero(inner, c, waits)
@@ -65,6 +66,7 @@ def _above_zero(keys: KeyArray, c: Tensor, waits: Tensor) -> Tensor:
     """Normal numbers x with 1 + c x > 0 for the elements in the mask `waits`."""
 
     def draw(state: Any) -> Any:
+        """The next keys, the numbers, and the mask of elements that wait, after one more normal number for each of those."""
         keys, x, waits = state
         following, now = split_in(keys, 2)
         new = normals(now, (), c.dtype)
@@ -76,7 +78,7 @@ def _above_zero(keys: KeyArray, c: Tensor, waits: Tensor) -> Tensor:
 
 @_samples.defjvp
 def _samples_jvp(is_log: bool, primals: Any, tangents: Any) -> Any:
-    """The derivative by `a` with a constant value of the distribution function."""
+    """The numbers, and their tangents by the parameter `a`: the value of the distribution function stays constant."""
     (keys, a), (_, t) = primals, tangents
     out = _samples(keys, a, is_log)
     if is_log:
@@ -109,6 +111,7 @@ def _series(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     eps, zero = float(finfo(a.dtype).eps), full_like(a, 0)
 
     def add(state: Any) -> Any:
+        """The state of the sum of a series and of its derivative, with one more term: n, term, slope, and both totals."""
         n, term, slope, total, total_slope = state
         n = n + 1.0
         ratio = x / n

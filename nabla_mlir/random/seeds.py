@@ -157,7 +157,7 @@ def _fold_in(key: Any, data: Any) -> Any:
 
 
 def clone(key: Key) -> Any:
-    """Returns the key itself, because nabla_mlir does not track the use of keys.
+    """The key itself, because nabla_mlir does not track the use of keys.
 
     Raises:
       DtypeError: it is no key.
@@ -166,7 +166,7 @@ def clone(key: Key) -> Any:
 
 
 def key_data(keys: Any) -> Any:
-    """Returns the words of keys as an array of uint32; the last axis has the two words.
+    """The words of keys as an array of uint32; the last axis has the two words.
 
     Raises:
       DtypeError: they are no keys.

@@ -107,7 +107,7 @@ def randint(key: Key, shape: ShapeLike, minval: Any, maxval: Any, dtype: DTypeLi
 
 
 def _bound(x: Any) -> Any:
-    """A bound as an array of integers; raises for other types and for more than 64 bits."""
+    """The bound `x` of `randint` as an array of integers; raises DtypeError for other types and for more than 64 bits."""
     if isinstance(x, int) and not -(2**63) <= x < 2**64:
         raise DtypeError(f"randint requires bounds of at most 64 bits, got {x}.", where=user_frame())
     if isinstance(x, int):
@@ -147,14 +147,14 @@ def _randint(key: Any, low: Any, high: Any, shape: Static[Any], dtype: np.dtype)
 
 
 def _is_above(x: Tensor, bound: int) -> Tensor:
-    """True where integers are above a bound, which may be outside of their dtype."""
+    """True where the integers `x` are above `bound`, which may be outside of their dtype."""
     if x.dtype.kind == "b" or bound >= np.iinfo(x.dtype).max:
         return full(x.shape, False, np.dtype(bool))
     return lg.compare(x, full_like(x, bound), comparison_direction="GT")
 
 
 def _inside(x: Tensor, low: int, high: int, dtype: np.dtype) -> Tensor:
-    """Clamps integers to a range, and converts them to a dtype that holds the range."""
+    """The integers `x`, clamped to the range from `low` to `high`, in a dtype that holds the range."""
     if x.dtype.kind != "b":
         info = np.iinfo(x.dtype)
         bounds = (full((), bound, x.dtype) for bound in (max(low, info.min), min(high, info.max)))
@@ -197,7 +197,7 @@ def _bernoulli(key: Any, p: Any, shape: Static[Any], mode: str) -> Tensor:
 
 
 def chances(keys: Any, p: Tensor, shape: Any, mode: str = "low") -> Tensor:
-    """Truth values for each key, which are True with probability `p`.
+    """Truth values for each key and each index of a shape, which are True with probability `p`.
 
     Mode "low" compares `p` with one random fraction; "high" uses the digits of a second one too.
     """
@@ -233,7 +233,7 @@ def _rademacher(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
 
 
 def signs(keys: Any, shape: Any, dtype: np.dtype) -> Tensor:
-    """-1 or 1 for each key and each index of a shape; in an unsigned dtype, the largest integer stands for -1."""
+    """-1 or 1 at random for each key and each index of a shape; in an unsigned dtype, the largest integer stands for -1."""
     one = full((*keys.shape, *shape), 1, dtype)
     is_one = chances(keys, full((), 0.5, Defaults.float), shape)
     return lg.select(is_one, one, full_like(one, np.iinfo(dtype).max if dtype.kind == "u" else -1))

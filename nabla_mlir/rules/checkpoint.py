@@ -46,7 +46,10 @@ name: OpDef = general(
 
 
 def _jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
-    """Emits one checkpoint that returns the results, then the tangents of the active results."""
+    """The results and tangents of a checkpoint, by one new checkpoint that returns both.
+
+    `tangents` maps values to their tangents; other values have none.
+    """
     _, ops, outputs = body_of(op.regions[0])
     active = active_results(op, set(tangents))
     if not active:
@@ -58,7 +61,10 @@ def _jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
 
 
 def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
-    """Emits the pullback as a checkpoint that recomputes the values which the policy did not save."""
+    """The cotangents of the values that a checkpoint captures, from a checkpoint that recomputes what the policy did not save.
+
+    `active` are the differentiated values, and `cts` are the cotangents of the results.
+    """
     captures = [v for v in captures_of(op) if v in active]
     new = exposed(op)
     _, ops, outputs = body_of(new.regions[0])
@@ -93,7 +99,7 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> P
 
 
 def _batch(op: ir.Operation, batch: Batch) -> None:
-    """Emits one checkpoint whose region is batched; all results carry the mapped axis."""
+    """Emits one checkpoint whose region is batched, and binds its results, which all carry the mapped axis, in `batch`."""
     _, ops, outputs = body_of(op.regions[0])
     wanted = [True] * len(outputs)
     attributes = {key: op.attributes[key] for key in op.attributes}

@@ -36,7 +36,10 @@ BOOL = np.dtype(bool)
 
 
 def _while_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
-    """Emits one loop that carries the primal values, and the tangents of the carries that depend on the active values."""
+    """The results and tangents of a loop, by one new loop that carries both; `tangents` maps values to their tangents.
+
+    Only carries that depend on values with tangents get tangents.
+    """
     active = active_carries(op, set(tangents))
     inits = [wrap(v) for v in op.operands]
     if not active:
@@ -44,12 +47,14 @@ def _while_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
     n = len(inits)
 
     def condition(carry: list[Tensor]) -> Tensor:
+        """The condition of the original loop on the first `n` carries, the primal values."""
         arguments, ops, (predicate,) = body_of(op.regions[0])
         mapping = {a: c.value for a, c in zip(arguments, carry[:n], strict=True)}
         clone_body(ops, mapping)
         return wrap(mapping.get(predicate, predicate))
 
     def body(carry: list[Tensor]) -> list[Tensor]:
+        """The next primal values, then the next tangents of the active carries."""
         arguments, ops, outputs = body_of(op.regions[1])
         mapping = {a: c.value for a, c in zip(arguments, carry[:n], strict=True)}
         all_tangents = dict(tangents)
@@ -77,7 +82,14 @@ def with_tangents(values: Sequence[Tensor], indices: Sequence[int], tangents: Se
 def _push_body(
     ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], mapping: dict[ir.Value, ir.Value], tangents: Tangents
 ) -> list[Tensor]:
-    """Emits a copy of a body, and its tangents into `tangents`; returns the values that the copy of the body returns."""
+    """Emits a copy of a body with its tangents; returns the values that the copy returns.
+
+    Args:
+      ops: the operations of the body.
+      outputs: the values that the body returns.
+      mapping: replaces arguments of the body; the results of the copies are added.
+      tangents: the tangents of values; those of the copies are added.
+    """
     clones = clone_body(ops, mapping)
     outs = [mapping.get(v, v) for v in outputs]
     replacements = push_forward(clones, tangents)
@@ -85,7 +97,7 @@ def _push_body(
 
 
 def _while_batch(op: ir.Operation, batch: Batch) -> None:
-    """Batches a loop.
+    """Emits a loop over all entries of the map `batch`, and binds its results.
 
     If the predicate does not carry the mapped axis, the result is one loop with a batched body. If it does, the loop runs until
     the predicate of every entry is false.
@@ -97,6 +109,9 @@ def _while_batch(op: ir.Operation, batch: Batch) -> None:
     inits = [with_axis(batch, v, i in varying) for i, v in enumerate(op.operands)]
 
     def test(carry: Sequence[Tensor], alive: Tensor | None = None) -> Tensor:
+        """The predicate for the state `carry`, with an axis of entries if it varies; `alive` is the mask of the entries that still
+        run.
+        """
         inner = batch.inner(alive)
         for i, (a, c) in enumerate(zip(tests, carry, strict=True)):
             inner.bind(a, c, i in varying)
@@ -104,6 +119,7 @@ def _while_batch(op: ir.Operation, batch: Batch) -> None:
         return with_axis(inner, predicate, per_entry)
 
     def step(carry: Sequence[Tensor], alive: Tensor | None = None) -> list[Tensor]:
+        """The next state; `alive` is the mask of the entries that still run, or None if all end together."""
         inner = batch.inner(alive)
         for i, (a, c) in enumerate(zip(arguments, carry, strict=True)):
             inner.bind(a, c if alive is None or i not in varying else gated(alive, c), i in varying)
@@ -136,6 +152,7 @@ def _varying_carries(op: ir.Operation, batch: Batch, changing: set[int]) -> tupl
     captures = [v for v in captures_of(op) if v in batch]
 
     def iterate(state: tuple[set[int], bool]) -> tuple[set[int], bool]:
+        """The carries that vary, and True if the predicate does, after one more iteration from those in `state`."""
         varying, _ = state
         inside = varying_values(ops, [*(arguments[i] for i in varying), *captures])
         more = varying | {i for i, r in enumerate(outputs) if r in inside}
@@ -174,6 +191,7 @@ def _while_per_entry(
         return _any(carry[-1])
 
     def body(carry: list[Tensor]) -> list[Tensor]:
+        """The next values and the next mask of the entries that still run; the values of an ended entry stay."""
         *state, alive = carry
         new = [
             choose(alive, a, b) if i in frozen_at_end else a for i, (a, b) in enumerate(zip(step(state, alive), state, strict=True))
@@ -199,7 +217,7 @@ def _branches(op: ir.Operation) -> list[tuple[list[ir.Operation], list[ir.Value]
 
 
 def _case_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
-    """Emits one choice with the same index, whose branches return the results and the tangents."""
+    """The results and tangents of a choice, by one new choice with the same index; `tangents` maps values to their tangents."""
     active = active_results(op, set(tangents))
     if not active:
         return untouched(op)
@@ -213,7 +231,10 @@ def _case_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
 def branch_pushed(
     ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], tangents: Tangents, active: Sequence[int]
 ) -> list[Tensor]:
-    """Emits a copy of a body without arguments; returns its results, then the tangents of the results at `active`."""
+    """Emits a copy of a body without arguments; returns its results, then the tangents of the results at the indices `active`.
+
+    `ops` and `outputs` are the operations and the results of the body, and `tangents` maps values from outside to their tangents.
+    """
     all_tangents = dict(tangents)
     outs = _push_body(ops, outputs, {}, all_tangents)
     return [*outs, *(materialize(all_tangents.get(outs[i].value, ZERO), outs[i]) for i in active)]
@@ -229,15 +250,21 @@ def active_results(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
 
 
 def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
-    """Emits a second choice with the same index, whose branches recompute the original branch and pull cotangents back through it.
+    """The cotangents of the values that the branches of a choice capture, by a second choice with the same index.
 
-    The values inside a branch are not visible outside it, so they are recomputed. IREE shares nothing between the two
-    choices.
+    Its branches recompute the original branch and pull the cotangents `cts` back through it: values inside a branch are not
+    visible outside, and IREE shares nothing between two choices. `active` are the differentiated values.
     """
     captures = [v for v in captures_of(op) if v in active]
 
     def branch(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value]) -> Callable[[], list[Tensor]]:
+        """A function that emits a branch and its reverse mode, and returns the cotangents of the captured values.
+
+        `ops` and `outputs` are the operations and the results of the branch.
+        """
+
         def make() -> list[Tensor]:
+            """Emits the branch and its reverse mode; returns the cotangents of the captured values."""
             mapping: dict[ir.Value, ir.Value] = {}
             clones = clone_body(ops, mapping)
             varying = active_values(clones, captures)
@@ -256,9 +283,10 @@ def _case_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
 
 
 def _case_batch(op: ir.Operation, batch: Batch) -> None:
-    """Batches a choice. If the index is unmapped, the result is one choice between batched branches.
+    """Emits a choice for all entries of the map `batch`, and binds its results.
 
-    If the index is mapped, every branch runs, and a selection picks the result of each entry.
+    If the index is the same for all entries, the result is one choice between batched branches. Else every branch runs, and a
+    selection picks the result of each entry.
     """
     index = op.operands[0]
     branches = _branches(op)
@@ -283,7 +311,8 @@ def _case_batch(op: ir.Operation, batch: Batch) -> None:
 def branch_batched(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], wanted: Sequence[bool], batch: Batch) -> list[Tensor]:
     """Emits the batch of a body without arguments; returns its results.
 
-    Results for which `wanted` is True carry the mapped axis, even if they do not vary.
+    `ops` and `outputs` are the operations and the results of the body. Results for which `wanted` is True carry the mapped axis,
+    even if they do not vary.
     """
     inner = batch.inner()
     batch_ops(ops, inner)
@@ -291,9 +320,10 @@ def branch_batched(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], wan
 
 
 def _gated_branch(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], batch: Batch, mask: Tensor) -> list[Tensor]:
-    """Emits the batch of a branch that only the entries of `mask` select; all results carry the mapped axis.
+    """The results of the batch of a branch that only the entries of `mask` select; they all carry the mapped axis.
 
-    The derivatives of the other entries are zero. A branch with a loop that may not end runs only if some entry selects it.
+    `ops` and `outputs` are the operations and the results of the branch, and `batch` maps values to their batches. The derivatives
+    of the other entries are zero. A branch with a loop that may not end runs only if some entry selects it.
     """
 
     def make() -> list[Tensor]:
@@ -311,7 +341,7 @@ def _gated_branch(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], batc
 
 
 def _masks(index: Tensor, branches: int) -> list[Tensor]:
-    """The mask of each branch: the entries that select it."""
+    """For each of `branches` branches, the mask of the entries whose index selects it."""
     if index.dtype == BOOL:
         return [index, logical_not(index)]
     last = branches - 1

@@ -21,6 +21,8 @@ from nabla_mlir.table.tensor import Tensor, wrap
 def emit_rule(op: ir.Operation, region: int, arguments: Sequence[ir.Value]) -> list[Tensor]:
     """Emits a region of a custom rule on `arguments`; returns the values that the region returns.
 
+    `region` is the number of the region: 0 is the function, 1 and 2 are its rules.
+
     Raises:
       RuleMissingError: the rule was not traced. If it raised an error when it was traced, that error is raised.
     """
@@ -60,9 +62,10 @@ def postponed(error: Exception) -> ir.Attribute:
 
 
 def _replace_recur(op: ir.Operation, inner: ir.Operation, clone: ir.Operation, mapping: dict[ir.Value, ir.Value]) -> None:
-    """Replaces an `ad.recur` by a copy of the whole operation `op`.
+    """Replaces `inner`, an `ad.recur` inside `clone`, by a copy of the whole operation `op`, and updates `mapping`.
 
-    It does nothing if a rule of the same name, inside `op`, encloses the `ad.recur`: that rule replaces it later.
+    `clone` is a copied operation of a rule, and `mapping` maps the values of the rule to those of its copy. Nothing changes if a
+    rule of the same name encloses the `ad.recur`: that rule replaces it later.
     """
     around = inner
     while around != clone:

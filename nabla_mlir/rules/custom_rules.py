@@ -34,7 +34,7 @@ from nabla_mlir.table.tensor import Tensor, wrap
 
 
 def _refuse_active_captures(op: ir.Operation, active: Collection[ir.Value]) -> None:
-    """Raises if a function with a custom rule reads a differentiated value from outside."""
+    """Raises RuleMissingError if a function with a custom rule reads one of the differentiated values `active` from outside."""
     if any(v in active for v in captures_of(op)):
         label = CUSTOM[op.name](op).label
         raise RuleMissingError(
@@ -46,7 +46,7 @@ def _refuse_active_captures(op: ir.Operation, active: Collection[ir.Value]) -> N
 
 
 def _own_values(op: ir.Operation, outs: Sequence[Tensor], new_ops: Sequence[ir.Operation]) -> list[Tensor]:
-    """The results of a rule, each as a different value that one of `new_ops` computes.
+    """The results `outs` of a rule, each as a different value that one of `new_ops` computes.
 
     If the rule returns an argument, or one value twice, the result is a copy: its tangent may differ from that of the value.
     """
@@ -65,7 +65,7 @@ def _own_values(op: ir.Operation, outs: Sequence[Tensor], new_ops: Sequence[ir.O
 
 
 def _custom_jvp_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
-    """Replaces the function by its rule, which computes results and tangents."""
+    """The results and tangents of a function, computed by its custom rule; `tangents` maps values to their tangents."""
     _refuse_active_captures(op, tangents)
     view = CustomJvpOp(op)
     operands = list(op.operands)
@@ -77,7 +77,10 @@ def _custom_jvp_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
 
 
 def _custom_jvp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
-    """Transposes the rule, which is linear in the tangents."""
+    """The cotangents of the operands, by the transpose of the custom rule, which is linear in the tangents.
+
+    `active` are the differentiated values, and `cts` are the cotangents of the results.
+    """
     _refuse_active_captures(op, active)
     view = CustomJvpOp(op)
     operands = list(op.operands)
@@ -141,7 +144,10 @@ def _replace_by_bodies(ops: Sequence[ir.Operation], roots: Sequence[ir.Value]) -
 
 
 def _custom_vjp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
-    """Emits `fwd` in front of the operation, and `bwd` on the residuals of `fwd` and the cotangents."""
+    """The cotangents of the operands: emits `fwd` in front of the operation, and `bwd` on its residuals and the cotangents `cts`.
+
+    `active` are the differentiated values.
+    """
     _refuse_active_captures(op, active)
     view = CustomVjpOp(op)
     operands, n = list(op.operands), len(op.results)
@@ -156,7 +162,10 @@ def _custom_vjp_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[Maybe
 
 
 def _custom_vjp_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
-    """Emits the forward rule: the transpose of `bwd`, which is linear in the cotangents."""
+    """The results of `fwd`, and their tangents by the transpose of `bwd`, which is linear in the cotangents.
+
+    `tangents` maps values to their tangents.
+    """
     _refuse_active_captures(op, tangents)
     view = CustomVjpOp(op)
     operands = list(op.operands)
@@ -226,10 +235,10 @@ def prefixed_type(type: ir.Type, size: int) -> ir.Type:
 
 
 def _batch(op: ir.Operation, batch: Batch) -> None:
-    """Emits the same operation with every region batched; all its results carry the axis.
+    """Emits the same operation with every region batched, and binds its results, which all carry the axis of the map `batch`.
 
-    An unmapped operand stays unmapped, and its cotangent is the sum over the axis. If the rule calls its own function,
-    all operands carry the axis, because the inner call may be on mapped values.
+    An unmapped operand stays unmapped, and its cotangent is the sum over the axis. If the rule calls its own function, all
+    operands carry the axis, because the inner call may be on mapped values.
     """
     view = CUSTOM[op.name](op)
     recursive = any(inner.name == RECUR for inner in nested(op))
@@ -277,7 +286,10 @@ custom_vjp: OpDef = control(
 
 
 def _recur_batch(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, types: Any, name: str) -> list[Tensor]:
-    """Batches a call of the enclosing rule: all operands and results carry the axis."""
+    """Batches a call of the enclosing rule: all operands and results carry the axis.
+
+    `mapped` is True for each operand of `xs` that has it already; `types` are the shapes and dtypes of the results of one entry.
+    """
     prefixed_types = [((size, *shape), dtype) for shape, dtype in types]
     return recur.apply(all_prefixed(xs, mapped, size), {"types": prefixed_types, "name": name})
 

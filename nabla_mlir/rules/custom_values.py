@@ -21,10 +21,12 @@ from nabla_mlir.table.traits import runs_regions
 
 
 def apply_rules(ops: Iterable[ir.Operation], active: set[ir.Value]) -> Replacements:
-    """Replaces each function with a custom rule that depends on `active` by the code of its rule; returns the replacements.
+    """Replaces each function with a custom rule that depends on `active` by the code of its rule; returns a map from old to new
+    values.
 
-    The derivative of the function has been emitted already. A later derivative then differentiates this code, as in JAX; it
-    does not apply the function's own rule a second time. The function adds the new values to `active`.
+    The derivative of the function has been emitted already. A later derivative then differentiates this code, as in JAX; it does
+    not apply the function's own rule a second time. The new values are added to `active`. `ops` are operations in the order in
+    which they run.
     """
     replacements: Replacements = {}
     for op in ops:
@@ -40,7 +42,10 @@ def apply_rules(ops: Iterable[ir.Operation], active: set[ir.Value]) -> Replaceme
 
 
 def apply_unvisited_rules(body: Sequence[ir.Operation], roots: Sequence[ir.Value], outs: Sequence[ir.Value]) -> None:
-    """Calls `apply_rules` for those operations of a body on which no value of `outs` depends; reverse mode does not visit them."""
+    """Replaces functions with custom rules on which no value of `outs` depends by the code of their rules.
+
+    Reverse mode does not visit these operations. `body` has the operations in order, and `roots` are the differentiated values.
+    """
     if not any(inner.name in CUSTOM for op in body for inner in [*nested(op), op]):
         return
     reached = set(outs)
@@ -56,9 +61,9 @@ def has_rules(op: ir.Operation) -> bool:
 
 
 def values_by_rules(op: ir.Operation, active: set[ir.Value]) -> list[Tensor]:
-    """The results of a choice.
+    """The results of a choice; if a branch has a function with a custom rule, those of a copy with the code of the rule.
 
-    If a branch has a function with a custom rule, they are the results of a copy of the choice, with the code of the rule.
+    `active` are the differentiated values.
     """
     if not has_rules(op):
         return [wrap(r) for r in op.results]
@@ -69,7 +74,7 @@ def values_by_rules(op: ir.Operation, active: set[ir.Value]) -> list[Tensor]:
 
 
 def apply_rules_in(op: ir.Operation, active: set[ir.Value]) -> Replacements:
-    """Calls `apply_rules` for the regions of a loop, a branch or a checkpoint; returns the replacements.
+    """Calls `apply_rules` for the regions of a loop, a branch or a checkpoint; returns a map from old to new values.
 
     `active` are values outside the operation.
     """

@@ -24,7 +24,7 @@ from nabla_mlir.table.traits import is_part
 
 
 def choose(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Selects a or b for each entry; `mask` has only the mapped axis."""
+    """a where the entry of `mask` is True, else b; `mask` has only the mapped axis, which is first in a and b."""
     if a.ndim > 1:
         mask = broadcast_in_dim(mask, shape=a.shape, broadcast_dimensions=(0,))
     return select(mask, a, b)

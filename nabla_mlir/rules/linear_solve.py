@@ -45,7 +45,10 @@ def _emit(transposable: ir.Attribute, b: Sequence[Tensor], *regions: Fill) -> li
 
 
 def _create_solve(transposable: ir.Attribute, operands: Sequence[ir.Value], results: Sequence[ir.Type]) -> ir.Operation:
-    """Creates an `ad.linear_solve` with empty regions."""
+    """Creates an `ad.linear_solve` with empty regions.
+
+    `operands` are the right-hand sides, and `results` the types of the solutions.
+    """
     attributes = {"transposable": transposable}
     return stablehlo.emit(LinearSolveOp.name, operands, results=results, attributes=attributes, regions=3)
 
@@ -56,7 +59,9 @@ def _emit_region_of(op: ir.Operation, region: int) -> Callable[[list[Tensor]], l
 
 
 def _jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
-    """Emits dx as the solution of A dx = db - dA x, with the same regions."""
+    """The solution x, and its tangent dx: the solution of A dx = db - dA x with the same regions. `tangents` maps values to their
+    tangents.
+    """
     xs, matvec = [wrap(r) for r in op.results], _emit_region_of(op, MATVEC)
     with ir.InsertionPoint.after(op):
         products, new_ops = recorded(lambda: matvec(xs))
@@ -74,7 +79,10 @@ def _jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
 
 
 def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
-    """Solves A^T l = c for the cotangents c; pulls -l back through A x to the values that A captures."""
+    """The cotangents l of b, from A^T l = c, and those of the values that A captures: the pullback of -l through A x.
+
+    `cts` are the cotangents c of the solution x, and `active` are the differentiated values.
+    """
     if not op.attributes["transposable"].value:
         raise missing_rule(op, "vjp", "it has no solver of the transposed system", _TRANSPOSED)
     xs, matvec = [wrap(r) for r in op.results], _emit_region_of(op, MATVEC)
@@ -103,7 +111,7 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> P
 
 
 def _batch(op: ir.Operation, batch: Batch) -> None:
-    """Emits one solve for all entries; right-hand sides and solutions carry the axis."""
+    """Emits one solve for all entries of the map `batch`; right-hand sides and solutions carry its axis."""
     b = [with_axis(batch, v) for v in op.operands]
     results = [prefixed_type(r.type, batch.size) for r in op.results]
     new = _create_solve(op.attributes["transposable"], [x.value for x in b], results)

@@ -55,7 +55,9 @@ class Roles:
 
 
 def roles_of(op: ir.Operation, active: set[ir.Value]) -> Roles:
-    """The roles of the carries and captures of a loop."""
+    """The roles that the carries and captures of a loop have in its backward loop; `active` are the differentiated values
+    outside.
+    """
     invariant, counter, inits = set(invariant_carries(op)), find_counter(op), list(op.operands)
     varying = [i for i in active_carries(op, active) if i not in invariant]
     tapes = []

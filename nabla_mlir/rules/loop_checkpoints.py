@@ -50,12 +50,15 @@ class Plan:
 
 
 def choose_plan(op: ir.Operation, trips: int, row: int, state: int, bound: int) -> Plan:
-    """The plan with the fewest repetitions whose states and tapes fit into `bound` bytes; among equals, the one with the
-    fewest pieces.
+    """The plan with the fewest repetitions whose states and tapes fit into `bound` bytes; among equals, that with the fewest
+    pieces.
 
     Args:
+      op: the loop, for the error.
+      trips: the number of its iterations.
       row: the bytes of the tapes for one iteration.
       state: the bytes of one state.
+      bound: the bytes that all states and tapes together may take.
 
     Raises:
       ShapeError: the bound is smaller than one row and the states that any plan needs.
@@ -126,6 +129,11 @@ def run_plan(plan: Plan, inits: Sequence[Tensor], cts: Sequence[Tensor], advance
     n = len(slots)
 
     def body(carry: list[Tensor]) -> list[Tensor]:
+        """One step of the plan: restores a state, runs forward to a piece, stores the state, and pulls the cotangents back through
+        the piece.
+
+        `carry` is the number of the step, the stored states, and the cotangents.
+        """
         step, states, cts = carry[0], carry[1 : n + 1], carry[n + 1 :]
         row = read_row(table, step)
         source, first, stop, target, end = (read_row(row, full((), k, INDEX)) for k in range(5))

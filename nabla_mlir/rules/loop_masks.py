@@ -63,7 +63,10 @@ def _assume_masks(seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir
 
 
 def _prove_masks(backward: Backward, masks: Sequence[Tensor | None]) -> list[bool]:
-    """For each carry of the backward loop, True if it has no mask, or if it provably stays zero outside its mask."""
+    """For each carry of the backward loop, True if it has no mask, or if it provably stays zero outside its mask.
+
+    `masks` has the mask of the initial value of each carry, or None.
+    """
     arguments, outputs = list(backward.block.arguments), list(backward.block.operations)[-1].operands
     proven = []
     for value, mask in zip(outputs, masks, strict=True):

@@ -45,7 +45,11 @@ from nabla_mlir.table.traits import bytes_of
 
 
 def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
-    """Emits the cotangents of initial values and captures at the insertion point, and a loop with tapes before `op`."""
+    """The cotangents of a loop's initial values and captures, which are emitted, and the values of a new loop with tapes before
+    `op`.
+
+    `active` are the differentiated values, and `cts` are the cotangents of the loop's results.
+    """
     if not any(inner.name in CUSTOM or inner.name == "ad.checkpoint" for inner in nested(op)):
         return _pull_loop(op, active, cts)
     with ir.InsertionPoint(op):
@@ -61,7 +65,11 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
 
 
 def _pull_loop(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> Pulled:
-    """Does the same as `while_vjp` for a loop of which functions with custom rules may be rewritten."""
+    """The cotangents of the values that the loop `op` reads, and the results of a loop with tapes that replaces it, or None.
+
+    `active` are the differentiated values, and `cts` are the cotangents of the results. Functions with custom rules in the loop may
+    be replaced in place by the code of their rules.
+    """
     rules = _exposed_rules(op, active)
     counter, roles = find_counter(op), roles_of(op, active)
     backward, masks = masked_backward(op, roles, cts, {v for rule in rules for v in rule.residuals})
@@ -82,7 +90,10 @@ def _pull_loop(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]
 
 
 def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
-    """The custom rules of the body that are differentiated, after the `fwd` of each was emitted in front of it."""
+    """The `ad.custom_vjp` of the body that are differentiated, after the `fwd` of each was emitted in front of it.
+
+    `active` are the differentiated values outside the loop.
+    """
     arguments, ops, _ = body_of(op.regions[1])
     roots = [arguments[i] for i in active_carries(op, active)] + [v for v in captures_of(op) if v in active]
     varying = active_values(ops, roots)
@@ -91,7 +102,9 @@ def _exposed_rules(op: ir.Operation, active: set[ir.Value]) -> list[Exposed]:
 
 
 def _apply_exposed(rules: Sequence[Exposed], backward: Backward) -> None:
-    """Replaces each custom rule by the results of its `fwd`, also among the values that tapes will store."""
+    """Replaces each operation of `rules` by the results of its `fwd`, in the loop and among the values that `backward` stores in
+    tapes.
+    """
     replacement: dict[ir.Value, ir.Value] = {}
     for rule in rules:
         outs = [replacement.get(v, v) for v in rule.outs]  # an out may be the result of an earlier rule
@@ -139,6 +152,7 @@ def _forward_loop(
     n = len(start)
 
     def condition(carry: list[Tensor]) -> Tensor:
+        """True if another iteration runs: the counter is below `stop`, or the condition of the original loop holds."""
         if stop is not None:
             return compare(carry[n], stop, comparison_direction="LT")
         arguments, ops, (predicate,) = body_of(op.regions[0])
@@ -147,6 +161,7 @@ def _forward_loop(
         return wrap(mapping.get(predicate, predicate))
 
     def body(carry: list[Tensor]) -> list[Tensor]:
+        """The next state, the next counter, and the tapes with one more row."""
         state, i, rows = carry[:n], carry[n], carry[n + 1 :]
         arguments, ops, outputs = body_of(op.regions[1])
         mapping = {a: c.value for a, c in zip(arguments, state, strict=True)}
@@ -184,7 +199,13 @@ def _backward_loop(backward: Backward, seeds: Sequence[Tensor], first: Tensor, l
 def _counted(
     op: ir.Operation, backward: Backward, counter: Counter, seeds: list[Tensor]
 ) -> tuple[list[Tensor], list[Tensor] | None]:
-    """Emits the backward loop if the number of iterations is a constant; the tapes have that length.
+    """Emits the backward loop of a loop with a constant number of iterations; the tapes have that length.
+
+    Args:
+      op: the loop.
+      backward: the body of the backward loop, and the values that it reads from tapes.
+      counter: the carry that counts.
+      seeds: the cotangents of the active results.
 
     Returns:
       The results of the backward loop; and those of the forward loop with tapes, or None if the original loop stays.
@@ -219,10 +240,11 @@ def _counted(
 
 
 def _planned(op: ir.Operation, backward: Backward, counter: Counter, cts: list[Tensor], bound: int) -> list[Tensor]:
-    """Emits the backward loop in pieces; returns its results. The tapes of all iterations would need more than `bound` bytes.
+    """Emits the backward loop in pieces, because the tapes of all iterations would need more than `bound` bytes; returns its
+    results.
 
-    A state consists of the carries on which the tapes depend. A loop that only collects its results has no such
-    carries.
+    A state consists of the carries on which the tapes depend. A loop that only collects its results has no such carries.
+    `backward` has the body of the backward loop, `counter` the carry that counts, and `cts` are the first cotangents.
     """
     counting = op.regions[1].blocks[0].arguments[counter.carry]
     inits = [wrap(v) for v in op.operands]
@@ -241,9 +263,13 @@ def _planned(op: ir.Operation, backward: Backward, counter: Counter, cts: list[T
         return [end[i] for i in carries]
 
     def pull_piece(state: Sequence[Tensor], first: Tensor, stop: Tensor, cts: Sequence[Tensor]) -> list[Tensor]:
+        """The cotangents at iteration `first`, from those at iteration `stop`; runs the piece forward from `state` to fill the
+        tapes.
+        """
         _, _, tapes = _forward_loop(op, all_carries(state), first, stop, first, stored, empty)
 
         def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
+            """The values of the forward loop at iteration `i`: rows of the tapes of this piece, and the counter."""
             row = subtract(i, first)
             values = {v: read_row(tape, row) for v, tape in zip(stored, tapes, strict=True)}
             values[counting] = count_at(i, counter, wrap(counting).dtype)
@@ -262,11 +288,11 @@ def _row_bytes(backward: Backward, others: set[ir.Value]) -> int:
 
 
 def _uncounted(op: ir.Operation, backward: Backward, seeds: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Emits the backward loop if the number of iterations is known only at run time; tapes hold LOOP_CHUNK iterations.
+    """Emits the backward loop of a loop whose number of iterations is known only at run time; returns the results of both loops.
 
-    A loop of up to LOOP_CHUNK iterations runs forward twice. A longer one is restarted for each chunk:
-    memory stays bounded, and the extra work grows with (trips / LOOP_CHUNK) ** 2. Chunks are shorter if LOOP_CHUNK
-    iterations do not fit into LOOP_MEMORY, or into the user's bound. Returns the results of both loops.
+    The tapes hold LOOP_CHUNK iterations. A loop of up to LOOP_CHUNK iterations runs forward twice. A longer one is restarted for
+    each chunk: memory stays bounded, and the extra work grows with (trips / LOOP_CHUNK) ** 2. Chunks are shorter if LOOP_CHUNK
+    iterations do not fit into LOOP_MEMORY, or into the user's bound. `seeds` are the cotangents of the active results.
     """
     sums = [zeros(wrap(v)) for v in backward.sums]
     zero, one = full((), 0, INDEX), full((), 1, INDEX)

@@ -131,7 +131,10 @@ def step_of(op: ir.Operation, carry: int) -> int | None:
 
 
 def _constant_in(op: ir.Operation, value: ir.Value, arguments: list[ir.Value], region: int = 0) -> int | None:
-    """The number of a constant, or of a carry that never changes and starts as a constant; None for other values."""
+    """The integer of a constant `value`, or of a carry that never changes and starts as a constant; None for other values.
+
+    `op` is the loop, and `arguments` are the carries of its region number `region`.
+    """
     if value in arguments:
         i = arguments.index(value)
         return integer_constant(op.operands[i]) if i in invariant_carries(op) else None

@@ -42,7 +42,10 @@ def selection_mask(ct: Tensor, answers: Known | None = None) -> Tensor | None:
 
 
 def choice_of(ct: Tensor) -> Tensor | None:
-    """The scalar predicate of a selection that made the whole cotangent zero; None if there is none."""
+    """The scalar predicate of a selection outside of which all of `ct` is zero; None if no selection made it.
+
+    Example: select(p, x, 0) with a scalar p gives p, and select(p, 0, x) gives not p.
+    """
     op = made_by(before_reshapes(ct.value))
     if op is None or op.name != "stablehlo.select":
         return None
@@ -74,9 +77,9 @@ def _mask_of(value: ir.Value) -> Asking[Tensor | None]:
 
 
 def _mask_of_moved(op: ir.Operation) -> Asking[Tensor | None]:
-    """The mask of a result whose operation moves elements: the operation, applied to the masks of its operands.
+    """The mask of a result whose operation only moves elements: the operation, applied to the masks of its operands.
 
-    A source without a mask counts as all True, or as all False if it is zero.
+    It yields each operand, and receives its mask. An operand without a mask counts as all True, or as all False if it is zero.
     """
     masks: dict[ir.Value, Tensor | None] = {}
     for source in moved(op):
@@ -97,7 +100,10 @@ def _mask_of_moved(op: ir.Operation) -> Asking[Tensor | None]:
 
 
 def _mask_of_scatter(op: ir.Operation) -> Asking[Tensor | None]:
-    """The mask of a sum of updates that are scattered into zeros: the scattered mask of the updates; None for others."""
+    """The mask of a sum of updates that are scattered into zeros: the scattered mask of the updates; None for other scatters.
+
+    It yields the updates, and receives their mask.
+    """
     params = scatter.read(op)
     if params["body"] != "add" or len(op.operands) != 3 or not is_zero(wrap(op.operands[0])):
         return None
@@ -108,7 +114,10 @@ def _mask_of_scatter(op: ir.Operation) -> Asking[Tensor | None]:
 
 
 def _mask_of_terms(op: ir.Operation) -> Asking[Tensor | None]:
-    """The mask of a sum of terms: it may differ from zero where any term may."""
+    """The mask of a sum of terms, which may differ from zero where any term may; None if a term has no mask.
+
+    It yields each term, and receives its mask.
+    """
     union: Tensor | None = None
     for value in op.operands:
         mask = yield value
@@ -119,7 +128,10 @@ def _mask_of_terms(op: ir.Operation) -> Asking[Tensor | None]:
 
 
 def _mask_of_reduction(op: ir.Operation) -> Asking[Tensor | None]:
-    """The mask of a sum over axes: True if any summed element may differ from zero; None for other reductions."""
+    """The mask of a sum over axes: True if any summed element may differ from zero; None for other reductions.
+
+    It yields the summed array, and receives its mask.
+    """
     params = reduce.read(op)
     if params["body"] != "add" or len(op.operands) != 2 or not is_zero(wrap(op.operands[1])):
         return None
@@ -129,7 +141,10 @@ def _mask_of_reduction(op: ir.Operation) -> Asking[Tensor | None]:
 
 
 def _mask_of_selection(op: ir.Operation) -> Asking[Tensor | None]:
-    """The mask of a selection between a value and zero: the predicate, and the mask of the value."""
+    """The mask of a selection between a value and zero: the predicate and the mask of the value; None for other selections.
+
+    It yields the value, and receives its mask.
+    """
     predicate, value, other = (wrap(v) for v in op.operands)
     if is_zero(other):
         chosen, selected = predicate, value
@@ -147,9 +162,8 @@ def _mask_of_selection(op: ir.Operation) -> Asking[Tensor | None]:
 
 
 def shared_masks(cts: Sequence[MaybeZero]) -> dict[tuple[int, ...], Tensor]:
-    """For each shape, one mask outside of which all cotangents of this shape with a mask are zero.
-
-    It is the union of their masks.
+    """For each shape, one mask outside of which all cotangents `cts` of this shape that have masks are zero: the union of their
+    masks.
     """
     masks: dict[tuple[int, ...], Tensor] = {}
     for ct in cts:
@@ -178,14 +192,17 @@ def masked(t: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def repeated(mask: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
-    """The mask of a tape in which all rows have the mask `mask`."""
+    """The mask of a tape of the given shape in which each row has the mask `mask`; None if `mask` is None."""
     if mask is None:
         return None
     return broadcast_in_dim(mask, shape=shape, broadcast_dimensions=tuple(range(1, len(shape))))
 
 
 def row_of(mask: Tensor | None, starts: Sequence[Tensor], sizes: tuple[int, ...]) -> Tensor | None:
-    """The mask of a row of a tape, or of another window, from the mask of the whole tape; `starts` and `sizes` are the window."""
+    """The mask of a row of a tape, or of another window, from the mask of the whole tape; None if the tape has no mask.
+
+    `starts` and `sizes` are the window.
+    """
     if mask is None:
         return None
     same = mask_of_rows(mask) if sizes == (1, *mask.shape[1:]) else None

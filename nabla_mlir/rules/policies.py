@@ -47,7 +47,11 @@ def _allows(policy: Sequence[str], op: ir.Operation, label: str | None) -> bool:
 
 
 def emit_checkpoint(make: Fill, attributes: Mapping[str, ir.Attribute]) -> list[Tensor]:
-    """Emits an `ad.checkpoint` whose region `make` fills; the types of its results are those of the region."""
+    """Emits an `ad.checkpoint` whose region `make` fills; returns its results, whose types are those that the region returns.
+
+    `make` is a function of no tensors that emits the operations and returns the results. `attributes` are those of the operation,
+    by name.
+    """
     holder = scratch_op()
     types = [out.value.type for out in fill(holder.regions[0], [], make)]
     op = stablehlo.emit(CheckpointOp.name, [], results=types, attributes=dict(attributes), regions=1)

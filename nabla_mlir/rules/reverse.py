@@ -28,7 +28,7 @@ from nabla_mlir.table.traits import is_sum
 
 
 def active_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
-    """The values that depend differentiably on `roots`, including the roots."""
+    """The values that depend differentiably on `roots` through the operations `ops`, including the roots."""
     active = set(roots)
     for op in ops:
         if not any(v in active for v in reads_of(op)):
@@ -43,7 +43,7 @@ def active_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set
 
 
 def accumulate(cotangents: Cotangents, value: ir.Value, ct: MaybeZero, active: set[ir.Value]) -> None:
-    """Adds `ct` to the cotangent of a value if the value is active; a structural zero adds no entry."""
+    """Adds `ct` to the cotangent of `value` in `cotangents`, if the value is in `active`; a structural zero adds no entry."""
     total = add_any(cotangents.get(value, ZERO), ct) if value in active else ZERO
     if isinstance(total, Tensor):
         cotangents[value] = total
@@ -147,7 +147,17 @@ def _scale_by_partials(
     params: Params,
     masks: Known,
 ) -> list[MaybeZero]:
-    """The cotangents of the operands of an elementwise operation: `ct` times each partial, computed inside the mask of `ct`."""
+    """The cotangents of the operands of an elementwise operation: `ct` times each partial, computed inside the mask of `ct`.
+
+    Args:
+      partials: for each operand, the function that multiplies by the partial derivative, or zero.
+      op: the operation.
+      xs: its operands.
+      is_active: True for each operand that needs a cotangent.
+      ct: the cotangent of the result.
+      params: the parameters of the operation.
+      masks: known masks of values, a cache.
+    """
     if isinstance(ct, Zero):
         return [ZERO] * len(xs)
     y = wrap(op.results[0])
@@ -172,7 +182,11 @@ def _scale_by_partials(
 def _apply_transpose(
     record: OpDef, op: ir.Operation, xs: list[Tensor], is_active: list[bool], cts: list[MaybeZero], params: Params
 ) -> list[MaybeZero]:
-    """The cotangents of the active operands by the record's transpose rule."""
+    """The cotangents of the operands, by the transpose rule of the operation's record.
+
+    `xs` are the operands, `is_active` is True for those that need cotangents, `cts` are the cotangents of the results, and
+    `params` are the parameters.
+    """
     if isinstance(record.transpose, UNSUPPORTED):
         raise missing_rule(op, "transpose", record.transpose.reason)
     if not record.multi and isinstance(cts[0], Zero):
@@ -191,7 +205,18 @@ def _transpose_jvp(
     params: Params,
     replacements: Replacements,
 ) -> list[MaybeZero]:
-    """The cotangents by the transpose of the jvp rule, which is emitted on placeholders; the placeholders are dead afterwards."""
+    """The cotangents of the operands, by the transpose of the forward rule, which is emitted on placeholders for the tangents.
+
+    The placeholders are dead afterwards.
+
+    Args:
+      record, op: the record and the operation.
+      xs: its operands.
+      is_active: True for each operand that needs a cotangent.
+      cts: the cotangents of the results.
+      params: the parameters of the operation.
+      replacements: maps results that the augmented operation replaces; it is extended.
+    """
     holders = {i: placeholder(x) for i, (x, a) in enumerate(zip(xs, is_active, strict=True)) if a}
     with ir.InsertionPoint.after(op):
         outs = augmented(op, record, replacements)
@@ -208,7 +233,9 @@ def _transpose_jvp(
 def _pull_to_placeholders(
     holders: Sequence[Tensor], tangents: Sequence[MaybeZero], new_ops: Sequence[ir.Operation], cts: Sequence[MaybeZero]
 ) -> list[MaybeZero]:
-    """The cotangents of the placeholders `holders`, from which `new_ops` compute `tangents`."""
+    """The cotangents of the placeholders `holders`, from which the operations `new_ops` compute `tangents`, whose cotangents are
+    `cts`.
+    """
     inner: Cotangents = {}
     for tangent, ct in zip(tangents, cts, strict=True):
         if isinstance(tangent, Zero) or isinstance(ct, Zero):
@@ -226,7 +253,8 @@ def _through_decomposition(
 ) -> list[MaybeZero]:
     """The cotangents of `values`, which an operation reads, some of them in its region.
 
-    The operation is replaced by its decomposition, which has no region; that is linearised and transposed.
+    The operation is replaced by its decomposition, which has no region; that is linearised and transposed. `cts` are the cotangents
+    of the results. `record` is the operation's entry in the table of operations.
     """
     holders = [placeholder(wrap(v)) for v in values]
     known: Tangents = dict(zip(values, holders, strict=True))

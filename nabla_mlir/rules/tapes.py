@@ -40,9 +40,9 @@ def read_row(tape: Tensor, index: Tensor, axis: int = 0) -> Tensor:
 
 
 def row_read(value: ir.Value) -> tuple[ir.Value, ir.Value] | None:
-    """The array and the index if a value is one element of the leading axis of an array, as `read_row` emits it.
+    """The array and the index, if `value` is one element of the leading axis of an array; None for another value.
 
-    None for another value.
+    Such a value is a dynamic slice of size 1 along that axis, at 0 along the others, reshaped to drop the axis.
     """
     maker = made_by(value)
     read = made_by(maker.operands[0]) if maker is not None and maker.name == "stablehlo.reshape" else None
@@ -64,9 +64,10 @@ class Tape:
 
 
 def direction(op: ir.Operation, index: ir.Value, counter: Counter) -> int:
-    """The order in which a value in the body counts the iterations: 1 for 0 ... trips - 1, -1 for trips - 1 ... 0.
+    """The order in which `index`, a value in the body, counts: 1 for 0 ... trips - 1, -1 for trips - 1 ... 0, and 0 for another
+    value.
 
-    0 for a value that is neither the counter nor the last index minus the counter.
+    `counter` describes the carry that counts. Example: for i in range(3), the index i gives 1, and 2 - i gives -1.
     """
     counting = op.regions[1].blocks[0].arguments[counter.carry]
     upward = {(0, 1): 1, (counter.trips - 1, -1): -1}.get((counter.start, counter.step), 0)
@@ -79,7 +80,10 @@ def direction(op: ir.Operation, index: ir.Value, counter: Counter) -> int:
 
 
 def tape_of(op: ir.Operation, carry: int, counter: Counter) -> Tape | None:
-    """The tape of a carry, if each iteration writes one row of it, and nothing else uses it; else None."""
+    """The tape in the carry with index `carry`, if each iteration writes one row of it and nothing else uses it; else None.
+
+    `counter` describes the carry that counts the iterations.
+    """
     update = row_update(op, carry, counter)
     if update is None:
         return None
@@ -91,9 +95,10 @@ def tape_of(op: ir.Operation, carry: int, counter: Counter) -> Tape | None:
 
 
 def row_update(op: ir.Operation, carry: int, counter: Counter) -> ir.Operation | None:
-    """The operation that writes one row of a carry in each iteration.
+    """The operation that writes one row of the carry with index `carry` in each iteration.
 
-    None unless every row is written once and nothing else in the loop reads or writes the carry.
+    None unless every row is written once and nothing else in the loop reads or writes the carry. `counter` describes the carry that
+    counts.
     """
     arguments, outputs = ends_of(op.regions[1])
     update = made_by(outputs[carry])

@@ -35,14 +35,14 @@ class Series:
         self._known: list[Tensor | None] = []
 
     def at(self, k: int) -> Tensor | None:
-        """Coefficient k."""
+        """Coefficient k of the series; None for zero."""
         while len(self._known) <= k:
             self._known.append(self._rule(len(self._known)))
         return self._known[k]
 
     @property
     def head(self) -> Tensor:
-        """The value at t = 0."""
+        """The first coefficient of the series: its value at t = 0."""
         value = self.at(0)
         assert value is not None
         return value
@@ -64,7 +64,7 @@ def _scale(x: Tensor | None, factor: float) -> Tensor | None:
 
 
 def _add_parts(parts: Iterable[Tensor | None]) -> Tensor | None:
-    """The sum of coefficients, of which None means zero."""
+    """The sum of coefficients, in which None means zero; None if all are zero."""
     total: Tensor | None = None
     for part in parts:
         total = part if total is None else total if part is None else total + part
@@ -82,7 +82,11 @@ class Expansion:
         self.holders: list[ir.Operation] = []  # scratch operations with the code of rules, to be erased at the end
 
     def push(self, ops: Iterable[ir.Operation], series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]) -> None:
-        """Extends `series` and `constants` over the results of operations."""
+        """Extends `series` and `constants` by the results of operations.
+
+        `series` maps values that vary along the curve to their Taylor series; `constants` maps values of the original code to their
+        copies. `ops` are operations in the order in which they run.
+        """
         for op in ops:
             if op.name in _INLINED and any(v in series for v in reads_of(op)):
                 self._inline(op, 0, list(op.operands), series, constants)
@@ -96,9 +100,7 @@ class Expansion:
                 self._push(op, series, constants)
 
     def _push(self, op: ir.Operation, series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]) -> None:
-        """Extends `series` and `constants` over the results of one operation: by linearity, as a product, or by its
-        forward rule.
-        """
+        """Extends `series` and `constants` by the results of one operation: by linearity, as a product, or by its forward rule."""
         record = record_of(op, "jet")
         if record.control is not None or isinstance(record.jvp, UNSUPPORTED):
             raise missing_rule(op, "jet", "it has no Taylor rule; loops need a constant number of steps")
@@ -128,7 +130,10 @@ class Expansion:
     def _push_decomposition(
         self, op: ir.Operation, record: OpDef, series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]
     ) -> None:
-        """Pushes an operation whose region captures a varying value through its decomposition into other operations."""
+        """Pushes an operation whose region captures a varying value through its decomposition into other operations.
+
+        `series` and `constants` are as in `push`. `record` is the operation's entry in the table of operations.
+        """
         block = scratch_block()
         self.holders.append(block.owner.operation)
         with ir.InsertionPoint(block):
@@ -143,7 +148,12 @@ class Expansion:
     def _series(
         self, record: OpDef, params: Any, operands: list[Series | Tensor], values: list[Tensor], count: int
     ) -> list[Series]:
-        """The series of the results: by a formula for linear operations and products of two varying operands, else by the rule."""
+        """The series of the results: by a formula for linear operations and products of two varying operands, else by the forward
+        rule.
+
+        `operands` are series where they vary, `values` are their values at t = 0, and `count` is the number of results. `record` is
+        the operation's entry in the table of operations.
+        """
         varying = [i for i, x in enumerate(operands) if isinstance(x, Series)]
         linear = record.linear_operands(values, params)
         if set(varying) <= set(linear):
@@ -156,7 +166,11 @@ class Expansion:
     def _linear(
         self, record: OpDef, params: Any, operands: list[Series | Tensor], linear: Sequence[int], count: int
     ) -> list[Series]:
-        """The series of the results of an operation that is linear in the operands `linear`, applied to each coefficient."""
+        """The series of the `count` results of an operation that is linear in the operands `linear`: it is applied to each
+        coefficient.
+
+        `record` is its entry in the table, and `params` are its parameters.
+        """
 
         def all_of(k: int) -> list[Tensor | None]:
             """Coefficient k of all results."""
@@ -173,13 +187,17 @@ class Expansion:
         return _series_of_results(all_of, count)
 
     def _product(self, record: OpDef, params: Any, operands: list[Series | Tensor], varying: Sequence[int]) -> Series:
-        """The series of a product of two varying operands: coefficient k is the sum of x_n y_(k-n) over n."""
+        """The series of a product of the two operands with the indices `varying`: coefficient k is the sum of x_n y_(k-n) over n.
+
+        `record` is the operation's entry in the table, and `operands` are series where they vary.
+        """
         i, j = varying
         x, y = operands[i], operands[j]
         assert isinstance(x, Series)
         assert isinstance(y, Series)
 
         def term(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+            """The product with `a` and `b` in place of the two varying operands; None if one of them is zero."""
             if a is None or b is None:
                 return None
             whole: Any = list(operands)
@@ -191,11 +209,16 @@ class Expansion:
     def _by_rule(
         self, record: OpDef, params: Any, operands: list[Series | Tensor], values: list[Tensor], varying: Sequence[int], count: int
     ) -> list[Series]:
-        """The series of the results y by their forward rule: coefficient k is coefficient k - 1 of y', divided by k."""
+        """The series of the results y by their forward rule: coefficient k is coefficient k - 1 of y', divided by k.
+
+        `values` are the operands at t = 0, `varying` are the indices of those that vary, and `count` is the number of results.
+        `record` is the operation's entry in the table of operations.
+        """
         heads = record.apply(values, params)
         slopes: list[Series | None] = []
 
         def coefficient(n: int, k: int) -> Tensor | None:
+            """Coefficient `k` of result `n`; None for zero."""
             if k == 0:
                 return heads[n]
             if not slopes:
@@ -215,9 +238,11 @@ class Expansion:
         outs: list[Series],
         varying: Sequence[int],
     ) -> list[Series | None]:
-        """The derivatives of the results by t; None for zero.
+        """The series of the derivatives of the results by t; None for zero.
 
-        Pushes the operations of the forward rule, on the derivatives of the operands.
+        Pushes the operations of the forward rule, on the derivatives of the operands. `heads` are the results at t = 0, `outs` are
+        their series, and `varying` are the indices of the operands that vary. `record` is the operation's entry in the table of
+        operations.
         """
         xs = [x for x in operands if isinstance(x, Series)]
         types = [y.value.type for y in heads] + 2 * [x.head.value.type for x in xs]
@@ -237,6 +262,7 @@ class Expansion:
         self.push([op.operation for op in block.operations], series, constants)
 
         def slope(result: Any) -> Series | None:
+            """The Taylor series of one derivative `result` that the rule has given; None for zero."""
             if isinstance(result, Zero):
                 return None
             return series.get(result.value) or polynomial([wrap(constants.get(result.value, result.value))])
@@ -251,14 +277,18 @@ class Expansion:
         series: dict[ir.Value, Series],
         constants: dict[ir.Value, ir.Value],
     ) -> None:
-        """Pushes region number `region` of an operation, on `operands`, in place of the operation."""
+        """Pushes region number `region` of an operation, on `operands`, in place of the operation; extends `series` and
+        `constants`.
+        """
         arguments, ops, outputs = body_of(op.regions[region])
         self._bind(arguments, operands, series, constants)
         self.push(ops, series, constants)
         self._bind(list(op.results), outputs, series, constants)
 
     def _unroll(self, op: ir.Operation, series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]) -> None:
-        """Pushes a loop with a constant number of iterations through its body, once per iteration."""
+        """Pushes a loop with a constant number of iterations through its body, once per iteration; extends `series` and
+        `constants`.
+        """
         counter = find_counter(op)
         if counter is None:
             raise missing_rule(op, "jet", "the number of its steps is not known")
@@ -280,7 +310,10 @@ class Expansion:
             self._bind(list(op.results), carry, series, constants)
 
     def _solve(self, op: ir.Operation, series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]) -> None:
-        """Solves A(t) x(t) = b(t): A0 x_k = b_k - (A(t) (x0 + ... + x_(k-1) t^(k-1)))_k, each with the solver of x0."""
+        """Adds the series of the solution of A(t) x(t) = b(t) to `series`, each coefficient with the solver of the first one, x0.
+
+        A0 x_k = b_k - (A(t) (x0 + ... + x_(k-1) t^(k-1)))_k. `constants` maps values of the original code to their copies.
+        """
         count = len(op.results)
         parameters, ops, outputs = body_of(op.regions[LinearSolveOp.region_names.index("matvec")])
         reads = {v: series[v].head.value for v in reads_of(op) if v in series}
@@ -309,7 +342,7 @@ class Expansion:
     def _bind(
         names: Sequence[ir.Value], values: Sequence[ir.Value], series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]
     ) -> None:
-        """Gives each of `names` the series or constant of its value, as a call binds parameters to arguments."""
+        """Gives each of `names` the series or constant of its value in `values`, as a call binds parameters to arguments."""
         found = [(series.get(v), constants.get(v, v)) for v in values]
         for name, (varying, value) in zip(names, found, strict=True):
             if varying is None:
@@ -320,10 +353,11 @@ class Expansion:
 
 
 def _series_of_results(all_of: Callable[[int], list[Tensor | None]], count: int) -> list[Series]:
-    """One series for each result of a function that computes coefficient k of all results at once."""
+    """One series for each of `count` results; `all_of` computes coefficient k of all results at once, and None means zero."""
     rows: dict[int, list[Tensor | None]] = {}
 
     def part(n: int, k: int) -> Tensor | None:
+        """Coefficient `k` of result `n`; all results are computed when the first one is needed."""
         if k not in rows:
             rows[k] = all_of(k)
         return rows[k][n]

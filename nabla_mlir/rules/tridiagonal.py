@@ -28,7 +28,7 @@ def _shift(x: Tensor, axis: int, steps: int) -> Tensor:
 
 
 def _product(diagonals: Sequence[MaybeZero], x: Tensor) -> MaybeZero:
-    """The product T x; a diagonal may be a structural zero."""
+    """The product T x of a tridiagonal matrix; `diagonals` are the lower, the main and the upper one, each a tensor or zero."""
     rows, total = x.ndim - 2, ZERO
     for diagonal, by in zip(diagonals, (1, 0, -1), strict=True):
         if isinstance(diagonal, Zero):
@@ -40,7 +40,7 @@ def _product(diagonals: Sequence[MaybeZero], x: Tensor) -> MaybeZero:
 
 
 def _solve(target: str, diagonals: Sequence[Tensor], b: Tensor) -> Tensor:
-    """The solution x of the system, by LAPACK's routine."""
+    """The solution x of the systems with these diagonals and right-hand sides `b`, by LAPACK's routine `target`."""
     stack = b.ndim - 2
     xs = [*diagonals, b]
     results = [*((x.shape, x.dtype) for x in xs), (b.shape[:stack], np.dtype(np.int32))]
@@ -48,7 +48,10 @@ def _solve(target: str, diagonals: Sequence[Tensor], b: Tensor) -> Tensor:
 
 
 def _gtsv(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **__: Any) -> list[MaybeZero]:
-    """The forward rule: solves T x' = b' - T' x; the other results are scratch and have no derivative."""
+    """The tangents of gtsv's five results: x' from T x' = b' - T' x, and zeros for the others, which are scratch.
+
+    `outs` are the results, `xs` are the three diagonals and b, `tangents` are theirs, and `target` is the name of the routine.
+    """
     (*diagonals, _), (*dots, db) = xs, tangents
     lower, diagonal, upper = diagonals
     axis = diagonal.ndim - 1

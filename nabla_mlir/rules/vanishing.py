@@ -36,7 +36,7 @@ def vanishes(t: Tensor, mask: Tensor, zeros: Iterable[ir.Value] = ()) -> bool:
 
 
 def _vanishes(value: ir.Value, mask: ir.Value) -> Asking[bool]:
-    """Asks if a value is zero outside of a mask, from the operands of its operation."""
+    """True if `value` is zero outside of `mask`, as its operation and operands prove; yields values, and receives their answers."""
     op = made_by(value)
     if op is None or is_zero(wrap(value)):
         return op is not None
@@ -64,7 +64,7 @@ def _keeps_order(op: ir.Operation) -> bool:
 
 
 def _all(values: Iterable[ir.Value]) -> Asking[bool]:
-    """Asks if the answer for each value is True."""
+    """True if the answer for each value is True; it yields each value, and receives the answer."""
     for value in values:
         if not (yield value):
             return False
@@ -72,7 +72,7 @@ def _all(values: Iterable[ir.Value]) -> Asking[bool]:
 
 
 def _rows_vanish(value: ir.Value, mask: ir.Value) -> Asking[bool]:
-    """Asks if each row of a tape is zero outside of a mask of rows."""
+    """True if each row of the tape `value` is zero outside of a mask of rows; yields values, and receives their answers."""
 
     def is_inside(predicate: ir.Value) -> bool:
         same = mask_of_rows(wrap(predicate))
@@ -87,7 +87,8 @@ def _row_vanishes(value: ir.Value, mask: ir.Value, position: Sequence[ir.Value])
 
 
 def _selected(value: ir.Value, keeps: Callable[[ir.Operation], bool], is_inside: Callable[[ir.Value], bool]) -> Asking[bool]:
-    """Asks if a value is zero, except where selections inside of a mask chose an element.
+    """True if a value is zero, except where selections inside of a mask chose an element; yields values, and receives their
+    answers.
 
     Args:
       value: the value.

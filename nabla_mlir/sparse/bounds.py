@@ -69,7 +69,8 @@ def lower_bound(pattern: Pattern, kind: str = "column") -> int:
 def _has_path(pattern: Pattern) -> bool:
     """True if an entry joins two vertices that both have another neighbour: a path of four vertices, or a triangle.
 
-    False if the diagonal is not full, because a column without a diagonal entry may be in no product.
+    The pattern is the adjacency of the vertices. False if the diagonal is not full, because a column without a diagonal entry may
+    be in no product.
     """
     row, column = pattern.row_of_entry, pattern.indices
     off_diagonal = row != column

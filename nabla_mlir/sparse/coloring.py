@@ -195,7 +195,11 @@ def _has_diagonal(pattern: Pattern) -> bool:
 def _trials(
     pattern: Pattern, kind: str, order: str | Sequence[int], least: int, depth: int | None
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Colorings of one kind as arrays of colors, each with the name of its order; a trial may be worse than earlier ones."""
+    """Colorings as arrays of colors, each with the name of its order; a trial may be worse than earlier ones.
+
+    `kind` is "column", "star" or "acyclic", `order` a name in ORDERS, "best", "lattice" or a list of columns, `least` a lower bound
+    on the number of colors, and `depth` a bound on the trees of an acyclic coloring, or None.
+    """
     if not pattern.nnz:
         yield "natural", np.full(pattern.shape[1], -1)
         return
@@ -235,7 +239,7 @@ def _check_order(order: Sequence[int], count: int) -> list[int]:
 def _painter(
     pattern: Pattern, kind: str, depth: int | None
 ) -> tuple[Callable[[list[int]], list[int]], Callable[[], Sequence[list[int]]], int]:
-    """A function that colors the vertices in an order, the graph on which orders are computed, and the work of both, in edges."""
+    """A function that colors the vertices in an order, one that gives the graph for orders, and the work of both, in edges."""
     if kind == "column":
         members = lists(pattern.T.rows)
         graph = functools.cache(lambda: neighbours(conflicts(pattern.rows)))
@@ -255,7 +259,7 @@ def _edges(pattern: Pattern) -> int:
 def _lattice_colorings(
     pattern: Pattern, kind: str, least: int, most: int, depth: int | None
 ) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
-    """For each grid that the columns may form, a lattice coloring if it has fewer colors than those before."""
+    """For each grid that the columns may form, the grid and a lattice coloring with fewer colors than those before."""
     middle = pattern.shape[0] // 2
     together = pattern.indices[pattern.indptr[middle] : pattern.indptr[middle + 1]]
     for grid in lattice.grids_of(pattern.shape[1], pattern.grids, together):
@@ -299,8 +303,7 @@ def _renumber(colors: np.ndarray) -> np.ndarray:
 def _bidirectional(pattern: Pattern, order: str | Sequence[int]) -> Coloring:
     """The bidirectional coloring with the fewest colors.
 
-    Candidates: long rows by rows and the other entries by columns; the reverse; and star colorings of the bipartite
-      graph.
+    Candidates: long rows by rows, the others by columns; the reverse; and star colorings of the bipartite graph.
     """
     if not pattern.nnz:
         return Coloring(pattern, "bidirectional", np.full(pattern.shape[1], -1), np.full(pattern.shape[0], -1), "natural")
@@ -312,10 +315,7 @@ def _bidirectional(pattern: Pattern, order: str | Sequence[int]) -> Coloring:
 
 
 def _star_colorings(pattern: Pattern, order: str | Sequence[int], least: int) -> Iterator[Coloring]:
-    """Star colorings of the bipartite graph of columns and rows.
-
-    An entry is an edge of this graph, and it is read from the product of either end.
-    """
+    """Star colorings of the bipartite graph of columns and rows, until one has at most `least` colors."""
     m, n = pattern.shape
     if order == "lattice" or not isinstance(order, str):
         return

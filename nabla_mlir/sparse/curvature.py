@@ -42,6 +42,9 @@ def gauss_newton(
     """
 
     def call(x: Any, *data: Any) -> Any:
+        """The sparse matrix J^T H J at `x`, with the Jacobian J of the model and the Hessian H of
+        the loss; J^T J without a loss.
+        """
         j = jacobian(model, kind=kind, order=order)(x, *data)
         if loss is None:
             return j.T @ j
@@ -71,6 +74,7 @@ def lagrangian(f: Callable[..., Any], constraints: Callable[..., Any]) -> Callab
     """
 
     def call(x: Any, sigma: Any, weights: Any, *data: Any) -> Any:
+        """The Lagrangian sigma * f(x) + sum(weights * constraints(x))."""
         values, spec = pytree.flatten(constraints(x, *data))
         factors = pytree.flatten_like(spec, weights, "the multipliers", "the constraints")
         total = sigma * f(x, *data)

@@ -67,6 +67,7 @@ def jacobian(
         raise PatternError(f"jacobian requires a kind among auto, column, row, bidirectional, got {kind!r}.", where=user_frame())
 
     def run(call: FlatCall) -> SparseMatrix:
+        """The sparse Jacobian of the flattened function `call`, from products with the groups of columns of a coloring."""
         colors = _check_coloring(coloring)
         if colors is None:
             where = pattern_at(call, call.tensors) if pattern is None else Pattern.of(pattern)
@@ -109,6 +110,7 @@ def hessian(
         raise PatternError(f"hessian requires a kind among {', '.join(_SYMMETRIC)}, got {kind!r}.", where=user_frame())
 
     def run(call: FlatCall) -> SparseMatrix:
+        """The sparse Hessian of the flattened function `call`, from products with the groups of columns of a coloring."""
         colors = _check_coloring(coloring)
         if colors is None:
             where = pattern_at(call.gradient, call.tensors, symmetric=True) if pattern is None else Pattern.of(pattern)
@@ -119,14 +121,17 @@ def hessian(
 
 
 def _check_coloring(coloring: Coloring | None) -> Coloring | None:
-    """The coloring of the user, after a check: a wrong coloring would give a wrong matrix silently."""
+    """The coloring of the user, or None, after a check: a wrong coloring would give a wrong matrix silently."""
     if coloring is not None:
         coloring.verify()
     return coloring
 
 
 def _transform(what: str, f: Callable[..., Any], argnums: Argnums, run: Callable[[FlatCall], Any]) -> Callable[..., Any]:
-    """A transform of `f`: a function that gives each call, flattened to vectors, to `run`; it is compiled like other transforms."""
+    """A function that gives each call of `f`, flattened to vectors, to `run`; it is compiled like other transforms.
+
+    `what` is the name of the transform, and `argnums` are the differentiated arguments.
+    """
     check_function(what, f)
     positions(what, argnums, None)
 
@@ -198,7 +203,10 @@ def _compress(call: FlatCall, function: Callable[..., Tensor], coloring: Colorin
 def decompressed(
     coloring: Coloring, x_dtype: np.dtype, push: Callable[[Tensor], Tensor], out_dtype: np.dtype, pull: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """The entries of a matrix from its products with vectors: J v by `push`, and Jᵀ u by `pull`."""
+    """The entries of the matrix J, in the order of its pattern, from products with the groups of a coloring.
+
+    `push` computes J v for a vector of dtype `x_dtype`, and `pull` computes Jᵀ u for one of dtype `out_dtype`.
+    """
     products = []
     if coloring.num_column_colors:
         seeds = _one_hot(coloring.columns, coloring.num_column_colors, x_dtype)
@@ -215,7 +223,13 @@ def decompressed(
 
 
 def sources(coloring: Coloring) -> np.ndarray:
-    """The index of each entry in the products, column colors before row colors: color * length + index."""
+    """The index of each entry of the matrix in the products, which are concatenated, those of column colors before those of row
+    colors.
+
+    `coloring` has the color of each column or row.
+
+    Example: entry (row, column) of a matrix of m rows is at color * m + row, where color is that of the column.
+    """
     pattern = coloring.pattern
     m, n = pattern.shape
     row, column = pattern.row_of_entry, pattern.indices
@@ -226,9 +240,9 @@ def sources(coloring: Coloring) -> np.ndarray:
 
 
 def _substitute(numbers: Tensor, plan: Substitution) -> Tensor:
-    """The entries of a matrix from an acyclic coloring: sums over subtrees of the trees of two colors (see `Substitution`).
+    """The entries of a matrix from its products `numbers` by an acyclic coloring: sums over subtrees of the trees of two colors.
 
-    Each round doubles the distance over which it sums.
+    `plan` says which numbers to add (see `Substitution`). Each round doubles the distance over which it sums.
     """
     values = read(numbers, plan.source)
     for k, (below, above) in enumerate(plan.rounds):
@@ -260,6 +274,7 @@ def check_pattern(f: Callable[..., Any], pattern: Any, *args: Any, argnums: Argn
     where = Pattern.of(pattern)
 
     def both(*args: Any) -> Any:
+        """The product of a random vector with the sparse Jacobian, and with the true Jacobian by forward mode."""
         call = FlatCall("check_pattern", f, argnums, args, {})
         matrix = _compress(call, call, _cached_color(where, "column", "natural"), "check_pattern")
         rng = np.random.default_rng(seed)
@@ -275,7 +290,11 @@ def check_pattern(f: Callable[..., Any], pattern: Any, *args: Any, argnums: Argn
 
 
 def _raise_missing_entry(f: Callable[..., Any], pattern: Pattern, args: Sequence[Any], argnums: Argnums, row: int) -> None:
-    """Raises PatternError with an entry of a row of the Jacobian that the pattern lacks, or with the first one if it lacks none."""
+    """Raises PatternError with an entry in row `row` of the Jacobian of `f` that the pattern lacks; its first entry if it lacks
+    none.
+
+    `args` are the arguments of `f`, and `argnums` the positions of the differentiated ones.
+    """
 
     def row_of(*args: Any) -> Tensor:
         call = FlatCall("check_pattern", f, argnums, args, {})

@@ -74,6 +74,7 @@ class FlatCall:
         """The gradient of a scalar function as one vector."""
 
         def scalar(*inner: Tensor) -> Any:
+            """The scalar result of the function; `inner` are new leaves of the differentiated arguments."""
             args = with_arguments(self._args, self._active, pytree.unflatten(self._spec, inner))
             out = self._f(*args, **self._kwargs)
             if shape := tuple(getattr(out, "shape", ())):
@@ -92,7 +93,9 @@ class FlatCall:
 
 
 def flat(what: str, out: Any) -> Tensor:
-    """A pytree as one vector: its leaves, concatenated in row-major order."""
+    """A pytree `out` of real results as one vector: its leaves, concatenated in row-major order. `what` names the transform for
+    errors.
+    """
     leaves, spec = pytree.flatten(out)
     for y, path in zip(leaves, pytree.paths(spec), strict=True):
         if not is_float(np.dtype(y.dtype)):
@@ -122,7 +125,10 @@ def pattern_at(function: Callable[..., Tensor], tensors: Sequence[Tensor], symme
 
 
 def _analyse(holder: ir.Operation, count: int, trace: Trace) -> tuple[Relation, list[str]]:
-    """The pattern of the derivative of a block with respect to all its arguments, and the operations that made it dense."""
+    """The pattern of the derivative of a block by its arguments, and the operations that made it dense.
+
+    `holder` has the block in its region, `count` is the number of arguments, and `trace` has the arrays that the block captures.
+    """
     outside = set(captures_of(holder)) if trace.captures else set()
     arrays = {c.value: np.asarray(c.array) for c in trace.captures.values() if c.value in outside}
     with contextlib.suppress(DerivativeNeeded):
@@ -153,10 +159,10 @@ def _to_pattern(relation: Relation, reasons: list[str], specs: Sequence[Spec], s
 
 
 def _pattern_at_point(what: str, f: Callable[..., Any], args: Sequence[Any], argnums: Argnums, symmetric: bool) -> Pattern:
-    """The pattern at a point.
+    """The pattern of a derivative of `f` at the point `args`; of the Hessian if `symmetric`.
 
-    The derivative is split into the half that the point determines and the half that depends on the tangent. The first
-    half is run, and the second half is analysed with its numbers.
+    The derivative is split into the half that the point determines and the half that depends on the tangent. The first half is run,
+    and the second half is analysed with its numbers. `argnums` are the positions of the differentiated arguments.
     """
     leaves, in_spec = pytree.flatten(tuple(args), is_leaf=lambda x: isinstance(x, Spec))
     if any(isinstance(leaf, Spec) for leaf in leaves):
@@ -170,6 +176,7 @@ def _pattern_at_point(what: str, f: Callable[..., Any], args: Sequence[Any], arg
     rows: list[int] = []
 
     def push(*tensors: Tensor) -> list[Tensor]:
+        """A list with one vector: the derivative of `f`, or of its gradient. `tensors` are the arguments, then their tangents."""
         call = FlatCall(what, f, argnums, pytree.unflatten(in_spec, tensors[: len(specs)]), {})
         function = call.gradient if symmetric else call
         out = pushed(lambda *xs: function(*xs), call.tensors, tensors[len(specs) :], False)[1]
@@ -189,7 +196,10 @@ def _pattern_at_point(what: str, f: Callable[..., Any], args: Sequence[Any], arg
 
 
 def _separate_module(holder: ir.Operation, arrays: Mapping[ir.Value, np.ndarray]) -> ir.Module:
-    """A copy of a block as a function in a separate module; captured values become constants or arguments."""
+    """A module with a function `main` that is a copy of the block in `holder`.
+
+    Captured values become constants, with the numbers `arrays` if they have some, or further arguments.
+    """
     block = holder.regions[0].blocks[0]
     outside = captures_of(holder)
     constants = [v for v in outside if v in arrays or _is_constant(made_by(v))]
@@ -237,7 +247,11 @@ def _is_constant(op: ir.Operation | None) -> bool:
 
 
 def _pattern(what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Argnums, symmetric: bool, local: bool) -> Pattern:
-    """The pattern of a derivative; `symmetric` for the Hessian. The lines of the user are traced only if they are needed."""
+    """The pattern of the Jacobian of `f`, or of the Hessian if `symmetric`; at the point `specs` only, if `local`.
+
+    `what` is the name of the transform. The lines of the user are traced only if errors or warnings need them. `argnums` are the
+    positions of the differentiated arguments.
+    """
     positions(what, argnums, len(specs))
     if local:
         return _pattern_at_point(what, f, specs, argnums, symmetric)
@@ -249,7 +263,10 @@ def _pattern(what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Ar
 def _pattern_by_trace(
     what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Argnums, symmetric: bool, has_lines: bool
 ) -> Pattern:
-    """The pattern of f, or of its gradient if `symmetric`, from a trace with these specs."""
+    """The pattern of the Jacobian of `f`, or of its gradient if `symmetric`, from a trace with these specs.
+
+    With `has_lines`, operations have the user's lines. `argnums` are the positions of the differentiated arguments.
+    """
     leaves, in_spec = pytree.flatten(tuple(specs), is_leaf=lambda x: isinstance(x, Spec))
     patterns: list[Pattern] = []
 

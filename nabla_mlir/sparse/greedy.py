@@ -33,12 +33,12 @@ def distance_two(members: Lists, hyperedges: int, order: Sequence[int]) -> list[
 
 
 def star(graph: Lists, order: Sequence[int]) -> list[int]:
-    """Colors such that neighbours differ, and each path of four vertices has at least three colors.
+    """The color of each vertex: neighbours differ, and each path of four vertices has at least three colors.
 
-    Three sets are stored for each vertex: the colors of its neighbours (`once`); the colors that several neighbours have
-    (`often`: the vertex is then the hub of a star of two colors); and the colors of those neighbouring hubs whose star contains
-    the vertex as a leaf (`hubs`). The idea is from Gebremedhin, Tarafdar, Manne and Pothen 2007; new are
-    the sets of colors as integers.
+    `graph` has the neighbours of each vertex, and `order` the vertices as they get colors. Three sets are stored for each vertex:
+    the colors of its neighbours (`once`); the colors that several neighbours have (`often`: the vertex is then the hub of a star
+    of two colors); and the colors of those neighbouring hubs whose star contains the vertex as a leaf (`hubs`). The idea is from
+    Gebremedhin, Tarafdar, Manne and Pothen 2007; new are the sets of colors as integers.
     """
     n = len(graph)
     bits, once, often, hubs = [0] * n, [0] * n, [0] * n, [0] * n
@@ -71,10 +71,11 @@ def star(graph: Lists, order: Sequence[int]) -> list[int]:
 
 
 def acyclic(graph: Lists, order: Sequence[int], depth: int | None = None) -> list[int]:
-    """Colors such that neighbours differ, and the vertices of any two colors form no cycle.
+    """The color of each vertex: neighbours differ, and the vertices of any two colors form no cycle.
 
-    If two neighbours of a vertex have one color and a path of two colors joins them, the vertex must not get the other
-    color of the path. With a depth, no path in a tree of two colors has more than twice as many edges.
+    `graph` has the neighbours of each vertex, and `order` the vertices as they get colors. If two neighbours of a vertex have one
+    color and a path of two colors joins them, the vertex must not get the other color of the path. With a depth, no path in a tree
+    of two colors has more than twice as many edges.
     """
     n = len(graph)
     colors, bits, once, often = [-1] * n, [0] * n, [0] * n, [0] * n
@@ -107,7 +108,10 @@ def acyclic(graph: Lists, order: Sequence[int], depth: int | None = None) -> lis
 
 
 def _longest_path(graph: Lists, colors: Sequence[int], near: Sequence[int], color: int) -> int:
-    """The edges of the longest path in the tree of two colors that arises if a vertex with these neighbours gets `color`."""
+    """The edges of the longest path in the tree of two colors that arises if a vertex with the neighbours `near` gets `color`.
+
+    `graph` has the neighbours of each vertex.
+    """
     longest, arms = 0, dict[int, list[int]]()
     for w in near:
         height, end = _farthest(graph, colors, w, color)
@@ -117,7 +121,10 @@ def _longest_path(graph: Lists, colors: Sequence[int], near: Sequence[int], colo
 
 
 def _farthest(graph: Lists, colors: Sequence[int], start: int, other: int) -> tuple[int, int]:
-    """The largest distance from `start` in its tree of the colors of `start` and `other`, and a vertex at that distance."""
+    """The largest distance from `start` in its tree of the colors of `start` and `other`, and a vertex at that distance.
+
+    `graph` has the neighbours of each vertex.
+    """
     wanted = (other, colors[start])
     front, before, distance = [(start, -1)], start, 0
     while True:
@@ -142,7 +149,7 @@ class Forest:
         self._parent: dict[tuple[int, int], tuple[int, int]] = {}
 
     def find(self, item: tuple[int, int]) -> tuple[int, int]:
-        """The representative of the tree of an item."""
+        """The representative of the tree of an item, a pair of vertex and color; the path to it is shortened for later calls."""
         parent = self._parent
         root = parent.setdefault(item, item)
         while parent[root] != root:
@@ -152,7 +159,7 @@ class Forest:
         return root
 
     def join(self, a: tuple[int, int], b: tuple[int, int]) -> bool:
-        """Joins two trees; returns False if they were one tree already."""
+        """Joins the trees of the nodes `a` and `b`, pairs of vertex and color; returns False if they were one tree already."""
         first, second = self.find(a), self.find(b)
         self._parent[first] = second
         return first != second

@@ -64,7 +64,10 @@ def _forms(differences: np.ndarray, positions: np.ndarray, grid: Shape, least: i
 
 
 def _is_valid(rows: Rows, colors: np.ndarray, adjacent: bool) -> bool:
-    """True if the columns of each row differ in color; with `adjacent`, if row and column of each entry off the diagonal differ."""
+    """True if the columns of each row differ in color; with `adjacent`, if row and column of each entry off the diagonal differ.
+
+    `rows` has the columns of the entries of each row.
+    """
     row = rows.row_of_entry()
     if adjacent:
         return bool(((colors[row] != colors[rows.indices]) | (row == rows.indices)).all())
@@ -72,7 +75,11 @@ def _is_valid(rows: Rows, colors: np.ndarray, adjacent: bool) -> bool:
 
 
 def _differences(rows: Rows, positions: np.ndarray, adjacent: bool) -> np.ndarray | None:
-    """The index differences of columns that must differ in color, without duplicates; None if there are too many."""
+    """The index differences in the grid of columns that must differ in color, without duplicates; None if there are too many.
+
+    `rows` has the columns of the entries of each row, `positions` the index of each column in the grid. With `adjacent`, only the
+    row and the column of an entry must differ.
+    """
     extent = positions.max(axis=0) * 2 + 1
     codes = positions @ np.append(np.cumprod(extent[:0:-1])[::-1], 1)
     row, column = rows.row_of_entry(), rows.indices

@@ -69,7 +69,7 @@ class SparseMatrix:
         """The product with a vector, with a matrix, or with a sparse matrix, which is sparse.
 
         Raises:
-          ShapeError: its first axis does not have the length of a row, or the entries have axes of a map.
+          ShapeError: `other` does not have as many rows as this matrix has columns, or the entries have axes of a map.
           PatternError: the product of sparse matrices has too many terms.
         """
         if isinstance(other, SparseMatrix):
@@ -94,6 +94,7 @@ class SparseMatrix:
         return matrix.asformat(format)
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        """Raises TraceError, because NumPy and SciPy would make a dense array or an array of objects."""
         raise TraceError(
             "NumPy and SciPy require arrays and their own matrices, got a SparseMatrix.",
             where=user_frame(),
@@ -151,7 +152,7 @@ def added(updates: Tensor, rows: np.ndarray, shape: tuple[int, ...]) -> Tensor:
 
 
 def _product(matrix: SparseMatrix, other: Any) -> Tensor:
-    """The product of a sparse matrix with a dense vector or matrix."""
+    """The product of a sparse matrix with a dense vector or matrix `other`."""
     _check_plain("@", matrix)
     x, data = as_tensor(other), as_tensor(matrix.data)
     m, n = matrix.shape
@@ -163,7 +164,9 @@ def _product(matrix: SparseMatrix, other: Any) -> Tensor:
 
 
 def _sparse_product(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
-    """The product of two sparse matrices. The terms of each entry are static."""
+    """The sparse product a @ b of two sparse matrices. The positions of the terms of each entry are computed now, not in the
+    program.
+    """
     _check_plain("@", a)
     _check_plain("@", b)
     if a.shape[1] != b.shape[0]:

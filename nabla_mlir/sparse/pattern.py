@@ -76,7 +76,7 @@ class Pattern:
 
     @staticmethod
     def _from_positions(row: np.ndarray, column: np.ndarray, shape: tuple[int, int]) -> Pattern:
-        """The pattern with these entries; raises PatternError if one is out of range."""
+        """The pattern with the entries (row[k], column[k]); raises PatternError if one is out of range."""
         for what, positions, size in (("row", row, shape[0]), ("column", column, shape[1])):
             if positions.size and (positions.min() < 0 or positions.max() >= size):
                 bad = int(positions[(positions < 0) | (positions >= size)][0])
@@ -227,7 +227,11 @@ class Pattern:
 
 
 def conflicts(rows: Rows) -> Rows:
-    """The pairs of columns that share a row (each column with itself, too): the graph that column colorings color."""
+    """The pairs of columns that share a row (each column with itself, too), as a graph: row i has the columns that share one with
+    i.
+
+    `rows` has the columns of each row.
+    """
     first, second = joined(rows.row_of_entry(), rows)
     keys = rows.indices[first] * max(rows.columns, 1) + rows.indices[second]
     return Rows.of(keys, rows.columns, rows.columns)
@@ -236,7 +240,7 @@ def conflicts(rows: Rows) -> Rows:
 def joined(lines: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     """All pairs of an element k of `lines` and an entry of row lines[k], as the indices of both.
 
-    For example, a row number 5 in `lines` is paired with each entry of row 5.
+    For example, a row number 5 in `lines` is paired with each entry of row 5. `rows` has the columns of each row.
     """
     repeats = rows.lengths()[lines]
     first = np.repeat(np.arange(len(lines)), repeats)
@@ -245,13 +249,16 @@ def joined(lines: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lists(rows: Rows) -> Sequence[list[int]]:
-    """The columns of each row as lists, which Python loops read fastest."""
+    """The columns of each row as lists, which Python loops read fastest.
+
+    `rows` has them in one array, with the offset of each row.
+    """
     indices, offsets = rows.indices.tolist(), rows.offsets.tolist()
     return [indices[a:b] for a, b in pairwise(offsets)]
 
 
 def neighbours(rows: Rows) -> Sequence[list[int]]:
-    """The neighbours of each vertex, without the vertex itself."""
+    """The neighbours of each vertex, without the vertex itself; `rows` is the adjacency matrix."""
     keys = rows.keys()
     row = rows.row_of_entry()
     return lists(Rows.of(keys[row != rows.indices], rows.count, rows.columns))

@@ -40,7 +40,10 @@ def edges_of(pattern: Pattern, colors: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def is_acyclic(pattern: Pattern, colors: np.ndarray) -> bool:
-    """True if neighbours have different colors, and the vertices of any two colors form no cycle."""
+    """True if neighbours have different colors, and the vertices of any two colors form no cycle.
+
+    The pattern is the adjacency of the vertices, and `colors` has the color of each.
+    """
     if not pattern.nnz:
         return True
     upper, a, b = edges_of(pattern, colors)
@@ -87,7 +90,8 @@ def mirror(pattern: Pattern) -> np.ndarray:
 def depth_of(pattern: Pattern, colors: np.ndarray) -> int:
     """The largest number of entries that follow from each other by substitution.
 
-    It is 1 if each entry is read from one product, as with a star coloring.
+    The pattern is the adjacency of the vertices, and `colors` has the color of each. The depth is 1 if each entry is read from one
+    product, as with a star coloring.
     """
     if not pattern.nnz:
         return 0

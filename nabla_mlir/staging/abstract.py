@@ -58,6 +58,11 @@ def eval_shape(fun: Callable[..., Any], *args: PyTree, **kwargs: PyTree) -> PyTr
     trees: dict[str, Any] = {}
 
     def flat(*tensors: Any) -> list[Any]:
+        """The results of `fun` that are tensors, for the leaves `tensors` of its arguments; a result that is a Spec is left
+        out.
+
+        Stores the structure of all results as `trees["spec"]`, and their specs as `trees["specs"]`.
+        """
         inner_args, inner_kwargs = pytree.unflatten(in_spec, tensors)
         outs, trees["spec"] = pytree.flatten(fun(*inner_args, **inner_kwargs))
         tensors_out = [out if isinstance(out, Spec) else as_tensor(out) for out in outs]

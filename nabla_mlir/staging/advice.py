@@ -77,6 +77,11 @@ class users_call:  # noqa: N801  # a context manager
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: types.TracebackType | None) -> None:
+        """Adds advice to an error of the traced function, and cuts the frames of this package out of its traceback.
+
+        A TypeError or AttributeError gets advice. NABLA_MLIR_TRACEBACK=full keeps all frames. The three arguments are those of an
+        exception, all None if there was none.
+        """
         if error is None:
             return
         if isinstance(error, (TypeError, AttributeError)):
@@ -94,7 +99,10 @@ class users_call:  # noqa: N801  # a context manager
 
 
 def _user_traceback(error: BaseException, trace: types.TracebackType | None) -> types.TracebackType | None:
-    """The traceback without the frames of this package; unchanged if the package itself failed."""
+    """The traceback `trace` of an error without the frames of this package, None if no frame is left.
+
+    All frames stay if the error is a fault of the package itself.
+    """
     steps, step = [], trace
     while step is not None:
         steps.append(step)
@@ -182,7 +190,7 @@ class LongTrace:
         self._running_frames: set[types.FrameType] = set()
 
     def __call__(self) -> None:
-        """Counts one operation."""
+        """Counts one operation of the trace; a loop of Python that makes very many of them gets a warning."""
         self._count += 1
         if self._count == self._limit // 2:
             self._running_frames = set(_running_frames())

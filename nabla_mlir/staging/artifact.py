@@ -37,7 +37,10 @@ def _package_version() -> str:
 
 
 def tree_spec(spec: OptreeSpec) -> TreeSpec:
-    """The structure of a pytree, in the form of the manifest."""
+    """The record of the manifest that describes the structure `spec` of a pytree: its kind, children and keys.
+
+    Example: {"w": leaf} gives TreeSpec("dict", (TreeSpec("leaf"),), ("w",)).
+    """
     if spec.is_leaf():
         return TreeSpec("leaf")
     children = tuple(tree_spec(child) for child in spec.children())
@@ -57,7 +60,7 @@ def tree_spec(spec: OptreeSpec) -> TreeSpec:
 
 
 def _key_name(key: Any) -> Any:
-    """A key of a custom node as a manifest stores it.
+    """The key of a child of a custom node, in the form that a manifest stores.
 
     JAX's GetAttrKey, DictKey and SequenceKey become their name, key or index; other keys are unchanged.
     """
@@ -77,7 +80,7 @@ class LiveTreeSpec(TreeSpec):
         return unflatten(self.spec, leaves)
 
     def __reduce__(self) -> Any:
-        """A structure without the user's types is pickled in a form that any machine reads, also one without the compiler."""
+        """A pickled form of the structure without the user's types, which any machine reads, also one without the compiler."""
         node = tree_spec(self.spec)
         return (LiveTreeSpec if _has_types(node) else TreeSpec), (
             node.kind,
@@ -95,7 +98,7 @@ def _has_types(node: TreeSpec) -> bool:
 
 
 def _live_tree_spec(spec: OptreeSpec) -> TreeSpec:
-    """The structure of a pytree, with the types of its custom nodes."""
+    """The structure of a pytree, with the types of its custom nodes. `spec` is the structure as optree stores it."""
     node = tree_spec(spec)
     return LiveTreeSpec(node.kind, node.children, node.keys, node.type_name, spec=spec)
 
@@ -134,7 +137,14 @@ def _leaves(names: Any, specs: Any) -> tuple[Leaf, ...]:
 
 
 def manifest_of(module: ir.Module, entries: Sequence[Entry], codes: Sequence[Code], live: bool = False) -> Manifest:
-    """The manifest of a module that was compiled for one or more targets. `live` is True for use in this process only."""
+    """The manifest of a module that was compiled for one or more targets.
+
+    Args:
+      module: the module, with a function for each entry.
+      entries: the entry points, with their names and the specs of their arguments and results.
+      codes: one record for each target, which describes its machine code.
+      live: True if the manifest is used in this process only and never saved.
+    """
     functions = functions_of(module.operation)
     state = [op.operation for op in module.body.operations if op.operation.name == "util.global"]
     types = [ir.TypeAttr(op.attributes["type"]).value for op in state]
@@ -150,7 +160,10 @@ def manifest_of(module: ir.Module, entries: Sequence[Entry], codes: Sequence[Cod
 
 
 def with_references(manifest: Manifest, module: ir.Module, target: Target) -> Manifest:
-    """The manifest with the interpreter's results on random arguments, so that other machines can compare their results."""
+    """The manifest with the interpreter's results on random arguments, so that other machines can compare their results.
+
+    With checking off for `target`, each entry point gets a note instead. `module` is the program that the interpreter runs.
+    """
     mode = mode_for(target)
     if mode == "off":
         references = {e.name: Reference(absence="checking was off") for e in manifest.entry_points}
@@ -161,7 +174,7 @@ def with_references(manifest: Manifest, module: ir.Module, target: Target) -> Ma
 
 
 def entry_of(entry_point: EntryPoint) -> Entry:
-    """The entry point that `entry_point` described; the inverse of that function."""
+    """The entry point of a stage that the manifest's `entry_point` describes; the inverse of the function `entry_point`."""
     leaves = [leaf for argument in entry_point.arguments for leaf in argument.leaves]
     trees = tuple(a.tree.unflatten(range(len(a.leaves))) for a in entry_point.arguments)
     result = entry_point.result.unflatten(range(len(entry_point.result_leaves)))

@@ -121,6 +121,7 @@ class Compiled(Stage):
         return self.loaded[name]
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        """The loaded function of the entry point `name`; raises AttributeError if there is none."""
         entries = self.__dict__.get("entries", ())
         if any(e.name == name for e in entries):
             return self.loaded[name]
@@ -132,7 +133,7 @@ class Compiled(Stage):
 
     @cached_property
     def _only(self) -> Callable[..., Any]:
-        """The only entry point; raises if there are several."""
+        """The function of the only entry point; raises an error if there are several."""
         if len(self.entries) != 1:
             names = ", ".join(e.name for e in self.entries)
             raise TraceError(
@@ -203,6 +204,7 @@ class Bundle:
         return self.here.entry(name)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        """The function of the entry point `name`, which every part of the bundle has; raises AttributeError if there is none."""
         entries = self.parts[0].entries if "parts" in self.__dict__ else ()
         if any(e.name == name for e in entries):
             return self.entry(name)
@@ -244,7 +246,11 @@ class Bundle:
 
 
 def _memory(entry: Entry, peak: int) -> Memory:
-    """The memory of a call that allocates `peak` bytes at once. Memory that the caller passes for results counts as results."""
+    """The bytes of the arguments, of the results, and of all allocations together of one call of an entry point.
+
+    `peak` is the number of bytes that the compiled code itself allocates at once. The last `entry.storage` inputs are memory that
+    the caller passes for results, so they count as allocated and not as arguments.
+    """
     sizes = [math.prod(spec.shape) * spec.dtype.itemsize for spec in entry.inputs]
     inputs = len(sizes) - entry.storage
     results = sum(math.prod(spec.shape) * spec.dtype.itemsize for spec in entry.outputs)

@@ -26,7 +26,14 @@ class Donation(NamedTuple):
     def of(
         parameters: list[str] | None, argnums: Any, argnames: Any, static: Sequence[int], static_names: set[str]
     ) -> Donation | None:
-        """The donation that arguments of `jit` describe; None if nothing is donated.
+        """The indices and names of the donated arguments of a function; None if nothing is donated.
+
+        Args:
+          parameters: the names of the function's positional parameters; None if they are not known.
+          argnums: `donate_argnums` of `jit`, a number, a sequence or None.
+          argnames: `donate_argnames` of `jit`, a string, a sequence or None.
+          static: the positions of the static arguments.
+          static_names: the names of the static arguments.
 
         Raises:
           TraceError: there is no such argument, or it is static.
@@ -43,7 +50,10 @@ class Donation(NamedTuple):
         return Donation(tuple(sorted(everywhere)), frozenset(names)) if everywhere or names else None
 
     def leaves(self, in_spec: pytree.TreeSpec, count: int) -> tuple[int, ...]:
-        """The indices of the donated leaves among the `count` leaves of a call with arguments of this structure."""
+        """The positions of the donated leaves among all leaves of a call, sorted.
+
+        `in_spec` is the structure of ``(args, kwargs)`` of the call, and `count` is the number of its leaves.
+        """
         args, kwargs = pytree.unflatten(in_spec, list(range(count)))
         trees = [args[i] for i in self.indices if -len(args) <= i < len(args)]
         trees += [tree for name, tree in kwargs.items() if name in self.names]
@@ -64,7 +74,10 @@ class Donating:
         self._writing: Function | Endless | None = None  # the compiled function, whose arguments are marked as donated
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
-        """The results. The donated arrays are deleted."""
+        """The results of the function for the leaves `inputs`; the donated arrays among them are deleted.
+
+        `storage` is the number of last inputs that are memory for results. `types` are the expected result types, or None.
+        """
         check_given_once(inputs, self._donation)
         is_compiled = Execution.mode in ("auto", "compile") and not self._code.calls_python
         if is_compiled and device_of(inputs) is None:
@@ -78,7 +91,9 @@ class Donating:
         return results
 
     def _compile(self, first: Sequence[Any]) -> Function | Endless:
-        """The compiled function, checked on the arguments of its first call."""
+        """The function compiled so that its results may be written to the donated arguments; it is checked on `first`, the first
+        arguments.
+        """
         self._code.lower()
         code = Code(
             clone_module(self._code.module),
@@ -91,9 +106,10 @@ class Donating:
         return compiled_function(code, first=self._examples(first))
 
     def _examples(self, first: Sequence[Any]) -> Sequence[Any] | None:
-        """The arguments of a call, for a check, with copies of the donated arrays; None if these are large.
+        """A copy of the arguments `first` of the first call, with which a check runs; None if the donated arrays are large.
 
-        A view in place of a copy would share the memory, and a call does not write its results to shared memory.
+        Only the donated arrays are copied. A view of one would share its memory, and a call does not write results to shared
+        memory.
         """
         copies = [i for i in self._donation if type(first[i]) is Array]
         if sum(first[i].nbytes for i in copies) > thresholds.CHECKED_DONATION:

@@ -61,6 +61,7 @@ class Program:
         constants: Mapping[int | str, Any] | None = None,
         memory_limit: int | None = None,
     ):
+        """Traces `f`; the class describes the arguments."""
         # Zeros of values without derivative have no elements: they are no arguments and results of the code.
         empty = {i: np.zeros(s.shape, s.dtype) for i, s in enumerate(specs) if s.dtype == FLOAT0}
         self._inputs = [i for i in range(len(specs)) if i not in empty] if empty else None
@@ -69,6 +70,9 @@ class Program:
             arrays = None if arrays is None else [x for i, x in enumerate(arrays) if i not in empty]
 
         def flat(*tensors: Any) -> list[Any]:
+            """The leaves of the results of `f`, which takes the tensors as leaves of its arguments; results of dtype float0 are
+            left out.
+            """
             args, kwargs = pytree.unflatten(in_spec, _merge(tensors, empty))
             leaves, self.out_spec = pytree.flatten(f(*args, **kwargs))
             self._zeros = {i: x for i, x in enumerate(leaves) if getattr(x, "dtype", None) == FLOAT0}
@@ -94,7 +98,7 @@ class Program:
         self._is_jitted = is_jitted
 
     def __call__(self, leaves: Sequence[Any]) -> Any:
-        """Runs the program on the leaves of its arguments."""
+        """The result of the program for the leaves of its arguments, in the structure that the function returned."""
         leaves = leaves if self._inputs is None else [leaves[i] for i in self._inputs]
         inputs = as_inputs(leaves, self.dtypes) if self._has_scalars else leaves
         results = self.run([*inputs, *self.captured], 0, self._types)
@@ -120,7 +124,7 @@ def _merge(values: Sequence[Any], others: Mapping[int, Any]) -> list[Any]:
 
 
 def _kind(spec: Spec) -> Kind:
-    """The kind of arguments with this spec, for the repetition of a call."""
+    """The record of arguments with this spec, scalars or arrays, by which the code of `repetition` recognises them."""
     scalars = {"b": bool, "i": int, "f": float, "c": complex}
     if spec.weak and not spec.shape and spec.dtype.kind in scalars:
         return Kind.of_scalar(scalars[spec.dtype.kind], spec.dtype)
@@ -128,7 +132,7 @@ def _kind(spec: Spec) -> Kind:
 
 
 def as_inputs(leaves: Sequence[Any], dtypes: Sequence[np.dtype]) -> list[Any]:
-    """The leaves of a call as arrays. A Python scalar gets the dtype with which it was traced."""
+    """The leaves of a call as arrays; a Python scalar gets the dtype at its position in `dtypes`, with which it was traced."""
     return [
         scalar_array(x, d, f"a Python scalar requires the range of {d}") if is_scalar(x) else x
         for x, d in zip(leaves, dtypes, strict=True)
@@ -144,6 +148,9 @@ class Halves:
     """
 
     def __init__(self, module: ir.Module, known: Sequence[int]):
+        """Divides the function of `module` into the half that depends only on the arguments at the positions `known`, and
+        the rest.
+        """
         with context(), ir.Location.unknown():
             self.split: Split = split_function(module.body.operations[0].operation, known)
         self._module = module  # owns the functions of the split
@@ -155,7 +162,7 @@ class Halves:
         return OnDevice(Code(_separate_module(self.split.rest), "main", is_lowered=True))
 
     def at(self, known: list[Any]) -> SecondHalf:
-        """Runs the first half on the known arguments; returns the second half at their values."""
+        """The second half at the values `known` of the known arguments, after the first half has run on them."""
         results = self._first(known)
         count = len(self.split.early)
         return SecondHalf(self, dict(zip(self.split.early, results[:count], strict=True)), results[count:])
@@ -176,7 +183,9 @@ class SecondHalf:
     residuals: list[Array]
 
     def __call__(self, others: list[Any]) -> dict[int, Any]:
-        """All results by index. Inside a trace, where `others` are tensors, the second half becomes part of the trace."""
+        """All results by index, for the values `others` of the other arguments. Inside a trace, these are tensors, and the half
+        becomes part of it.
+        """
         split = self.halves.split
         early = {i: x.copy() for i, x in self.early.items()}  # the caller may write to them
         if not split.late:
@@ -204,7 +213,7 @@ def signature_of(leaves: Sequence[Any]) -> tuple[Spec, ...]:
 
 
 def kinds_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """The key of a compiled program: it distinguishes the same leaves as `signature_of`, and is computed faster."""
+    """A hashable key of the types of the leaves: it distinguishes the same leaves as `signature_of`, and is computed faster."""
     return tuple(
         [
             (leaf.shape, leaf.dtype) if type(leaf) is np.ndarray or (type(leaf) is Array and not leaf.weak) else as_spec(leaf)
@@ -221,6 +230,7 @@ def staged(f: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        """The results of `f`, which is traced and run if there are concrete arrays, and simply called inside a trace."""
         if is_tracing():
             return f(*args, **kwargs)
         leaves, in_spec = pytree.flatten((args, kwargs))
@@ -243,7 +253,14 @@ def staged(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_constants(f: Callable[..., Any], spec: pytree.TreeSpec, leaves: Sequence[Any], others: dict[int, Any]) -> Any:
-    """The result of `f`, staged as a function of the arrays among the leaves; the leaves `others` are constants, by position."""
+    """The result of `f`, which is staged as a function of its arrays only.
+
+    Args:
+      f: the function.
+      spec: the structure of ``(args, kwargs)``.
+      leaves: all leaves of the arguments.
+      others: maps the position of each leaf that is not an array to the leaf, which becomes a constant of the code.
+    """
 
     def inner(*arrays: Any) -> Any:
         rest = iter(arrays)
@@ -277,6 +294,7 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
+        """The result of `f`: a tensor inside a trace, otherwise an array that a cached program computes."""
         if static_at and len(args) > static_at[0]:
             args = tuple(_to_python(x) if i in static_at else x for i, x in enumerate(args))
         if kwargs:
@@ -303,6 +321,9 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
         if program is None:
 
             def flat(*tensors: Any) -> Any:
+                """The result of `f` for tensors at the positions `dynamic` of its leaves, and for the constants `static` at the
+                other positions.
+                """
                 values = [static.get(i) for i in range(len(leaves))]
                 for i, tensor in zip(dynamic, tensors, strict=True):
                     values[i] = tensor
@@ -320,7 +341,10 @@ def library(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _separate_result(out: Any, args: Sequence[Any]) -> Any:
-    """The result, as a new tensor if it is also an argument, because the program may assign to either."""
+    """The result `out` of a function; a copy if it is one of the arguments, because the program may assign to either.
+
+    `args` are the arguments of the call.
+    """
     if not isinstance(out, Tensor) or all(out is not x for x in args):
         return out
     return separate(out)

@@ -75,9 +75,10 @@ class Entry:
         return line if len(line) <= _LINE else self.describe()
 
     def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The leaves of a call in a trace, tensors or arrays, checked against the specs.
+        """The leaves of the arguments of a call inside a trace, as tensors or arrays with the traced shapes and dtypes.
 
-        For calls of compiled code, nabla_mlir/runtime/module.py does the same without tensors and optree.
+        `args` and `kwargs` are the arguments by position and by name. Calls of compiled code are checked in
+        nabla_mlir/runtime/module.py, without tensors and optree.
 
         Raises:
           TreeError, ShapeError, DtypeError: the arguments differ from those of the trace.
@@ -93,13 +94,19 @@ class Entry:
 
 
 def _leaf_name(arguments: tuple[str, ...], path: str) -> str:
-    """The name of a leaf, from its path, which starts with the index of the argument."""
+    """The name of a leaf, from its path, which starts with the index of the argument.
+
+    `arguments` are the names of the arguments. For example, path "[1]['w']" with arguments ("x", "p") gives "p['w']".
+    """
     index, _, rest = path[1:].partition("]")
     return arguments[int(index)] + rest
 
 
 def _bind(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The arguments of a call by position; raises TreeError if they do not fit the entry point."""
+    """The arguments of a call by position; raises TreeError if they do not fit the entry point.
+
+    `args` and `kwargs` are the arguments of the call.
+    """
     rest = entry.arguments[len(args) :]
     unknown, missing = set(kwargs) - set(rest), [n for n in rest if n not in kwargs]
     if len(args) > len(entry.arguments) or unknown or missing:
@@ -112,7 +119,10 @@ def _bind(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
 
 
 def _check_leaf(leaf: Any, input_spec: Spec, entry: Entry, i: int) -> Any:
-    """Leaf `i` of the arguments as an array; raises an error if its shape or dtype differs from the traced one."""
+    """Leaf `i` of the arguments as an array; raises an error if its shape or dtype differs from the traced one.
+
+    `input_spec` is the traced shape and dtype, and `entry` is the entry point, for errors.
+    """
     if is_scalar(leaf):
         leaf = scalar_array(leaf, input_spec.dtype, f"{entry.name}() requires {input_spec} for {entry.input_names[i]}")
     if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):

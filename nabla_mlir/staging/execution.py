@@ -133,7 +133,7 @@ class Code:
         self.module, self._is_lowered = (module, True) if is_lowered else _expand(module)
 
     def lower(self) -> None:
-        """Lowers a copy of the module, because an interpreter may refer to operations of the original."""
+        """Replaces the module by a lowered copy, because an interpreter may refer to operations of the original."""
         if not self._is_lowered:
             self.module = clone_module(self.module)
             lower_module(self.module)
@@ -168,9 +168,8 @@ class Finite:
         self.watched: blocks.Function = interpreted(code.module.operation, code.name, stop_at_infinity)
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
-        """The results; raises NotFiniteError if they are not finite while the arguments are.
-
-        Other executables read `storage` and `types`; this one does not.
+        """The results; raises NotFiniteError if they are not finite although the arguments `inputs` are. Other arguments are not
+        used.
         """
         arrays = _on_host(inputs)
         results = self.function(arrays)
@@ -191,7 +190,7 @@ class Interpreted:
         self._compiled: Runner | None = None
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
-        """The results, in arrays of the host."""
+        """The results as arrays of the host; interpreted until the calls have used their allowance of time, and then compiled."""
         if self._compiled is None:
             try:
                 with running(f"interpreting {self._code.title}"):
@@ -215,7 +214,7 @@ class Endless:
         return self._function.device
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
-        """The results."""
+        """The results. Ctrl-C ends the wait for them; after that, the next call loads the function again."""
         if self._interrupts.is_given_up:
             self._function, self._interrupts = self._load(), Interrupts("call it again.")
         return self._interrupts.call("the function", self._function, inputs, storage, types)
@@ -241,7 +240,10 @@ class OnDevice:
         return here if type(here) is Function and not here.is_in_order else None
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
-        """The results, where the arrays are."""
+        """The results, on the device of the arrays `inputs`; the code is compiled for each driver at its first call.
+
+        The last `storage` inputs are memory for results. `types` are the expected result types, or None.
+        """
         device = device_of(inputs)
         if device is None:
             if self._here is None:
@@ -275,7 +277,7 @@ def function_of(code: Code, is_jitted: bool = False, first: Sequence[Any] | None
 
 
 def _make_interpreted(code: Code, mode: str) -> Runner:
-    """The callable that interprets a function; in the mode "auto", compiled code if the interpreter lacks an operation."""
+    """The callable that interprets a function; in the mode "auto", that of compiled code if the interpreter lacks an operation."""
     if mode == _FINITE:
         return Finite(code)
     if mode == "interpret" or code.calls_python:
@@ -302,7 +304,7 @@ def compiled_function(code: Code, device: Device | None = None, first: Sequence[
         raise TargetError(f"memory_limit requires arrays on a CPU, got some on {device.driver}.", where=user_frame())
 
     def compile_() -> Function | Endless:
-        """Compiles the function and loads it; without a bound on its time, it can be interrupted."""
+        """The compiled function, loaded; if nothing bounds its time, in a form that Ctrl-C can interrupt."""
         cost = estimate(code.function)
         for copy in copies_of(code.function) if _LOG.isEnabledFor(logging.INFO) else ():
             _LOG.info("%s %s", code.title, copy)
@@ -351,10 +353,10 @@ def _needs_passes(op: ir.Operation) -> bool:
 
 
 def device_of(inputs: Iterable[Any]) -> Device | None:
-    """The device of the arrays that is not the CPU; None if there is none, or if everything is interpreted.
+    """The accelerator on which some of the arrays lie; None if all are on the CPU, or if everything is interpreted.
 
     Raises:
-      DeployError: the arrays are on several such devices.
+      DeployError: the arrays are on several accelerators.
     """
     devices = {x.device.driver: x.device for x in inputs if type(x) is Array and not x.device.is_host}
     if not devices or Execution.mode in ("interpret", _FINITE):
@@ -376,7 +378,7 @@ class _Latest:
         self._found: OrderedDict[Hashable, Any] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The value of a key; it is made if it is not in the cache."""
+        """The value of `key` in the cache; `make` computes it if the cache does not hold it, and the oldest value is dropped."""
         with self._lock:
             if key in self._found:
                 self._found.move_to_end(key)

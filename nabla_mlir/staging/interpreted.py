@@ -53,7 +53,7 @@ class Interpreted(Compiled):
         return InterpretedExecutable.driver
 
     def save(self, path: str | Path) -> Path:
-        """Raises an error, because there is no code.
+        """Raises TargetError, because an interpreted stage has no code that could be saved.
 
         Raises:
           TargetError: always.

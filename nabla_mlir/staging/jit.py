@@ -59,7 +59,18 @@ class StaticArguments(NamedTuple):
 
     @staticmethod
     def of(fun: Callable[..., Any], parameters: list[str] | None, argnums: Any, argnames: Any) -> StaticArguments:
-        """The static arguments that arguments of `jit` describe; a position also means its name. Raises TraceError."""
+        """The positions and names of the static arguments of `fun`; a position also means the name of its parameter.
+
+        Args:
+          fun: the function that `jit` compiles.
+          parameters: the names of its positional parameters; None if they are not known.
+          argnums: `static_argnums` of `jit`, a number, a sequence or None.
+          argnames: `static_argnames` of `jit`, a string, a sequence or None.
+
+        Raises:
+          StaticArgumentError: the function has no argument of such a name.
+          TraceError: a position does not exist.
+        """
         count = None if parameters is None else len(parameters)
         indices = positions("jit", () if argnums is None else argnums, count, "static_argnums")
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
@@ -75,7 +86,12 @@ class StaticArguments(NamedTuple):
         return StaticArguments(tuple(sorted(everywhere)), frozenset(names))
 
     def divided(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[int, Any], dict[str, Any], dict[str, Any]]:
-        """The static arguments by position, those by name, and the keyword arguments that are not static."""
+        """Three dicts: the static arguments by position, the static arguments by name, and the other keyword arguments of a call.
+
+        `args` and `kwargs` are the arguments of the call. The example has `indices` (1,) and `names` {"mode"}.
+
+        Example: (x, 3), {"mode": "a", "b": y} gives {1: 3}, {"mode": "a"}, {"b": y}.
+        """
         constants = {i % len(args): args[i % len(args)] for i in self.indices if -len(args) <= i < len(args)}
         fixed = {name: kwargs[name] for name in self.names if name in kwargs}
         return constants, fixed, {name: value for name, value in kwargs.items() if name not in fixed}
@@ -173,6 +189,10 @@ def jit(
 
     @functools.wraps(fun)
     def jit_f(*args: Any, **kwargs: Any) -> Any:
+        """The results of `fun`, from the compiled program for the structure, types and static values of these arguments.
+
+        The most recently used programs are tried first, by functions that check only the arguments.
+        """
         nonlocal recent
         if is_tracing() or (_Switch.is_used and _switch.is_off):
             with within():
@@ -189,7 +209,10 @@ def jit(
         return out
 
     def looked_up(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
-        """The program for the structure, types and static arguments of a call, and the leaves of its other arguments."""
+        """The program for the structure, types and static arguments of a call, and the leaves of its other arguments.
+
+        `args` and `kwargs` are the arguments of the call. A call with new types or static values makes a new program.
+        """
         constants: dict[int, Any] = {}
         fixed: dict[str, Any] = {}
         if static.names or static.indices:
@@ -230,7 +253,7 @@ def jit(
         return program, leaves
 
     def bound(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
-        """The function with its static arguments bound, and the other arguments of a call by position and by name."""
+        """The function without its static arguments, the other positional arguments, and the other keyword arguments of a call."""
         constants, fixed, others = static.divided(args, kwargs)
         dynamic = [a for i, a in enumerate(args) if i not in constants]
         return _bind_arguments(fun, constants, fixed) if constants or fixed else fun, dynamic, others
@@ -272,7 +295,10 @@ def clear_caches() -> None:
 
 
 def _bind_arguments(fun: Callable[..., Any], constants: Mapping[int, Any], fixed: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function of the arguments that are not static, with their names in its signature."""
+    """A function of the arguments of `fun` that are not static, with their names in its signature.
+
+    `constants` maps the position of a static argument to its value, `fixed` the name of one.
+    """
 
     @functools.wraps(fun)
     def f(*dynamic: Any, **keywords: Any) -> Any:

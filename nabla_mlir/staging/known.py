@@ -95,7 +95,7 @@ class Known:
         return bool(self._levels(value))
 
     def _levels(self, value: ir.Value) -> set[int]:
-        """The levels of the derivatives that follow a value."""
+        """The numbers of the open derivatives that follow a value, counted from the outermost one."""
         levels: set[int] = set()
         seen: set[ir.Value] = set()
         stack = [value]
@@ -115,7 +115,7 @@ class Known:
         return levels
 
     def _levels_of_argument(self, argument: ir.Value) -> set[int]:
-        """The levels of the derivatives that follow an argument of a region."""
+        """The numbers of the open derivatives that follow an argument of a region, counted from the outermost one."""
         region = self._regions[argument]
         if region.role == "function":
             return set()
@@ -134,7 +134,7 @@ class Known:
         return np.asarray(self.arrays[self._root(value)])
 
     def _root(self, value: ir.Value) -> ir.Value:
-        """Follows an argument of a region to the value outside all regions that is passed to it; returns other values unchanged."""
+        """The value outside all regions that is passed to an argument of a region; another value is returned unchanged."""
         while value in self.others:
             value = self.others[value]
         return value
@@ -161,7 +161,7 @@ class Known:
         return steps
 
     def _run(self, steps: Sequence[ir.Operation]) -> None:
-        """Runs operations with the interpreter, and stores their results."""
+        """Interprets the operations `steps`, in order, and stores the arrays of their results in `arrays`."""
         inputs = {self._root(v): None for op in steps for v in reads_of(op) if self._root(v) in self.arrays}
         results = [v for op in steps for v in op.results]
         module = ir.Module.create()

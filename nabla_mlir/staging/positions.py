@@ -75,7 +75,7 @@ def bind_static(
 
 
 def parameters_of(f: Callable[..., Any]) -> list[str] | None:
-    """The names of the arguments that may be passed by position; None if their number is not fixed or not known."""
+    """The names of the parameters that may be passed by position; None if `f` has `*args` or no known signature."""
     parameters = _parameters(f)
     if parameters is None or any(p.kind == p.VAR_POSITIONAL for p in parameters):
         return None
@@ -83,7 +83,7 @@ def parameters_of(f: Callable[..., Any]) -> list[str] | None:
 
 
 def keywords_of(f: Callable[..., Any]) -> set[str] | None:
-    """The names of the arguments that may be passed by keyword; None if any name may, or if they are not known."""
+    """The names of the parameters that may be passed by keyword; None if `f` has `**kwargs` or no known signature."""
     parameters = _parameters(f)
     if parameters is None or any(p.kind == p.VAR_KEYWORD for p in parameters):
         return None
@@ -99,7 +99,7 @@ def _parameters(f: Callable[..., Any]) -> list[inspect.Parameter] | None:
 
 
 def positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """All arguments of a call by position, with defaults, as rules expect them."""
+    """All arguments of a call of `fun` as a tuple by position, with defaults, as custom rules expect them."""
     try:
         bound = inspect.signature(fun).bind(*args, **kwargs)
     except ValueError:  # a builtin without a signature

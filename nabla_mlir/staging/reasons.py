@@ -27,7 +27,14 @@ def reason(name: str, key: Key, before: Iterable[Key], parameters: Sequence[str]
 
 
 def _changes(key: Key, other: Key, parameters: Sequence[str] | None) -> list[str]:
-    """The differences between two keys, in words."""
+    """Sentences that say how the arguments of a call differ from those of an earlier call.
+
+    Args:
+      key: of the new call: the structure, the kinds of the leaves, the execution mode, the default dtypes, and the static
+        arguments.
+      other: the same of the earlier call.
+      parameters: the names of the function's parameters, or None.
+    """
     if key[0] != other[0]:
         return [f"new structure {key[0]} where {other[0]} was compiled"] * 99  # a difference that is larger than any other
     changes = []
@@ -65,7 +72,10 @@ def _static_text(key: Key) -> str:
 
 
 def _leaf_name(path: str, parameters: Sequence[str] | None) -> str:
-    """The name of a leaf of ``(args, kwargs)``: ``x``, ``x['w']``, ``argument 2``."""
+    """The name of a leaf in a message, from its path in ``(args, kwargs)`` and the names of the function's parameters.
+
+    Example: "[0][0]['w']" with parameters ["x"] gives "x['w']"; "[1]['y']" gives "y"; "[0][2]" without a name gives "argument 2".
+    """
     which, _, rest = path.removeprefix("[").partition("]")
     index, _, inside = rest.removeprefix("[").partition("]")
     if which == "1":

@@ -98,7 +98,7 @@ class _Source:
         self._lines.append(textwrap.indent(text, "    "))
 
     def name(self, value: Any) -> str:
-        """A new name in the code for a value."""
+        """A new name in the generated code, which stands for the Python object `value`."""
         name = f"_{len(self._names)}"
         self._names[name] = value
         return name
@@ -122,9 +122,10 @@ class _Source:
         return repeat
 
     def arguments(self, spec: pytree.TreeSpec, constants: Mapping[int | str, Any]) -> list[str]:
-        """Adds code that flattens the arguments of a call; returns the variables of the leaves.
+        """Adds code that flattens the arguments of a call; returns the names of the variables that hold the leaves.
 
-        The code returns OTHER if the structure differs from `spec`, or if a constant is not equal.
+        `spec` is the structure of ``(args, kwargs)``, and `constants` maps the position or name of each static argument to its
+        value. The code returns OTHER if the structure differs from `spec`, or if a static argument is not equal.
         """
         args, kwargs = spec.children()
         fixed = [name for name in constants if isinstance(name, str)]
@@ -143,7 +144,12 @@ class _Source:
         return [leaf for child, variable in trees for leaf in self._flatten_tree(child, variable)]
 
     def _flatten_tree(self, spec: pytree.TreeSpec, tree: str) -> list[str]:
-        """Adds code that flattens the tree of a variable, and returns the variables of its leaves."""
+        """Adds code that flattens the pytree in the variable `tree`; returns the names of the variables that hold its leaves.
+
+        The code returns OTHER if the pytree does not have the structure `spec`.
+
+        Example: the structure of (1, 2) in `x` adds the line "[x_0, x_1] = x" and gives ["x_0", "x_1"].
+        """
         if spec.is_leaf():
             return [tree]
         if spec.type is type(None):

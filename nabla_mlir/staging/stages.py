@@ -240,6 +240,10 @@ def trace(f: Callable[..., Any], *specs: PyTree, name: str | None = None, **kw_s
     box: dict[str, Any] = {}
 
     def flat(*tensors: Any) -> list[Any]:
+        """The leaves of the results of `f` as tensors, for the leaves `tensors` of its arguments.
+
+        Stores the structure of the results as `box["spec"]`, and their specs as `box["outputs"]`.
+        """
         values = pytree.unflatten(in_spec, tensors)
         with users_call(specs):
             out = f(*values[: len(specs)], **dict(zip(kw_specs, values[len(specs) :], strict=True)))
@@ -256,7 +260,7 @@ def trace(f: Callable[..., Any], *specs: PyTree, name: str | None = None, **kw_s
 
 
 def _check_output(leaf: Any, path: str) -> Any:
-    """A result leaf as a tensor; raises TraceError if it is no array."""
+    """The leaf `leaf` of a result as a tensor; raises TraceError, which names its path, if it is no array."""
     if not (pytree.is_array(leaf) or is_scalar(leaf)):
         raise TraceError(
             f"a traced function requires arrays as results, got {type(leaf).__name__} at result{path}.", where=user_frame()
@@ -265,14 +269,17 @@ def _check_output(leaf: Any, path: str) -> Any:
 
 
 def entry_name_of(f: Callable[..., Any]) -> str:
-    """The name of a function, with letters that MLIR allows in symbols; "main" for a lambda."""
+    """The name of the entry point for `f`: its name with letters that MLIR allows in symbols; "main" for a lambda."""
     name = getattr(f, "__name__", type(f).__name__)
     letters = "".join(c if c.isalnum() or c == "_" else "_" for c in name).strip("_")
     return letters if letters and letters != "lambda" else "main"
 
 
 def _argument_names(f: Callable[..., Any], positional: int, keywords: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of the arguments: `positional` ones, then keywords. A position without a name is called arg0, arg1, ..."""
+    """The names of the arguments of an entry point: `positional` is the number of the first ones, `keywords` names the others.
+
+    A position that `f` does not name, as in `*args`, is called arg0, arg1, ...
+    """
     try:
         parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):

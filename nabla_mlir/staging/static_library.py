@@ -140,7 +140,11 @@ def _declaration(name: str, entry: EntryPoint) -> str:
 
 
 def _header(name: str, entries: list[EntryPoint], cpu: CPU) -> str:
-    """The text of the header: the error codes, and a comment and a prototype for each entry point."""
+    """The text of the C header: the error codes, and a comment and a prototype for each entry point.
+
+    `name` is the name of the library, and `cpu` is the CPU for which its machine code was compiled. `entries` are the entry points
+    with the names and types of their arrays.
+    """
     lines = [
         f"/* {name}: made by nabla_mlir for {cpu.resolve().cpu}, {cpu.resolve().triple}.",
         f"   Link {name}.o and {name}.c into a program, with -lm. Arrays are dense, in row-major order; those at a multiple",
@@ -168,7 +172,7 @@ def _header(name: str, entries: list[EntryPoint], cpu: CPU) -> str:
 
 
 def _cmake(name: str, files: list[str]) -> str:
-    """The text of a CMake package: a library that the project compiles with its own compiler."""
+    """The text of a CMake package `name`: a library of the source and object `files`, which the user's project compiles."""
     paths = " ".join(f'"${{CMAKE_CURRENT_LIST_DIR}}/{file}"' for file in files)
     return (
         f"# find_package({name}), with this folder as {name}_DIR or in CMAKE_PREFIX_PATH, or include() of this file.\n"
@@ -187,7 +191,10 @@ def _cmake(name: str, files: list[str]) -> str:
 
 
 def _declare_indices(name: str, entry: EntryPoint) -> list[str]:
-    """The lines of the header that declare the positions of the entries of a sparse matrix; none for another result."""
+    """The lines of the header that declare the rows and columns of the entries of a sparse matrix; none for another result.
+
+    `name` is the name of the library, and `entry` is the entry point that returns the matrix.
+    """
     if entry.sparsity is None:
         return []
     form = entry.sparsity
@@ -198,7 +205,10 @@ def _declare_indices(name: str, entry: EntryPoint) -> list[str]:
 
 
 def _define_indices(name: str, entry: EntryPoint) -> list[str]:
-    """The lines of the source that define these positions."""
+    """The lines of the source that define the rows and columns of the entries of a sparse matrix; none for another result.
+
+    `name` is the name of the library, and `entry` is the entry point that returns the matrix.
+    """
     indices = {} if entry.sparsity is None else entry.sparsity.indices
     return [
         f"const int32_t {name}_{entry.name}_{key}[{max(1, len(x))}] = {{{', '.join(map(str, x or (0,)))}}};\n"
@@ -207,7 +217,15 @@ def _define_indices(name: str, entry: EntryPoint) -> list[str]:
 
 
 def _source(name: str, header: str, entries: list[EntryPoint], program: HostProgram, query: str) -> str:
-    """The text of the C source file."""
+    """The text of the C source of a static library.
+
+    Args:
+      name: the name of the library, with which its functions begin.
+      header: the name of the header that it includes.
+      entries: the entry points.
+      program: the C code of the host's part: globals, functions, initializers, and the names of the dispatches.
+      query: the symbol with which the machine code lists its dispatches, or "".
+    """
     parts = [f'#include "{header}"', c_text.MEMORY, *program.globals, ""]
     if program.dispatches and query:
         names = ", ".join(f'"{dispatch}"' for dispatch in program.dispatches)
@@ -233,7 +251,14 @@ def _source(name: str, header: str, entries: list[EntryPoint], program: HostProg
 
 
 def _function(declaration: str, arguments: list[str], results: list[str], sizes: list[int], body: str) -> str:
-    """The text of a C function; its arrays are `arguments` and `results`, of which `sizes` has the bytes."""
+    """The text of a C function.
+
+    Args:
+      declaration: its name and parameters.
+      arguments, results: the C expressions of the arrays that it reads and writes.
+      sizes: the bytes of each result.
+      body: the statements.
+    """
     lists = f"  void *args[] = {{{', '.join([*arguments, '0'])}}};\n"
     # A function with state returns an additional last result, the number of writes, which is ignored here.
     lists += f"  void *results[] = {{{', '.join([*results, '0'])}}};\n"

@@ -79,9 +79,9 @@ class Trace:
         self.scratch.owner.operation.erase()
 
     def capture(self, array: Any, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
-        """The argument of the trace for an array from outside. Each array has one argument.
+        """A new tensor for an array that the traced function reads from outside; each array becomes one argument of the trace.
 
-        Each call returns a new tensor, because an assignment to it must not change the array.
+        Each call returns a new tensor, because an assignment to one must not change the others.
         """
         position = self.captures.get(id(array))
         if position is None:
@@ -166,7 +166,7 @@ promotion.set_capture(_capture_array)
 
 
 def _number_of(tensor: Tensor) -> np.ndarray | None:
-    """The numbers of a tensor of the open trace, if the values of its arguments determine them."""
+    """The numbers of a tensor of the open trace, if the values of its arguments determine them; None if they do not."""
     trace = _current.trace
     if trace is None or trace.known is None or tensor.axes:
         return None
@@ -191,7 +191,7 @@ set_reader(_number_of, _is_followed)
 
 @contextlib.contextmanager
 def _scope(what: str) -> Iterator[Scope]:
-    """A scope in which values can be made; afterwards they are refused with an error that names `what`."""
+    """A context with a new scope, in which tensors can be made; later uses raise an error that names `what`."""
     outer = current_scope()
     scope = Scope(what, outer)
     set_scope(scope)
@@ -277,6 +277,7 @@ def _record_lines() -> Iterator[None]:
 
 
 def _is_utf8(text: str) -> bool:
+    """True if UTF-8 can encode the text: a lone surrogate, as in some file names, has no encoding."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -289,7 +290,7 @@ def _function_type(inputs: Sequence[ir.Type], results: Sequence[ir.Type]) -> ir.
 
 
 def checked_output(out: Any) -> Tensor:
-    """A result of a traced function as a tensor of the open trace."""
+    """The result `out` of a traced function, a tensor or number, as a tensor; raises an error if its trace has ended."""
     tensor = promotion.as_tensor(out)
     tensor.check_open()
     return tensor
@@ -350,7 +351,7 @@ def stands_for(argument: Tensor, value: Tensor) -> None:
 def results_of(op: ir.Operation, *like: Sequence[Tensor]) -> list[Tensor]:
     """The results of an operation as tensors of the current scope.
 
-    By the rules of JAX, the first results are weak where the tensors of each list `like` are.
+    `like` holds lists of operands. By JAX's rules, result i is weakly typed if element i of each list is; others are not weak.
     """
     outs = [wrap(r) for r in op.results]
     if follows_jax() and like:
@@ -360,7 +361,7 @@ def results_of(op: ir.Operation, *like: Sequence[Tensor]) -> list[Tensor]:
 
 
 def bake_captures(module: ir.Module, count: int, captures: Sequence[Any]) -> None:
-    """Replaces the arguments after the first `count`, which are the captured arrays, by constants."""
+    """Replaces the arguments after the first `count` of the function in `module` by constants, the arrays `captures`."""
     if not captures:
         return
     func = module.body.operations[0].operation

@@ -93,7 +93,11 @@ def tune(module: ir.Module, functions: Mapping[str, Sequence[Spec]], target: Tar
 
 
 def _time_functions(vmfb: bytes, functions: Mapping[str, Sequence[Spec]], driver: str) -> tuple[float, list[np.ndarray], str]:
-    """The sum of the median times of the functions in seconds, their results, and the error, or ""."""
+    """The sum of the median times of the functions in seconds, the arrays of their results, and "" or the error that ended a call.
+
+    `vmfb` is the compiled module, `functions` maps the name of each function to the specs of its arguments, and `driver` is IREE's.
+    After an error, the time is 0 and the list is empty.
+    """
     executable = Executable.load(vmfb, driver)
     total, results = 0.0, list[np.ndarray]()
     for name, specs in functions.items():
@@ -113,13 +117,13 @@ def _call_and_wait(executable: Executable, call: Function, arguments: list[Array
 
 
 def _random_numbers(rng: np.random.Generator, spec: Spec) -> np.ndarray:
-    """Random numbers of a type; zeros for integers and truth values."""
+    """Random numbers of a type; zeros for integers and truth values. `spec` is the shape and dtype."""
     numbers = rng.normal(size=spec.shape) * 0.1
     return np.asarray(numbers if spec.dtype.kind in "fcV" else np.zeros(spec.shape)).astype(spec.dtype)
 
 
 def _difference(results: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> str:
-    """The reason why the results differ; "" if they agree."""
+    """The reason why arrays `results` differ from the arrays `reference` by more than rounding; "" if they agree."""
     for a, b in zip(results, reference, strict=True):
         exact, other = b.astype(np.complex128), a.astype(np.complex128)
         both = np.isfinite(exact) & np.isfinite(other)

@@ -67,7 +67,7 @@ def _combines_elements(op: ir.Operation) -> bool:
 
 
 def _axes_from_region(op: ir.Operation, i: int, names: list[Names]) -> Names:
-    """The axes that result `i` gets from a region that returns values with the axes `names`.
+    """The named axes that result `i` of `op` gets from a region that returns values with the axes `names`.
 
     A result of a derivative beyond these values is a tangent or cotangent: its axes are those of the values at `of`.
     """
@@ -80,7 +80,8 @@ def _axes_from_region(op: ir.Operation, i: int, names: list[Names]) -> Names:
 
 
 def _through_region(op: ir.Operation, region: ir.Region, orders: dict[ir.Value, Names]) -> list[Names]:
-    """The axes of the values that a region returns, if its arguments are the operands of `op`.
+    """The named axes of the values that a region returns, if its arguments are the operands of `op`; `orders` has those of known
+    values.
 
     The body of a loop is followed until no axis is added.
     """

@@ -46,14 +46,17 @@ def batch_ops(ops: Iterable[ir.Operation], batch: Batch) -> None:
 
 
 def _reduce_axis(op: ir.Operation, record: OpDef, rule: CollectiveRule, batch: Batch) -> None:
-    """Emits a collective over the axis of the map; the result may not carry that axis."""
+    """Emits a collective over the axis of the map `batch`, and binds its result, which may not carry that axis.
+
+    `record` is the operation's entry in the table, and `rule` is the function of it that computes the result for all entries.
+    """
     (operand,), params = op.operands, record.read(op)
     del params["axis"]
     batch.bind(op.results[0], *rule(batch[operand], operand in batch, batch.size, **params))
 
 
 def _batch_op(op: ir.Operation, record: OpDef, batch: Batch) -> Sequence[Tensor]:
-    """The results of an operation on all entries, by the rule of its record."""
+    """The results of an operation for all entries of the map `batch`, by the batch rule of its record."""
     if isinstance(record.batch, UNSUPPORTED):
         raise missing_rule(op, "vmap", record.batch.reason)
     if captures_any(op, batch.mapped):
@@ -96,11 +99,12 @@ def shifted(dims: Sequence[int]) -> tuple[int, ...]:
 def batch_by_decomposition(define: Callable[..., list[Tensor]]) -> BatchRule:
     """The batch rule of an operation that is defined by other operations: it batches these operations.
 
-    The definition is emitted once into a scratch block, on operands without the mapped axis, and the block is then
-    batched.
+    `define` emits the definition and returns its results. It runs once in a scratch block, on operands without the mapped axis,
+    and the block is then batched.
     """
 
     def rule(xs: Sequence[Tensor], mapped: Sequence[bool], size: int, **params: Any) -> list[Tensor]:
+        """The results for all `size` entries; `mapped` is True for each operand of `xs` that carries the mapped axis first."""
         inner = [tensor_type(x.shape[1:] if m else x.shape, x.dtype) for x, m in zip(xs, mapped, strict=True)]
         block = scratch_block(inner)
         with ir.InsertionPoint(block):
@@ -117,9 +121,9 @@ def batch_by_decomposition(define: Callable[..., list[Tensor]]) -> BatchRule:
 
 
 def _batch_decomposition(op: ir.Operation, record: OpDef, batch: Batch) -> list[Tensor]:
-    """The results of an operation whose region captures a varying value.
+    """The results for all entries of the map `batch` of an operation whose region captures a varying value.
 
-    The operation is replaced by its decomposition, which has no region, and that is batched.
+    The operation is replaced by its decomposition, which has no region, and that is batched. `record` is its entry in the table.
     """
     if not any(v in batch for v in captures_by_rule(op, record)):
         raise missing_rule(op, "vmap", "its comparator uses a value from outside that varies over the mapped axis")
@@ -159,7 +163,7 @@ def captures_any(op: ir.Operation, mapped: Container[ir.Value], rules: frozenset
 def varying_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
     """The values that vary over the axis that is expanded, if the values `roots` do; it contains `roots`.
 
-    The results of reductions over that axis do not vary.
+    `ops` are read in order. The results of reductions over that axis do not vary.
     """
     values = set(roots)
     for op in ops:

@@ -121,7 +121,11 @@ def tangents_get(tangents: Tangents, value: ir.Value) -> MaybeZero:
 def _tangents_of(
     op: ir.Operation, record: OpDef, tangents: Sequence[MaybeZero], replacements: Replacements
 ) -> list[tuple[ir.Value, MaybeZero]]:
-    """The results of an operation, each paired with its tangent; emits the forward rule at the insertion point."""
+    """The results of an operation, each paired with its tangent; emits the forward rule at the insertion point.
+
+    `tangents` are those of the operands, and `replacements` is extended by the results that `augmented` replaces. `record` is the
+    operation's entry in the table.
+    """
     xs, params = [wrap(v) for v in op.operands], record.read(op)
     outs = augmented(op, record, replacements)
     out_tangents = as_rule(record.jvp)(outs, xs, tangents, **params)
@@ -133,7 +137,7 @@ def augmented(op: ir.Operation, record: OpDef, replacements: Replacements) -> li
     """The results of an operation, then the residuals of its forward rule.
 
     If the rule needs residuals, an operation at the insertion point computes results and residuals, and its results replace the
-    original ones; `replacements` is extended.
+    original ones; `replacements` is extended. `record` is the operation's entry in the table.
     """
     if record.augmented is None:
         return [wrap(r) for r in op.results]
@@ -147,7 +151,10 @@ def augmented(op: ir.Operation, record: OpDef, replacements: Replacements) -> li
 def scaled(
     partials: Sequence[Partial | Zero], y: Tensor, xs: Sequence[Tensor], tangents: Sequence[MaybeZero], params: dict[str, Any]
 ) -> MaybeZero:
-    """The tangent of an elementwise result: the sum of the partials, each applied to the tangent of its operand."""
+    """The tangent of an elementwise result `y`: the sum of the partials, each applied to the tangent of its operand in `xs`.
+
+    A structural zero among `partials` or `tangents` adds nothing; `params` are the parameters of the operation.
+    """
     total: MaybeZero = ZERO
     for partial, tangent in zip(partials, tangents, strict=True):
         if not isinstance(tangent, Zero) and not isinstance(partial, Zero):
@@ -156,7 +163,8 @@ def scaled(
 
 
 def jvp_by_decomposition(decompose: Callable[..., list[Tensor]]) -> Jvp:
-    """The jvp rule of an operation that is defined by other operations: it pushes tangents through these operations.
+    """The jvp rule of an operation that is defined by other operations, which `decompose` emits: it pushes tangents through these
+    operations.
 
     The primal operation stays; operations of the definition that compute only its value are dead code.
     """
@@ -177,7 +185,7 @@ def pushed_through(make: Callable[[], list[Tensor]], tangents: Tangents) -> list
 
 
 def recorded(make: Callable[[], T]) -> tuple[T, list[ir.Operation]]:
-    """Runs a function that emits operations; returns its result and the emitted operations, in order."""
+    """Runs `make`, which emits operations; returns its result and the emitted operations, in order."""
     block = scratch_block()
     with ir.InsertionPoint(block):
         outs = make()

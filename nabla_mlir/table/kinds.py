@@ -50,9 +50,13 @@ def elementwise(
 
 
 def jointly_linear_jvp(record: Callable[[], OpDef]) -> Jvp:
-    """The jvp of an operation that is linear in several operands together: the operation itself, applied to the tangents."""
+    """The jvp rule of an operation that is linear in several operands together: the operation itself, applied to the tangents.
+
+    `record` returns the operation's record, which does not exist yet when the rule is made.
+    """
 
     def jvp(outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
+        """The tangents of the results, from those of the operands `xs`; zeros if no linear operand has one."""
         op = record()
         linear = op.linear_operands(xs, params)
         if all(isinstance(tangents[i], Zero) for i in linear):
@@ -64,9 +68,16 @@ def jointly_linear_jvp(record: Callable[[], OpDef]) -> Jvp:
 
 
 def multilinear_jvp(record: Callable[[], OpDef]) -> Jvp:
-    """The jvp of an operation that is linear in each operand separately: the product rule."""
+    """The jvp rule of an operation that is linear in each operand separately: the product rule.
+
+    `record` returns the operation's record, which does not exist yet when the rule is made.
+    """
 
     def jvp(outs: Sequence[Tensor], xs: Sequence[Tensor], tangents: Sequence[MaybeZero], **params: Any) -> list[MaybeZero]:
+        """The tangent of the result: the sum of the operation with one operand replaced by its tangent.
+
+        `tangents` are those of the operands `xs`; a structural zero among them adds nothing.
+        """
         op = record()
         total: MaybeZero = ZERO
         for i in op.linear_operands(xs, params):
@@ -87,9 +98,10 @@ def structural(
     jvp: Jvp | Zero | UNSUPPORTED | None = None,
     **fields: Any,
 ) -> OpDef:
-    """Registers an operation that moves, selects or sums elements.
+    """Registers an operation that moves, selects or sums elements; returns its record.
 
-    It is linear in the operands `linear` together, so its forward rule is the operation itself on tangents.
+    It is linear in the operands `linear` together, so its forward rule is the operation itself on tangents. `fields` are further
+    fields of the record.
     """
     fields.setdefault("instructions", 1 if fields.get("elementwise") else OWN_LOOP)
     record = OpDef(
@@ -113,7 +125,7 @@ def contraction(
     linear: Linear = (0, 1),
     **fields: Any,
 ) -> OpDef:
-    """Registers a product of tensors, which is linear in each of the operands `linear` separately."""
+    """Registers a product of tensors, which is linear in each of the operands `linear` separately; returns its record."""
     record = OpDef(
         name=name,
         kind="contraction",
@@ -174,7 +186,9 @@ def general(
     transpose: Transpose | UNSUPPORTED | None = None,
     **fields: Any,
 ) -> OpDef:
-    """Registers an operation whose record states all its rules."""
+    """The record of a new operation in the table, with `fields`; `jvp`, `batch` and `transpose` are its rules, or why
+    there is none.
+    """
     fields.setdefault("instructions", 1 if fields.get("elementwise") else LONG)
     transpose = transpose or UNSUPPORTED("the operation is not linear")
     return register(OpDef(name=name, kind="general", jvp=jvp, batch=batch, transpose=transpose, **fields))

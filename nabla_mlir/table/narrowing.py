@@ -82,7 +82,7 @@ def all_narrowed(xs: Sequence[Any]) -> list[Any]:
 
 
 def narrowed(x: Any) -> Any:
-    """An array or a number of NumPy without 64 bits; other values are returned unchanged.
+    """The array or number of NumPy `x` with a dtype of at most 32 bits; other values are returned unchanged.
 
     Raises:
       RangeError: an integer has no 32-bit form.

@@ -67,7 +67,10 @@ def set_default_dtypes(*, float: DTypeLike | None = None, int: DTypeLike | None 
 
 
 def scalar_dtype(value: Any) -> np.dtype:
-    """The dtype of a Python scalar (or of a tensor or an array made from one) without another operand."""
+    """The dtype that a Python scalar has without another operand; for a tensor or an array, its own dtype.
+
+    Example: True gives bool, 2 the default integer dtype, 2.5 the default float dtype.
+    """
     if hasattr(value, "dtype"):
         return value.dtype
     if isinstance(value, bool):
@@ -85,7 +88,7 @@ def default_dtypes() -> tuple[np.dtype, np.dtype, bool]:
 
 
 def scalar_array(value: Any, dtype: np.dtype, requirement: str) -> np.ndarray:
-    """A Python scalar as an array. Raises DtypeError, "<requirement>, got ...", for a higher kind or out of range."""
+    """The Python scalar `value` as an array; raises DtypeError, "<requirement>, got ...", if the dtype cannot represent it."""
     problem = scalar_misfit(value, dtype)
     if problem is not None:
         raise DtypeError(f"{requirement}, got {problem}.", where=user_frame(), help="pass an array of the dtype that you want.")
@@ -93,14 +96,14 @@ def scalar_array(value: Any, dtype: np.dtype, requirement: str) -> np.ndarray:
 
 
 def promote_dtypes(operands: Sequence[Any]) -> np.dtype:
-    """The common dtype of operands (tensors, arrays, Python scalars)."""
+    """The dtype to which operands (tensors, arrays, Python scalars) promote."""
     if is_narrowing():
         return _promote_narrow(operands)
     return _promote_operands(operands)
 
 
 def _promote_narrow(operands: Sequence[Any]) -> np.dtype:
-    """The common dtype of operands; it has 64 bits only if a tensor or an array of a device has."""
+    """The dtype to which operands promote by JAX's rules; it has 64 bits only if a tensor or an array of a device has."""
     if has_wide(operands):
         return _promote_operands(operands)
     narrow = [np.empty((), narrow_dtype(x.dtype)) if isinstance(x, (np.ndarray, np.generic)) else x for x in operands]
@@ -108,7 +111,7 @@ def _promote_narrow(operands: Sequence[Any]) -> np.dtype:
 
 
 def _promote_operands(operands: Sequence[Any]) -> np.dtype:
-    """The common dtype of operands by NumPy's table; weak operands count only if their kind is higher."""
+    """The dtype to which operands promote by NumPy's table; weak operands count only if their kind is higher."""
     strong = [x.dtype for x in operands if not is_weak(x)]
     weak = [scalar_dtype(x) for x in operands if is_weak(x)]
     if not strong:
@@ -145,8 +148,8 @@ def _kind(dtype: np.dtype) -> int:
 def common_type(a: np.dtype, b: np.dtype) -> np.dtype:
     """The dtype to which two dtypes promote: NumPy's, with two exceptions, so that results are not wider than needed.
 
-    Two different 16-bit floating-point formats give float32, as in JAX. An integer and a floating-point dtype give the
-    latter, if new arrays have 32 bits or NumPy does not know the format.
+    Two different 16-bit floating-point formats give float32, as in JAX. An integer and a floating-point dtype give the latter, if
+    new arrays have 32 bits or NumPy does not know the format: int64 and bfloat16 give bfloat16.
     """
     if {a, b} == _HALVES:
         return _FLOAT32
@@ -157,7 +160,7 @@ def common_type(a: np.dtype, b: np.dtype) -> np.dtype:
 
 
 def _promote_all(dtypes: Sequence[np.dtype]) -> np.dtype:
-    """The common dtype; raises if there is none."""
+    """The dtype to which all `dtypes` promote; raises DtypeError if there is none."""
     result = dtypes[0]
     for dtype in dtypes[1:]:
         if dtype != result:
@@ -173,7 +176,7 @@ def _promote_all(dtypes: Sequence[np.dtype]) -> np.dtype:
 
 
 def as_tensor(x: Any, dtype: np.dtype | None = None) -> Tensor:
-    """A tensor of the current trace from a tensor, an array or a Python scalar."""
+    """A tensor of the current trace from a tensor, an array or a Python scalar, converted to `dtype` if that is given."""
     if dtype is None and is_narrowing():
         x = narrowed(x)
     if isinstance(x, Tensor):
@@ -200,7 +203,7 @@ def adopted(x: Any, dtype: np.dtype) -> Tensor:
 
 
 def _check_range(x: Any, dtype: np.dtype) -> Any:
-    """The Python number; raises RangeError if it is no number of an integer dtype."""
+    """The Python number `x`; raises RangeError if an integer `dtype` cannot represent it."""
     if dtype.kind in "iu":
         info = np.iinfo(dtype) if dtype.name in np.sctypeDict else None
         if info is not None and not info.min <= x <= info.max:
@@ -212,7 +215,10 @@ _capture: Callable[[np.ndarray], Tensor] = constant
 
 
 def set_capture(capture: Callable[[np.ndarray], Tensor]) -> None:
-    """Sets the function by which an array from outside enters a trace; tracing makes it an argument, so it is not copied."""
+    """Sets the function by which an array from outside enters a trace; tracing makes it an argument, so it is not copied.
+
+    `capture` makes a tensor of the open trace from an array.
+    """
     global _capture
     _capture = capture
 
@@ -253,7 +259,9 @@ def broadcast_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def promote(name: str, *operands: Any, dtype: np.dtype | None = None) -> list[Tensor]:
-    """The operands as tensors with one dtype and one shape."""
+    """The operands as tensors with one dtype and one shape; `name` is the operation, for errors. `dtype` replaces the
+    promoted dtype.
+    """
     operands = tuple(map(readable, operands))
     dtype = dtype or promote_dtypes([x if is_scalar(x) else _with_dtype(x) for x in operands])
     shape = broadcast_shapes(name, [() if is_scalar(x) else np.shape(x) for x in operands])
@@ -280,9 +288,10 @@ def _with_dtype(x: Any) -> Any:
 
 
 def _binary(name: str, flip: bool = False) -> Any:
-    """The method for a binary operator of tensors. `flip` exchanges the operands, as in `__radd__`."""
+    """The method for the binary operation `name` of tensors. `flip` exchanges the operands, as in `__radd__`."""
 
     def operator(self: Tensor, other: Any) -> Any:
+        """The result of `self` and `other`, after promotion and broadcasting; NotImplemented if `other` is no operand."""
         self.check_open()
         if type(other) is Tensor and other.shape == self.shape and other.dtype == self.dtype:
             out = operation(name)(other, self) if flip else operation(name)(self, other)
@@ -304,6 +313,7 @@ def _is_operand(x: Any) -> bool:
 
 
 def _negative(self: Tensor) -> Tensor:
+    """The method of unary `-`; raises DtypeError for truth values."""
     self.check_open()
     if self.dtype.kind == "b":
         raise DtypeError("negation requires numbers, got bool.", where=user_frame(), help="use ~x for the complement.")

@@ -42,7 +42,7 @@ def captures_of(op: ir.Operation) -> list[ir.Value]:
 
 
 def _collect(region: ir.Region, inside: set[ir.Value], captures: dict[ir.Value, None]) -> None:
-    """Adds to `captures` the values that a region reads and that are not defined inside."""
+    """Adds to `captures` the values that a region reads and that are not defined inside; `inside` gets those that are."""
     for block in region.blocks:
         inside.update(block.arguments)
         for op in block.operations:
@@ -57,7 +57,11 @@ def _collect(region: ir.Region, inside: set[ir.Value], captures: dict[ir.Value, 
 
 
 def captures_by_rule(op: ir.Operation, record: OpDef) -> list[ir.Value]:
-    """The captured values on which the results of an operation depend; captures of comparators are not among them."""
+    """The values from outside, read in the regions of `op`, on which its results depend differentiably: those of comparators are
+    left out.
+
+    `record` is the operation's entry in the table.
+    """
     if not len(op.regions):
         return []
     inside: set[ir.Value] = set()
@@ -71,6 +75,8 @@ def captures_by_rule(op: ir.Operation, record: OpDef) -> list[ir.Value]:
 
 def decomposed(op: ir.Operation, record: OpDef, transform: str) -> list[Tensor]:
     """Emits the decomposition of an operation into operations without regions; returns its results.
+
+    `transform` is "vmap", "jvp", "vjp" or "jet", for the error.
 
     Raises:
       RuleMissingError: its record has no decomposition.
@@ -104,7 +110,7 @@ def may_vary(value: ir.Value) -> bool:
 
 
 def dependents(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> set[ir.Value]:
-    """The values that depend on `roots`, including `roots`.
+    """The values that depend on `roots` through the operations `ops`, including `roots`.
 
     Of a loop or a branch, only those results are included that depend on `roots`.
     """
@@ -133,6 +139,7 @@ def _dependent_carries(op: ir.Operation, values: set[ir.Value]) -> Iterable[ir.V
     carried, ops, outs = body_of(op.regions[1])
 
     def iterate(found: list[bool]) -> list[bool]:
+        """The flags `found` for the carries that depend on `values`, after one more iteration of the loop."""
         of = lambda arguments: {*values, *(a for a, f in zip(arguments, found, strict=True) if f)}  # noqa: E731
         if goes_on in dependents(test, of(state)):
             return [True] * len(found)
@@ -211,7 +218,11 @@ def bound_of(op: ir.Operation) -> dict[str, ir.Attribute]:
 
 
 def emit_case(index: Tensor, branches: Sequence[Callable[[], Sequence[Tensor]]]) -> list[Tensor]:
-    """Emits a choice between branches: `stablehlo.if` for a truth value as index, `stablehlo.case` for an integer."""
+    """The results of a choice between branches, which is emitted.
+
+    It is a `stablehlo.if` for a truth value as index, whose first branch is that for True, and a `stablehlo.case` for an integer.
+    The branches emit their operations and return results.
+    """
     name = "stablehlo.if" if index.dtype.kind == "b" else "stablehlo.case"
     # The first branch is emitted into a scratch operation, because the result types are its types.
     with scratch(len(branches)) as holder:
@@ -230,7 +241,7 @@ def clone_body(ops: Iterable[ir.Operation], mapping: dict[ir.Value, ir.Value]) -
 
 
 def emit_call(func: ir.Operation, arguments: Sequence[Tensor]) -> list[Tensor]:
-    """Emits a copy of the body of a function at the insertion point, and returns its results."""
+    """Emits a copy of the body of the function `func` on `arguments` at the insertion point; returns its results."""
     block = func.regions[0].blocks[0]
     mapping = {a: x.value for a, x in zip(block.arguments, arguments, strict=True)}
     *ops, terminator = (op.operation for op in block.operations)
@@ -242,7 +253,7 @@ Replacements = dict[ir.Value, ir.Value]  # from the result of a replaced operati
 
 
 def substitute(op: ir.Operation, values: Sequence[Tensor]) -> Replacements:
-    """Replaces an operation by `values`, unless these are its own results; returns the replacements."""
+    """Replaces an operation by `values`, unless these are its own results; returns a map from old results to new values."""
     replacements = {old: new.value for old, new in zip(op.results, values, strict=True) if old != new.value}
     if replacements:
         replace(op, values)

@@ -193,6 +193,9 @@ class OpDef:
     flops: Callable[..., int] | None = None
 
     def __post_init__(self) -> None:
+        """Raises TypeError if the record lacks a rule or its documentation; adds the sparsity
+        pattern of its kind if it has none.
+        """
         missing = [rule for rule in ("jvp", "batch") if self.control is None and getattr(self, rule) is None]
         if self.linear and self.transpose is None and self.partials is None:
             missing.append("transpose")
@@ -213,7 +216,7 @@ class OpDef:
         return outs if self.multi else outs[0]
 
     def apply(self, operands: Sequence[Tensor], params: Params) -> list[Tensor]:
-        """Emits the operation; `params` has all its parameters."""
+        """Emits the operation on `operands`; returns its results. `params` has all its parameters by name."""
         has_axes = has_weak = False
         for operand in operands:
             operand.check_open()
@@ -262,7 +265,7 @@ class OpDef:
             ) from None
 
     def _fill_region(self, region: ir.Region, body: Any, operands: Sequence[Tensor]) -> None:
-        """Fills a region with a copy of `body`, or with the body that this name denotes."""
+        """Fills a region of the operation with a copy of `body`, or with the body that the name `body` denotes, such as "add"."""
         if isinstance(body, Region):
             body.clone_into(region)
             return
@@ -303,7 +306,7 @@ class OpDef:
         return bool(self.attributes or self.result_params or self.regions)
 
     def linear_operands(self, xs: Sequence[Tensor], params: Params) -> tuple[int, ...]:
-        """Indices of the operands in which an operation with these parameters is linear."""
+        """Indices of the operands `xs` in which the operation with the parameters `params` is linear."""
         if callable(self.linear):
             return tuple(self.linear(xs, **params))
         return tuple(range(len(xs))) if self.linear == "all" else self.linear
@@ -332,7 +335,9 @@ def operation(name: str) -> OpDef:
 
 
 def record_of(op: ir.Operation, transform: str) -> OpDef:
-    """The record of an operation. Raises RuleMissingError, with the user's line, if there is none."""
+    """The record of an operation; raises RuleMissingError, with the user's line, if there is none. `transform` is a name for the
+    error.
+    """
     record = REGISTRY.get(op.name)
     if record is None:
         raise missing_rule(op, transform, "the operation is not in the table")
@@ -340,7 +345,7 @@ def record_of(op: ir.Operation, transform: str) -> OpDef:
 
 
 def missing_rule(op: ir.Operation, transform: str, reason: str, help: str = "") -> RuleMissingError:
-    """The error for an operation that has no rule for `transform`."""
+    """The error for an operation that has no rule for `transform`; `reason` and `help` are parts of its text."""
     return RuleMissingError(
         f"{transform} requires a rule for every operation, got {op.name!r}: {reason}.",
         where=source_of(op.location),

@@ -130,8 +130,8 @@ def as_rule(rule: R | Zero | UNSUPPORTED | None) -> R:
 def sole(tangents: Sequence[MaybeZero]) -> Tensor:
     """The only tangent that is not a structural zero, for an operation with one differentiable operand.
 
-    Other operands, such as the order of the columns of a pivoted QR factorisation, have none. No rule is called without a
-    tangent, so there is one.
+    Other operands, such as the order of the columns of a pivoted QR factorisation, have none. No rule is called without a tangent,
+    so there is one. `tangents` are those of the operands.
     """
     (tangent,) = (t for t in tangents if isinstance(t, Tensor))
     return tangent

@@ -23,7 +23,7 @@ class Domain:
     kind: str = "real"
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        """An array of the domain."""
+        """A random array of this shape and dtype with numbers of the domain; points to avoid have a distance of at least `gap`."""
         if self.kind == "bool":
             return rng.integers(0, 2, shape).astype(bool)
         if self.kind == "whole":
@@ -81,7 +81,7 @@ class Case:
     smooth: bool = True
 
     def draw(self, rng: np.random.Generator, dtype: np.dtype) -> list[np.ndarray]:
-        """The operands of the case."""
+        """The operands of the case: the fixed values, and random arrays from the domains of the others."""
         arrays = []
         for i, shape in enumerate(self.shapes):
             value = self.values[i] if i < len(self.values) else None

@@ -191,7 +191,7 @@ class Tensor(ArrayMethods):
         return self
 
     def to_device(self, device: Any, /, *, stream: None = None) -> Tensor:
-        """Returns the tensor itself; the target determines the device."""
+        """The tensor itself; the target determines the device."""
         return self
 
     def check_open(self) -> None:
@@ -200,22 +200,29 @@ class Tensor(ArrayMethods):
             self.scope.check_open("a tensor", self, _RETURN_IT)
 
     def _no_value(self, purpose: str, advice: str) -> NoReturn:
-        """Raises ConcretizationError: a traced tensor has no numbers for this purpose."""
+        """Raises ConcretizationError: a traced tensor has no numbers for `purpose`, such as "bool()"; `advice` says what
+        to write.
+        """
         self.check_open()
         raise ConcretizationError(
             f"{purpose} requires a concrete value, got the traced tensor {self!r}.", where=user_frame(), help=advice
         )
 
     def _known(self, purpose: str, advice: str) -> np.ndarray:
-        """The numbers, if the arguments of the trace have numbers that determine them; else raises ConcretizationError."""
+        """The numbers of the tensor, if the arguments of the trace have numbers that determine them; else raises
+        ConcretizationError.
+
+        `purpose` and `advice` are parts of the error.
+        """
         self.check_open()
         array = _reader(self)
         return self._no_value(purpose, advice) if array is None else array
 
     def _number(self, purpose: str, advice: str) -> np.ndarray:
-        """The numbers, as `_known`; raises ConcretizationError if a derivative follows the tensor.
+        """The numbers of the tensor, if they are known; raises ConcretizationError if they are not, or if a derivative follows the
+        tensor.
 
-        Python code that computes with a number would lose the derivative.
+        Python code that computes with a number would lose the derivative. `purpose` and `advice` are parts of the error.
         """
         array = self._known(purpose, advice)
         if _is_followed(self):
@@ -228,6 +235,7 @@ class Tensor(ArrayMethods):
         return array
 
     def __bool__(self) -> bool:
+        """The truth value of one element, if it is known; else raises ConcretizationError, or ShapeError for several elements."""
         # Comparisons have the derivative 0, also comparisons with the number 0.
         array = self._known("bool()", "in `if` use nm.numpy.where or nm.cond; in `while` use nm.while_loop.")
         if array.size != 1:

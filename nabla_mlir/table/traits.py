@@ -150,7 +150,7 @@ def bytes_of(value: ir.Value) -> int:
 
 
 def flops_of(op: ir.Operation) -> int:
-    """The floating-point operations of an operation, by its record; its regions are not counted."""
+    """The number of floating-point operations that `op` does, by its record; operations in its regions are not counted."""
     record = record_or_none(op)
     if record is None:
         return 0

@@ -119,7 +119,10 @@ def map_over(block: ir.Block, operands: Sequence[Tensor], axes: NamedAxes, outs:
 
 
 def _without_stretched(x: Tensor, sizes: dict[str, int]) -> tuple[ir.Value, list[str]]:
-    """The value without its axes of size 1 that stretch to a larger size, and the names of its other axes."""
+    """The value without its named axes of size 1 that stretch to a larger size, and the names of its other named axes.
+
+    `sizes` maps each name to the size in the result. Example: axes a: 1, b: 3 and sizes a: 2, b: 3 give a value with the axis b.
+    """
     axes = [(name, size) for name, size in x.axes if size == sizes[name]]
     if len(axes) == len(x.axes):
         return x.value, [name for name, _ in axes]
@@ -188,7 +191,10 @@ class Entries:
         return scope is None
 
     def enter(self, x: Tensor) -> Tensor:
-        """One entry of a tensor from outside."""
+        """The argument of the map that stands for one entry of the tensor `x` from outside; each tensor has one argument.
+
+        Raises TakesApartError if an axis of `x` has been named inside the map.
+        """
         if not self.inside.isdisjoint(dict(x.axes)):
             raise TakesApartError
         key = (x.value, x.axes)
@@ -227,7 +233,7 @@ def enter(x: Tensor) -> Tensor:
 
 
 def unwrapped(x: Tensor) -> Tensor:
-    """The tensor, whose named axes are then read.
+    """The tensor `x` unchanged, after a check that its named axes may be read here.
 
     Raises TakesApartError inside a function that runs per entry of one of these axes.
     """

@@ -39,14 +39,14 @@ class LawCase:
         return self.case.draw(rng, np.dtype(np.float64))
 
     def apply(self, xs: Sequence[Tensor]) -> list[Tensor]:
-        """Calls the record inside a trace and returns its results."""
+        """The results of the operation on the tensors `xs` with the sample's parameters, inside a trace."""
         params = dict(self.params)
         if params.get("dtype", 0) is None:  # the dtype of a product is that of its factors
             params["dtype"] = xs[0].dtype
         return self.record.apply(xs, params)
 
     def reference(self, xs: Sequence[np.ndarray]) -> Any:
-        """The results of the reference of the record, usually NumPy; None if it has none."""
+        """The results of the record's reference for the arrays `xs`, usually a function of NumPy; None if it has none."""
         function = self.case.numpy or self.record.numpy
         if isinstance(function, str):
             function = pkgutil.resolve_name(function)
@@ -54,7 +54,7 @@ class LawCase:
 
 
 def law_cases(records: Iterable[OpDef] | None = None) -> list[LawCase]:
-    """Returns one case for each sample of the records; the default is all registered records.
+    """One case for each sample of the records; the default is all registered records.
 
     Elementwise records are sampled at rank 2, as scalars, and with an axis of size 0 and one of size 1.
     """
@@ -70,7 +70,7 @@ def law_cases(records: Iterable[OpDef] | None = None) -> list[LawCase]:
 
 
 def active_operands(law: LawCase, xs: Sequence[np.ndarray]) -> list[int]:
-    """The indices of the differentiable operands."""
+    """The indices of the differentiable operands of a sample; `xs` are the operands. None are if the sample is not smooth."""
     if not law.case.smooth:
         return []
     kinds = [domain.kind if domain is not None else "real" for domain in law.case.domains]

@@ -87,14 +87,17 @@ def check_record(record: OpDef) -> list[Costs]:
 
 
 def interpret(function: Callable[..., Any], inputs: Sequence[np.ndarray]) -> Any:
-    """The results of a function of tensors, which is lowered and interpreted with NumPy."""
+    """The results of `function`, which takes tensors, for the arrays `inputs`: it is traced, lowered and interpreted with NumPy."""
     stage = trace(function, *inputs, name="main").lower()
     leaves = interpreted(stage.module.operation, "main")([np.asarray(x) for x in inputs])
     return optree.tree_unflatten(stage.entries[0].out_spec, [np.asarray(y) for y in leaves])
 
 
 def check_laws(law: LawCase, run: Run = interpret) -> None:
-    """Checks one sample of a record; raises LawError. `run` computes the results of a function of tensors."""
+    """Raises LawError unless the rules of a record obey all laws for one sample.
+
+    `law` is the sample, and `run` computes the results of a function of tensors for arrays.
+    """
     laws = Laws(law)
     got = run(laws.trace, laws.inputs())
     reference = law.reference(laws.xs)
@@ -121,7 +124,9 @@ def check_laws(law: LawCase, run: Run = interpret) -> None:
 
 
 def check_prepared(law: LawCase) -> None:
-    """Checks that the residuals of `update` are all that `apply` needs: it returns the product of `hvp`. Raises LawError."""
+    """Raises LawError unless `apply` returns the product of `hvp`, from the residuals that `update`
+    has stored. `law` is a sample.
+    """
     laws = Laws(law)
     if not laws.active:
         return
@@ -129,7 +134,10 @@ def check_prepared(law: LawCase) -> None:
     active, data = [laws.xs[i] for i in laws.active], [laws.xs[i] for i in others]
 
     def loss(chosen: Sequence[Any], *rest: Any) -> Any:
-        """Returns a real number from the results of the law, as a function of its active arguments and its data."""
+        """A real number from the results of the sample, as a function of its active operands and its other operands.
+
+        `chosen` are the values of the active operands.
+        """
         full = dict(zip([*laws.active, *others], [*chosen, *rest], strict=True))
         results = [y for y in law.apply([full[i] for i in range(len(full))]) if is_differentiable(y.dtype)]
         return sum((nnp.sum(nnp.sin(nnp.real(y) + 0.5 * nnp.imag(y))) for y in results), nnp.zeros(()))
@@ -144,9 +152,13 @@ def check_prepared(law: LawCase) -> None:
 
 
 def _check_same(law: LawCase, what: str, got: Any, expected: Any, tolerance: float, least: float = 1.0) -> None:
-    """Raises LawError, which names the law, unless the numbers in two trees agree.
+    """Raises LawError unless the numbers in two trees agree.
 
-    The tolerance is relative to the largest element or to `least`, whichever is larger.
+    Args:
+      law: the sample, whose name is in the error.
+      what: the law that the numbers obey, for the error.
+      got, expected: the trees.
+      tolerance: relative to the largest element or to `least`, whichever is larger.
     """
     a, b = _flat(got), _flat(expected)
     if a.shape != b.shape:
@@ -173,7 +185,10 @@ def _pairing(a: Any, b: Any) -> float:
 
 
 def costs_of(law: LawCase) -> Costs:
-    """The numbers of floating-point operations of a sample and of its derivatives."""
+    """The numbers of floating-point operations of a sample, of its jvp and of its vjp; 0 for derivatives that it does not have.
+
+    `law` is the sample of an operation.
+    """
     laws = Laws(law)
     operands, count = laws.inputs(), len(laws.xs)
 
@@ -183,10 +198,12 @@ def costs_of(law: LawCase) -> Costs:
         return cost_of_function(functions_of(stage.module.operation)["main"]).flops
 
     def own(xs: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]]:
-        """The differentiable results as a function of the active operands, and these operands."""
+        """The floating-point results of the sample as a function of the active operands, and the
+        active ones of the operands `xs`.
+        """
 
         def f(*active: Any) -> Any:
-            """Returns the floating-point results of the law as a function of its active arguments."""
+            """The floating-point results of the sample as a function of its active operands."""
             full = list(xs)
             for i, x in zip(laws.active, active, strict=True):
                 full[i] = x
@@ -244,7 +261,7 @@ def check_pass(item: Pass | str, modules: Iterable[ir.Module] = (), programs: in
 
 
 def _check_on(pipeline: Pipeline, module: ir.Module) -> bool:
-    """True if a pass changes a module; raises LawError if the results differ or the IR is not valid."""
+    """True if the passes of `pipeline` change a module; raises LawError if the results differ or the IR is not valid."""
     text, after = str(module), clone_module(module)
     try:
         for _ in range(2):

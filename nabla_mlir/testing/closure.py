@@ -27,7 +27,7 @@ def _jvp(f: Function) -> Function:
 
 
 def _vjp(f: Function) -> Function:
-    """Returns the function that applies the pullback of `f` to the value of `f`."""
+    """The function that applies the pullback of `f` to the value of `f`."""
 
     def pulled(*xs: Any) -> Any:
         ys, pullback = vjp(f, *xs)
@@ -44,15 +44,18 @@ TRANSFORMS = {"jvp": _jvp, "vjp": _vjp, "vmap": _vmap}
 
 
 def emitted(law: LawCase, names: Sequence[str]) -> set[str]:
-    """The names of the operations that a sample has after transforms; the first transform is applied first."""
+    """The names of the operations that a sample has after the transforms `names`, of which the first is applied first.
+
+    `law` is the sample of an operation.
+    """
     xs = law.draw()
     active = active_operands(law, xs)
 
     def function(*inputs: Any) -> Any:
-        """Returns the leaves of the law after all transforms, as a function of its active inputs."""
+        """The leaves of the sample's results after all transforms, as a function of all its operands."""
 
         def f(*own: Any) -> Any:
-            """Applies the law with the active inputs replaced."""
+            """The results of the operation for the active operands `own`; the other operands are those of the sample."""
             full = list(inputs)
             for i, x in zip(active, own, strict=True):
                 full[i] = x
@@ -68,7 +71,11 @@ def emitted(law: LawCase, names: Sequence[str]) -> set[str]:
 
 
 def unruled(law: LawCase) -> dict[str, str]:
-    """The operations that two transforms of a sample emit and that a third transform cannot handle, each with what it lacks."""
+    """The operations that two transforms of a sample emit and that a third transform cannot handle, each mapped to the rule that it
+    lacks.
+
+    `law` is the sample of an operation.
+    """
     if not active_operands(law, law.draw()):
         return {}
     pairs = itertools.product(TRANSFORMS, repeat=2)

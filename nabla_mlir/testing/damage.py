@@ -50,6 +50,8 @@ Numbers = np.random.Generator
 def damaged(content: bytes, rng: Numbers) -> bytes:
     """The content with some bytes changed, removed or doubled, or with its end removed.
 
+    `rng` makes the random choices.
+
     Example:
       >>> damaged(b"abcd", np.random.default_rng(0)) != b"abcd"
       True
@@ -76,7 +78,7 @@ def damaged(content: bytes, rng: Numbers) -> bytes:
 
 
 def altered(text: str, rng: Numbers) -> str:
-    """The text with some words and lines moved, removed or doubled, and with other numbers."""
+    """The text with some words and lines moved, removed or doubled, and with other numbers, as `rng` draws them."""
     for _ in range(int(rng.integers(1, 4))):
         lines = text.splitlines()
         i, j = (int(k) for k in rng.integers(len(lines), size=2))
@@ -103,20 +105,20 @@ def altered(text: str, rng: Numbers) -> str:
 
 
 def _text(rng: Numbers) -> str:
-    """The text of a random module, usually altered."""
+    """The text of a random module, usually altered. `rng` makes the random choices."""
     text = str(random_module(int(rng.integers(400)), int(rng.integers(1, 7))))
     return text if rng.integers(8) == 0 else altered(text, rng)
 
 
 def _run_passes(module: ir.Module, rng: Numbers) -> None:
-    """Runs random passes on a module; raises LawError if the results of its functions change."""
+    """Runs passes that `rng` draws on a module; raises an error if the results of its functions change."""
     operation = module.operation
     Pipeline.parse("nabla-verify").run(module)
     names = [n for n, f in functions_of(operation).items() if not is_private(f)]
     arguments = {name: inputs_of(module, name, ()) for name in names}
 
     def results() -> dict[str, list[np.ndarray]]:
-        """The results of all functions; raises LawError if they run too many operations."""
+        """The results of all functions by name; raises LawError if they run too many operations."""
         count = iter(range(100_000))
 
         def watch(*_: object) -> None:
@@ -159,6 +161,7 @@ def _read_text(rng: Numbers, _folder: Path) -> None:
 
 
 def _read_import(rng: Numbers, _folder: Path) -> None:
+    """Imports a damaged StableHLO program from memory, and lowers its jvp; `rng` makes the damage, and the folder is not used."""
     f: Any = nm.from_stablehlo(_text(rng))
     specs = [nm.spec(shape, dtype) for shape, dtype in f.inputs]
     nm.trace(lambda *xs: nm.jvp(f, xs, xs), *specs).lower()
@@ -180,7 +183,7 @@ def _artifact() -> tuple[bytes, np.ndarray]:
 
 
 def _read_zip(rng: Numbers, _folder: Path) -> None:
-    """Loads and calls a damaged archive; the result must be right if no error is raised."""
+    """Loads and calls a damaged archive; raises AssertionError if it runs and gives a wrong number. `rng` draws the damage."""
     content, x = _artifact()
     module = nm.load(damaged(content, rng))
     got = module["main"](x)
@@ -188,7 +191,7 @@ def _read_zip(rng: Numbers, _folder: Path) -> None:
 
 
 def _read_files(rng: Numbers, folder: Path, kind: str) -> None:
-    """Reads an artifact in which files that end in `kind` are damaged."""
+    """Loads and calls an artifact in `folder` whose files with names that end in `kind` are damaged; `rng` draws the damage."""
     content, x = _artifact()
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for name in archive.namelist():
@@ -204,7 +207,7 @@ def _read_files(rng: Numbers, folder: Path, kind: str) -> None:
 
 
 def _read_npy(rng: Numbers, folder: Path) -> None:
-    """Reads a damaged file of NumPy as an argument."""
+    """Reads a damaged .npy file in `folder` as an argument of a function; `rng` draws the damage."""
     path = folder / "x.npy"
     np.save(path, rng.uniform(size=(2, 3)).astype(rng.choice(["f4", "f8", "i4", "c8", "?"])))
     path.write_bytes(damaged(path.read_bytes()[:140], rng) if rng.integers(2) else damaged(path.read_bytes(), rng))
@@ -236,7 +239,10 @@ def read(kind: str, seed: int) -> str:
 
 
 def _child(kind: str, first: int) -> None:
-    """Reads damaged inputs, one seed after the other; an alarm ends the process if one takes too long."""
+    """Reads damaged inputs of the given kind with the seeds first, first + 1, ..., without end; prints each seed and its outcome.
+
+    An alarm ends the process if one input takes too long, and the parent starts another one.
+    """
     seed = first
     while True:
         signal.alarm(SECONDS)

@@ -241,12 +241,14 @@ class Deep:
         return [(x + 1j * rng.normal(size=shape) if dtype.kind == "c" else x).astype(dtype), k]
 
     def _body(self, k: Any) -> Map:
-        """A function that runs a chain of steps, each of which reads two earlier values, and returns the sum of the last two
+        """A function of x: a chain of random steps, each of which reads two earlier values; it returns the sum of the last two
         values.
+
+        `k` is the vector of indices that the steps may read.
         """
 
         def apply(x: Any) -> Any:
-            """Applies random steps of the family to recent values; the same for each call."""
+            """The sum of the last two values after random steps of the family on recent values; each call takes the same steps."""
             rng = np.random.default_rng([self.seed, 5])
             values = [x, bounded(x) + 1]
             for _ in range(self.steps):
@@ -258,8 +260,9 @@ class Deep:
         return apply
 
     def _run(self, x: Any, k: Any) -> tuple[Any, ...]:
-        """The results of the program: the body, the transformed body, a selection between both, and the
-        condition of the selection.
+        """The results of the program for the array `x` and the indices `k`.
+
+        They are the body, the transformed body, a selection between both, and the condition of the selection.
         """
         body = result = self._body(k)
         for name in self.transforms:

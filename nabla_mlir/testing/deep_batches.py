@@ -51,6 +51,7 @@ class Count:
     seconds: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
+        """The numbers of programs by the way in which they were compiled, the programs left out, and the times, in one line."""
         total = sum(self.seconds.values())
         rate = 60 * sum(self.compiled.values()) / total if total else 0.0
         parts = [f"{n} programs compiled as {how}" for how, n in sorted(self.compiled.items())] or ["no program compiled"]
@@ -115,7 +116,14 @@ def faults_of(programs: Sequence[Deep], target: str = "cpu", is_separate: bool =
 
 
 def _faults_of_module(stages: dict[Deep, Lowered], target: str, is_separate: bool, count: Count) -> list[Fault]:
-    """The faults of programs that are compiled as one module; if this module fails, both halves are tried."""
+    """The faults of programs that are compiled as one module; if this module fails, both halves are tried.
+
+    Args:
+      stages: maps each program to its lowered form.
+      target: what to compile for.
+      is_separate: True if each program stays a function, False if all become one function.
+      count: the statistics, which are updated.
+    """
     machine = as_target(target)
     try:
         with _timed(count, "compiling"):
@@ -185,7 +193,9 @@ def join(whole: ir.Module) -> None:
 
 
 def _calls(stages: dict[Deep, Lowered], is_separate: bool) -> list[Call]:
-    """The calls that run all programs: one call of the joined function, or one call for each program."""
+    """The calls that run all programs of `stages`: one call of the joined function, or one call for each program if
+    `is_separate`.
+    """
     each = [Call(p.name, tuple(p.arguments), (0,) if p.is_donating else ()) for p in stages]
     if is_separate:
         return each
@@ -194,7 +204,10 @@ def _calls(stages: dict[Deep, Lowered], is_separate: bool) -> list[Call]:
 
 
 def _by_program(stages: dict[Deep, Lowered], calls: list[Call], results: list[Result]) -> dict[Deep, Result]:
-    """The results of each program, from the results of the calls."""
+    """The results of each program of `stages`, from the results of the calls.
+
+    Each program has two arguments, so numbers 2 i and 2 i + 1 of the joined function are those of program i.
+    """
     if calls[0].name != _ALL:
         return dict(zip(stages, results, strict=True))
     (whole,) = results
@@ -212,7 +225,9 @@ def _returned(program: Deep, stage: Lowered) -> Sequence[ir.Type]:
 
 
 def _difference(program: Deep, stage: Lowered, calls: Sequence[Result], count: Count) -> str:
-    """The first fault in the results of two calls of a program, as text; "" if there is none."""
+    """The first fault in the results of two calls of a program, as text; "" if there is none. `count` counts undecided
+    comparisons.
+    """
     runs = ReferenceRuns(stage.module, {program.name: program.arguments})
     wanted = runs.call(program.name)
     first, second = (compare(got.values, wanted, lambda k: runs.perturbed(program.name, k)) for got in calls)
@@ -246,7 +261,10 @@ def shrunk(fault: Fault, target: str = "cpu") -> Fault:
 
 
 def _fewest(fault: Fault, fault_of_part: Callable[[Sequence[Deep]], Fault | None]) -> Fault:
-    """Returns the fault with the fewest programs that still show it: tries single programs, then halves, then all except one."""
+    """The fault with the fewest programs that still shows: single programs, halves, and all except one are tried in turn.
+
+    `fault_of_part` gives the fault that some programs alone show, or None.
+    """
     programs = list(fault.programs)
     for some in _smaller(programs):
         if (smaller := fault_of_part(some)) is not None:

@@ -96,7 +96,7 @@ def _root(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step("f", is_costly=True)
 def _function(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
-    """A random elementwise function of x, or of x and y."""
+    """A random elementwise function of x, or of x and y; `rng` makes the choices, and `k` is not read."""
     functions = (
         lambda: nnp.sin(x),
         lambda: nnp.tanh(x) + y,
@@ -116,7 +116,7 @@ def _power(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step("c")
 def _parts(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
-    """A random operation on the real and imaginary parts of x and y."""
+    """A random operation on the real and imaginary parts of x and y; `rng` makes the choices, and `k` is not read."""
     parts = (
         lambda: nnp.conj(x) * y,
         lambda: nnp.real(x) + 1j * nnp.imag(y),
@@ -134,7 +134,7 @@ def _bits(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step("f")
 def _rounded(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
-    """A random operation that rounds x, or whose derivative is zero."""
+    """A random operation that rounds x, or whose derivative is zero; `rng` makes the choices, and `k` is not read."""
     kinds = (
         lambda: x - 0.5 * nnp.floor(x),
         lambda: nnp.sign(x) * y,
@@ -150,7 +150,7 @@ def _rounded(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step("fi")
 def _compared(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
-    """A random selection between x and y by a comparison."""
+    """A random selection between x and y by a comparison; `rng` makes the choices, and `k` is not read."""
     kinds = (
         lambda: nnp.where(x > 0, x, y),
         lambda: nnp.maximum(x, y),
@@ -166,7 +166,7 @@ def _compared(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step()
 def _masked(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
-    """A selection between x, y and another value by random masks."""
+    """A selection between x, y and another value by random masks; `rng` makes the choices, and `k` is not read."""
     mask = mask_of(rng, x)
     other = (y, 0, 1, x * y)[int(rng.integers(4))]
     return nnp.where(mask & mask_of(rng, x), nnp.where(mask, x, y), other).astype(x.dtype)
@@ -174,7 +174,7 @@ def _masked(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step("f")
 def _guarded(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
-    """A quotient and a root with masked singular points, as users write them."""
+    """A quotient and a root with masked singular points, as users write them. `rng` makes the random choices."""
     safe = nnp.where(x > 0, x, 1)
     return nnp.where(x > 0, (nnp.sqrt(safe), y / safe)[int(rng.integers(2))], y).astype(x.dtype)
 
@@ -189,7 +189,9 @@ def _reversed(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step()
 def _joined(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
-    """Parts of x and y, joined, stacked, padded or repeated at random."""
+    """Parts of x and y, joined, stacked, padded or repeated at random, in the shape of x; `rng` makes the choices, and `k` is not
+    read.
+    """
     cut = int(rng.integers(x.shape[0] + 1))
     kinds = (
         lambda: nnp.concatenate([x[cut:], y[:cut]]),
@@ -210,7 +212,7 @@ def _rearranged(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step("fc")
 def _outer(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
-    """A random sum of products of x and y."""
+    """A random sum of products of x and y, in the shape of x; `rng` makes the choices, and `k` is not read."""
     kinds = (
         lambda: (x.reshape(-1)[:, None] * y.reshape(-1)[None]).sum(1).reshape(x.shape),
         lambda: nnp.sum(x * y) * x,
@@ -224,7 +226,7 @@ def _outer(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step()
 def _running(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
-    """A random running sum, maximum or window of x."""
+    """A random running sum, maximum or window of x, or its combination with y; `rng` makes the choices, and `k` is not read."""
     kinds = [lambda: nnp.cumsum(x, 0), lambda: nnp.flip(nnp.cumsum(y, x.ndim - 1)), lambda: nnp.sum(x, 0) + y]
     if kind_of(x) == "f" and x.size:
         others = (1,) * (x.ndim - 1)
@@ -243,7 +245,7 @@ def _running(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step()
 def _scattered(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
-    """An indexed update of x, chosen at random."""
+    """An update of x with elements of x or y, at the indices `k` or at random ones. `rng` makes the random choices."""
     if not x.size:
         return x * y
     at = x.at[k if rng.integers(2) else rng.integers(0, x.shape[0], x.shape[0])]
@@ -263,7 +265,7 @@ def _scattered(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step()
 def _gathered(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
-    """An indexed read of x, chosen at random."""
+    """An indexed read of x at the indices `k`, in a random form, often combined with y. `rng` makes the random choices."""
     if not x.size:
         return x + y
     kinds = (
@@ -280,7 +282,7 @@ def _gathered(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step("fi")
 def _sorted(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
-    """One of five combinations of x and y with sort, argsort or argmax; `k` is not read."""
+    """One of five combinations of x and y with sort, argsort or argmax; `rng` makes the choices, and `k` is not read."""
     if not x.size:
         return x - y
     kinds = (
@@ -298,7 +300,10 @@ def _sorted(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step()
 def _looped(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
-    """A loop or a scan over x, chosen at random."""
+    """The result of a random loop or scan over x and y; the vector of indices `k` is read by one of them.
+
+    `rng` makes the random choices.
+    """
     kinds = (
         lambda: nm.fori_loop(0, 2, lambda i, c: bounded(c * y + i.astype(c.dtype)), x),
         lambda: nm.scan(lambda c, s: (bounded(c * s + s), c + s), x[0], y)[1] if x.size else x,
@@ -315,7 +320,10 @@ def _looped(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
 
 @_step()
 def _branched(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
-    """The result of a random branch or selection."""
+    """The result of a random branch between functions of x and y; the first index of `k` selects one of them.
+
+    `rng` makes the random choices.
+    """
     index = k[0] if k.size else 1
     kinds = (
         lambda: nm.cond(real(x).sum() > 0, lambda: x * y, lambda: y - x),

@@ -70,12 +70,17 @@ def check_donation(cases: Iterable[LawCase], derivatives: bool = True, driver: s
 
 
 def _function(laws: Laws, derivatives: bool) -> Callable[..., Any]:
-    """A function with the value of a sample, its vjp for constant cotangents, and its first operand with another first element.
+    """A function of a sample's operands that returns three things, the last of which can be written to the first operand's memory.
 
-    The new element depends on the other results, so that the write comes last and needs no copy.
+    They are the results, their vjp for constant cotangents if `derivatives`, and the first operand with another first element. The
+    new element depends on the other results, so that the write comes last and needs no copy. `laws` holds the sample.
     """
 
     def f(*xs: Any) -> Any:
+        """The results, their derivatives, and the first operand with one element replaced, whose buffer may be reused.
+
+        The new element is 1 or 2 by the sign of the sum of all results, so it can be written only when they are known.
+        """
         outs = laws.law.apply(xs)
         floats = [i for i, y in enumerate(outs) if is_differentiable(y.dtype)]
         slopes: Sequence[Any] = []
@@ -96,7 +101,10 @@ def _function(laws: Laws, derivatives: bool) -> Callable[..., Any]:
 
 
 def _check_equal(name: str, what: str, got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
-    """Raises LawError unless the arrays are equal bit by bit, except for NaN."""
+    """Raises LawError unless the arrays are equal bit by bit, except for NaN; `name` and `what` name the sample and the law.
+
+    `got` and `expected` are lists of arrays.
+    """
     for i, (a, b) in enumerate(zip(got, expected, strict=True)):
         if not np.array_equal(a, b, equal_nan=b.dtype.kind in "fc"):
             raise LawError(f"{name} requires {what} if its first argument is donated, got {a} instead of {b} for array {i}.")

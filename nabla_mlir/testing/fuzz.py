@@ -100,7 +100,7 @@ class Fault:
 
 
 def difference(got: Sequence[Any], wanted: Sequence[Any], dtype: str) -> str:
-    """The first number that differs, as text; "" if all numbers agree."""
+    """The first number of `got` that differs from `wanted`, as text; "" if all agree within the tolerance of `dtype`."""
     for i, (a, b) in enumerate(zip(got, wanted, strict=True)):
         a, b = np.asarray(a), np.asarray(b)
         if (a.shape, a.dtype) != (b.shape, b.dtype):
@@ -114,7 +114,10 @@ def difference(got: Sequence[Any], wanted: Sequence[Any], dtype: str) -> str:
 
 
 def interpret(sample: Sample) -> tuple[Lowered | None, list[np.ndarray], list[np.ndarray], Fault | None]:
-    """The lowered program, its arguments, its results, and the fault that appears before compilation (None if there is none)."""
+    """The lowered program, its arguments, its results, and None; or the fault that appears before compilation in place of None.
+
+    With a fault, the program is None and the lists are empty. `sample` is the random program with its arguments.
+    """
     try:
         traced, inputs = sample.traced()
         lowered = traced.lower()
@@ -129,7 +132,7 @@ def interpret(sample: Sample) -> tuple[Lowered | None, list[np.ndarray], list[np
 
 
 def run(samples: Sequence[Sample], target: str = "cpu") -> list[Fault]:
-    """The faults of programs that are compiled together for a target."""
+    """The faults of the programs `samples`, which are compiled together for a target; if that fails, both halves are tried."""
     faults, stages = [], {}
     for sample in samples:
         lowered, inputs, wanted, fault = interpret(sample)
@@ -155,7 +158,10 @@ def run(samples: Sequence[Sample], target: str = "cpu") -> list[Fault]:
 
 
 def _error_of_calls(function: Function, inputs: Sequence[np.ndarray], wanted: Sequence[np.ndarray], dtype: str) -> str:
-    """The error of two calls of a function, as text; "" if both calls are correct."""
+    """The error of two calls of a compiled function, as text; "" if both are correct.
+
+    `inputs` are the arguments, `wanted` the right results, and `dtype` names the tolerance.
+    """
     before = [x.copy() for x in inputs]
     for call in ("first", "second"):
         try:
@@ -183,7 +189,7 @@ def shrunk(fault: Fault, target: str) -> Fault:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs programs until the time is over; returns 1 if there was a fault."""
+    """Tries random programs until the time is over; returns 1 if there was a fault, else 0. `argv` are the command's arguments."""
     parser = argparse.ArgumentParser(prog="python -m nabla_mlir.testing.fuzz", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--minutes", type=float, default=10.0, help="how long (10)")
     parser.add_argument("--seed", type=int, default=0, help="of the first program (0); the next ones follow")
@@ -222,9 +228,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _one_by_one(shortest: Function, only: Sequence[int] | None, seed: int, minutes: float) -> int:
-    """The number of faults of programs that are checked one after the other; each fault is printed.
+    """Checks programs one after the other and prints their faults; returns 1 if there was a fault, else 0.
 
-    The seeds are those in `only`, or all from `seed` on until the time is over.
+    `shortest` gives the shortest faulty program of a seed and its fault. The seeds are those in `only`, or all from `seed` on
+    until the time is over.
     """
     end, counts = time.monotonic() + 60 * minutes, collections.Counter[str]()
     for number in only or itertools.count(seed):
@@ -238,7 +245,9 @@ def _one_by_one(shortest: Function, only: Sequence[int] | None, seed: int, minut
 
 
 def _deep(only: Sequence[int] | None, seed: int, minutes: float, target: str) -> int:
-    """Checks families of programs until the time is over, or the families of some seeds; returns 1 if there was a fault."""
+    """Checks families of programs from `seed` on until the time is over, or the programs of the seeds `only`; returns 1 if there
+    was a fault.
+    """
     end, count, faults = time.monotonic() + 60 * minutes, deep_batches.Count(), 0
     with contextlib.suppress(KeyboardInterrupt):  # a long run can be interrupted, and still prints its numbers
         for number in itertools.count(seed // deep.FAMILY):
@@ -255,7 +264,10 @@ def _deep(only: Sequence[int] | None, seed: int, minutes: float, target: str) ->
 
 
 def _print_counts(counts: collections.Counter[str], faults: int) -> int:
-    """Prints the number of each cause; returns 1 if there was a fault."""
+    """Prints the number of programs for each cause; returns 1 if there was a fault, else 0.
+
+    `counts` maps each cause to its number of programs, and `faults` is the number of faults.
+    """
     for cause, count in counts.most_common():
         print(f"{count:8} {cause}")
     print(f"{sum(counts.values())} tried, {faults} faults")

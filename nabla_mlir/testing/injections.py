@@ -44,7 +44,11 @@ class Injection:
 
 
 def inject(module: ir.Module, fault: str, rng: Numbers) -> Injection | None:
-    """Puts a fault into a random operation of a module; returns None if the fault does not apply to any operation."""
+    """Puts a fault of the kind `fault` into a random operation of a module; returns its description, or None if no operation admits
+    it.
+
+    `rng` makes the random choices.
+    """
     ops = [op for op in nested(module.operation) if is_step(op)]
     for k in rng.permutation(len(ops)):
         with context(), ir.Location.unknown():
@@ -58,14 +62,19 @@ def inject(module: ir.Module, fault: str, rng: Numbers) -> Injection | None:
 
 
 def _exchange_two_operands(op: ir.Operation, rng: Numbers) -> bool:
-    """Exchanges the two operands of an operation that is not commutative; returns True if the operation changed."""
+    """Exchanges the two operands of an operation that is not commutative; returns True if the operation changed. `rng` is not
+    used.
+    """
     if len(op.operands) != 2 or op.name in _COMMUTATIVE or runs_regions(op):
         return False
     return _exchange(op, 0, 1)
 
 
 def _exchange_values(op: ir.Operation, rng: Numbers) -> bool:
-    """Exchanges two operands of one type in an operation with more operands, such as a selection, a loop or a return."""
+    """Exchanges two random operands of one type in an operation with more operands, a loop or a return; returns True if it changed.
+
+    `rng` makes the random choices.
+    """
     count = len(op.operands)
     pairs = [(i, j) for i in range(count) for j in range(i) if count > 2 or runs_regions(op)]
     return any(_exchange(op, *pairs[k]) for k in rng.permutation(len(pairs)))
@@ -81,7 +90,10 @@ def _exchange(op: ir.Operation, i: int, j: int) -> bool:
 
 
 def _take_another_value(op: ir.Operation, rng: Numbers) -> bool:
-    """Replaces an operand by an earlier value of the same type; returns True if there is one."""
+    """Replaces a random operand by an earlier value of the same type; returns True if there is one.
+
+    `rng` makes the random choices.
+    """
     block = op.block
     before = [*block.arguments]
     for other in block.operations:
@@ -97,7 +109,10 @@ def _take_another_value(op: ir.Operation, rng: Numbers) -> bool:
 
 
 def _shift_index(op: ir.Operation, rng: Numbers) -> bool:
-    """Adds one to an index of a gather, a scatter or a slice; returns True if the operation has one."""
+    """Adds one to an index of a gather, a scatter or a slice; returns True if the operation has one.
+
+    `rng` makes the random choices.
+    """
     if op.name not in _INDEXED:
         return False
     indices = [i for i, v in enumerate(op.operands) if not is_float(dtype := shape_and_dtype(v.type)[1]) and not is_complex(dtype)]
@@ -118,7 +133,7 @@ def _shift_index(op: ir.Operation, rng: Numbers) -> bool:
 
 
 def _change_initial_value(op: ir.Operation, rng: Numbers) -> bool:
-    """Changes the initial value of a reduction to a half, one, or true."""
+    """Changes the initial value of a reduction to a half, one, or true; returns False for another operation. `rng` is not used."""
     if op.name not in ("stablehlo.reduce", "stablehlo.reduce_window"):
         return False
     index = len(op.operands) // 2
@@ -132,14 +147,14 @@ def _change_initial_value(op: ir.Operation, rng: Numbers) -> bool:
 
 
 def _negate(op: ir.Operation, rng: Numbers) -> bool:
-    """Negates a result: the sign of a number, or a truth value."""
+    """Negates a result, a number or a truth value; returns True if the operation changed. `rng` is not used."""
     if not _is_tensor(op):
         return False
     return _replace(op, lambda y: emit("stablehlo.not" if _is_truth(y) else "stablehlo.negate", [y], results=[y.type]))
 
 
 def _drop_row(op: ir.Operation, rng: Numbers) -> bool:
-    """Sets the last row of a result to zero."""
+    """Sets the last row of a result to zero; returns True if the operation changed. `rng` is not used."""
     if not _is_tensor(op) or not (shape := shape_and_dtype(op.results[0].type)[0]) or 0 in shape:
         return False
     rows = np.arange(shape[0]).reshape(-1, *(1,) * (len(shape) - 1)) < shape[0] - 1
@@ -148,7 +163,7 @@ def _drop_row(op: ir.Operation, rng: Numbers) -> bool:
 
 
 def _skip(op: ir.Operation, rng: Numbers) -> bool:
-    """Omits the operation: one of its operands replaces its result."""
+    """Replaces the result of an operation by one of its operands, which `rng` draws; returns True if the result was used."""
     found = [v for v in op.operands if len(op.results) == 1 and v.type == op.results[0].type]
     if not found or op.name == "stablehlo.optimization_barrier":
         return False
@@ -161,7 +176,10 @@ def _skip(op: ir.Operation, rng: Numbers) -> bool:
 
 
 def _change_constant(op: ir.Operation, rng: Numbers) -> bool:
-    """Changes one element of a constant: by 1 per cent, by one for integers, or to the other truth value."""
+    """Changes a random element of a constant by 1 per cent, by one, or to the other truth value; returns True if it changed.
+
+    `rng` makes the random choices.
+    """
     if op.name != CONSTANT or not is_static_tensor(op.results[0].type):
         return False
     x = np.array(constant_array(op))
@@ -178,7 +196,7 @@ def _change_constant(op: ir.Operation, rng: Numbers) -> bool:
 
 
 def _reverse_comparison(op: ir.Operation, rng: Numbers) -> bool:
-    """Reverses a comparison: it is true where it was false."""
+    """Makes a comparison true where it was false; returns False for another operation. `rng` is not used."""
     if op.name != "stablehlo.compare":
         return False
     text = str(op.attributes["comparison_direction"])

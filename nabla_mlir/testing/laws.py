@@ -24,7 +24,10 @@ class Laws:
     """The quantities of one case, computed in one trace from its operands."""
 
     def __init__(self, law: LawCase):
-        """Draws the operands and the directions of derivatives for one case."""
+        """Draws the operands and the directions of derivatives for one case.
+
+        `law` is a sample of an operation: the operation, its parameters and its operands.
+        """
         self.law = law
         self.xs: list[np.ndarray] = law.draw()
         self.active: list[int] = active_operands(law, self.xs)
@@ -49,10 +52,10 @@ class Laws:
         return out
 
     def _function(self, xs: Sequence[Tensor], floats: Sequence[int]) -> Any:
-        """The results with the indices `floats` as a function of the active operands."""
+        """The results with the indices `floats` as a function of the active operands; the other operands are those in `xs`."""
 
         def f(*active: Tensor) -> list[Tensor]:
-            """Returns the floating-point results of the law as a function of its active arguments."""
+            """The floating-point results of the sample as a function of its active operands."""
             full = list(xs)
             for i, x in zip(self.active, active, strict=True):
                 full[i] = x
@@ -62,7 +65,7 @@ class Laws:
         return f
 
     def cotangents(self, outs: Sequence[Tensor]) -> list[np.ndarray]:
-        """Cotangents for results of these types; every call returns the same numbers."""
+        """Random cotangents for the results `outs`; every call returns the same numbers."""
         rng = np.random.default_rng([11, *self.law.name.encode()])
         return [
             (rng.uniform(-1, 1, y.shape) + (1j * rng.uniform(-1, 1, y.shape) if y.dtype.kind == "c" else 0)).astype(y.dtype)
@@ -70,7 +73,11 @@ class Laws:
         ]
 
     def _derivatives(self, xs: Any, t: Any, u: Any, floats: Sequence[int]) -> dict[str, Any]:
-        """The derivatives of first and second order, by all modes and by differences."""
+        """The derivatives of first and second order by all modes, and values from which differences are taken, by name.
+
+        `xs` are the operands, `t` and `u` two directions of the active ones, and `floats` the indices of the differentiable
+        results.
+        """
         f = self._function(xs, floats)
         active = [xs[i] for i in self.active]
         ys, dys = jvp(f, active, t)
@@ -116,7 +123,11 @@ class Laws:
         }
 
     def _batches(self, xs: Any, t: Any, floats: Sequence[int]) -> dict[str, Any]:
-        """The value and the derivatives by vmap and by a loop, for every choice of mapped operands."""
+        """The value and the derivatives by vmap ("vmap_...") and by a loop ("loop_..."), for every choice of mapped operands.
+
+        `xs` are the operands, `t` a direction of the active ones, and `floats` the indices of the differentiable results. The name
+        "vmap_02" means that operands 0 and 2 are mapped.
+        """
         out: dict[str, Any] = {}
         subsets = [s for r in range(1, len(xs) + 1) for s in itertools.combinations(range(len(xs)), r)]
         for subset in subsets[:7]:
@@ -129,7 +140,7 @@ class Laws:
             if floats:
 
                 def derivatives(*a: Tensor) -> Any:
-                    """Returns the derivatives of one entry: forward, reverse, and forward over reverse."""
+                    """The derivatives of one entry: forward, reverse, and forward over reverse."""
                     f, active = self._function(a, floats), [a[i] for i in self.active]
                     ys, dys = jvp(f, active, t)
 
@@ -155,10 +166,13 @@ class Laws:
         return out
 
     def _of_the_map(self, many: Sequence[Tensor], t: Sequence[Tensor], floats: Sequence[int]) -> Any:
-        """The jvp and the vjp of the mapped function, with the same tangents and cotangents in every entry."""
+        """The jvp and the vjp of the mapped function, with the same tangents `t` and cotangents in every entry.
+
+        `many` are the operands with an axis of entries, and `floats` are the indices of the differentiable results.
+        """
 
         def mapped(*active: Tensor) -> Any:
-            """Returns the results of the law mapped over a batch, as a function of its active arguments."""
+            """The floating-point results of the sample, mapped over a batch, as a function of its active operands."""
             full = list(many)
             for i, x in zip(self.active, active, strict=True):
                 full[i] = x
@@ -172,7 +186,7 @@ class Laws:
 
 
 def _direction(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
-    """A random tangent of `x`."""
+    """A random tangent of `x`. `rng` makes the random choices."""
     real = rng.uniform(-1, 1, x.shape)
     return real + 1j * rng.uniform(-1, 1, x.shape) if x.dtype.kind == "c" else real
 

@@ -29,7 +29,10 @@ _DIGITS = {"float16": 1e-2, "float32": 2e-4, "float64": 1e-9, "complex64": 2e-4,
 
 
 def _arguments(rng: Numbers, dtypes: Sequence[str]) -> list[np.ndarray]:
-    """Three random arrays of these dtypes; every fourth array of integers has the extreme values of its dtype."""
+    """Three random arrays whose dtypes are drawn from `dtypes`; every fourth array of integers has the extreme values of its dtype.
+
+    `rng` makes the random choices.
+    """
     xs = []
     for _ in range(3):
         shape = tuple(int(n) for n in rng.choice(_SIZES, rng.integers(4)))
@@ -59,7 +62,11 @@ class Program:
             self._choose(rng, seed, steps)
 
     def _choose(self, rng: Numbers, seed: int, steps: int) -> None:
-        """Chooses the steps; NumPy computes their values, and a step on which it raises an error is skipped."""
+        """Draws at most `steps` steps; NumPy computes their values, and a step on which it raises an error is skipped.
+
+        Sets `plan`, whose entries are the name, the function, the numbers of the operands and the seed of a step, and `values`.
+        `rng` makes the random choices.
+        """
         self.seed = seed
         self.dtypes: tuple[str, ...] = ("float64",) if seed % 3 == 0 else DTYPES
         self.arguments: list[np.ndarray] = _arguments(rng, self.dtypes)
@@ -92,13 +99,14 @@ class Program:
         self.values: list[Any] = values[3:]
 
     def __call__(self, xp: Any, *inputs: Any) -> list[Any]:
-        """The value of each step, computed with NumPy or with nabla_mlir."""
+        """The value of each step for the arguments `inputs`, computed with the module `xp`: NumPy or nabla_mlir.numpy."""
         values = [xp.asarray(x) for x in inputs]
         for _name, f, operands, own in self.plan:
             values.append(f(xp, np.random.default_rng(own), *(values[i] for i in operands)))
         return values[3:]
 
     def __str__(self) -> str:
+        """The types of the arguments, and the steps with the types of their values, in one line."""
         head = ", ".join(f"{x.dtype}{list(x.shape)}" for x in self.arguments)
         return f"{head} | " + "; ".join(
             f"v{i + 3}={n}({', '.join(f'v{k}' for k in o)}):{v.dtype}{list(v.shape)}"
@@ -117,7 +125,10 @@ def check_values(program: Program) -> str:
 
 
 def check_compiled(program: Program, target: str) -> str:
-    """The difference from NumPy in two calls of code that is compiled for a target, as text; "" if there is none."""
+    """The difference from NumPy in two calls of code that is compiled for a target, as text; "" if there is none.
+
+    `program` has the random steps, their arguments and NumPy's values.
+    """
     compiled = nm.trace(lambda *xs: program(nnp, *xs), *program.arguments, name="main").lower().compile(target, cache=False)
     for call in ("first", "second"):
         if what := _difference(program, [np.asarray(y) for y in compiled(*program.arguments)]):
@@ -166,7 +177,11 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def check_derivatives(program: Program) -> str:
-    """The difference between derivatives of the last result in f64 by several methods, as text; "" if there is none."""
+    """The difference between derivatives of the last result in f64 by several methods, as text; "" if there is none.
+
+    The methods are the modes and transforms, the adjoint identity, and differences of NumPy's values. `program` has random steps
+    and their arguments.
+    """
     rng = np.random.default_rng(program.seed)
     if any(v.dtype.kind in "fc" and v.dtype != np.float64 for v in program.values):
         return ""

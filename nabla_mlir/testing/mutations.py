@@ -74,7 +74,7 @@ def mutants_of(record: OpDef) -> list[Mutant]:
 
 
 def survives(mutant: Mutant) -> bool:
-    """True if no sample of the record breaks a law with the wrong rule."""
+    """True if no sample of the record breaks a law although one rule of the record, that of `mutant`, is wrong."""
     with mutant.installed():
         for law in law_cases([mutant.record]):
             try:
@@ -85,7 +85,10 @@ def survives(mutant: Mutant) -> bool:
 
 
 def survivors(records: Iterable[OpDef]) -> tuple[list[Mutant], int]:
-    """The wrong rules that break no law, and the number of all wrong rules."""
+    """The wrong rules that break no law, and the number of all wrong rules.
+
+    `records` are the operations of the table whose rules are changed.
+    """
     mutants = [mutant for record in records for mutant in mutants_of(record)]
     return [mutant for mutant in mutants if survives(mutant)], len(mutants)
 
@@ -109,7 +112,7 @@ def _negated(value: Any) -> Any:
 
 
 def main(names: list[str]) -> int:
-    """Prints the rules whose mistakes no law detects; returns 1 if there are some."""
+    """Prints the wrong rules that no law detects, for the records `names` or for all; returns 1 if there are some, else 0."""
     records = [REGISTRY[name] for name in names] if names else [r for r in REGISTRY.values() if r.sample]
     with Progress().status(f"making the rules of {len(records)} records wrong, one by one"):
         found, count = survivors(records)

@@ -13,14 +13,16 @@ MOST = 400  # the largest number of elements of a value
 
 
 def total(J: Any, y: Any) -> Any:
-    """The sum of the real parts of a result, in at least 32 bits: a number that depends on every element."""
+    """The sum of the real parts of `y`, in at least 32 bits: a number that depends on every element. `J` is JAX or
+    nabla_mlir.jax.
+    """
     y = J.numpy.real(y)
     wide = np.dtype(y.dtype).name in ("float32", "float64")
     return J.numpy.sum(y if wide else y.astype(np.float32))
 
 
 def _same(J: Any, y: Any, x: Any) -> Any:
-    """An array of the shape and dtype of x that depends on x and y."""
+    """An array of the shape and dtype of `x` that depends on `x` and `y`. `J` is JAX or nabla_mlir.jax."""
     if kind(y) == "c" and kind(x) != "c":
         y = J.numpy.real(y)
     if kind(x) in "biu" and kind(y) in "fc":
@@ -40,7 +42,9 @@ def _composed(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _added(f: Function, g: Function, rng: Numbers) -> Function:
-    """A function that combines f(x) and g(x) in one result."""
+    """A function of (J, x) that combines f(J, x) and g(J, x) in one array; J is JAX or nabla_mlir.jax, and `rng` makes
+    the choices.
+    """
 
     def apply(J: Any, x: Any) -> Any:
         y, z = f(J, x), g(J, x)
@@ -50,17 +54,19 @@ def _added(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _jitted(f: Function, g: Function, rng: Numbers) -> Function:
-    """The function f under `jit` or `checkpoint`."""
+    """The function f under `jit` or `checkpoint`. `rng` makes the random choices."""
     form = rng.integers(2)
     return lambda J, x: (J.jit if form else J.checkpoint)(lambda x: f(J, x))(x)
 
 
 def _mapped(f: Function, g: Function, rng: Numbers) -> Function:
-    """The function f mapped along an axis, by `vmap` or `lax.map`."""
+    """A function of (J, x) that maps `f` along an axis of x, by `vmap` or `lax.map`; J is JAX or nabla_mlir.jax, and `rng` makes
+    the choices.
+    """
     seed = int(rng.integers(2**31))
 
     def apply(J: Any, x: Any) -> Any:
-        """Maps f over a random axis, in a random form."""
+        """The results of `f` for the slices of `x` along a random axis, by one of four forms of a map."""
         if not x.ndim or not x.size:
             return f(J, x)
         own = rng_of(seed, x)
@@ -78,11 +84,18 @@ def _mapped(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _looped(f: Function, g: Function, rng: Numbers) -> Function:
-    """The function f repeated in a loop, a scan or an associative scan."""
+    """A function of (J, x) that calls `f` in a loop, a scan or an associative scan; J is JAX or nabla_mlir.jax, and `rng` makes the
+    choices.
+    """
     form, count = int(rng.integers(6)), int(rng.integers(0, 4))
 
     def apply(J: Any, x: Any) -> Any:
-        """Calls f in a loop of the given form."""
+        """The result of a loop of `count` iterations over `f`, of the kind that `form` numbers; f(J, x) if x does not admit this
+        kind.
+
+        The forms are: 0 fori_loop, 1 while_loop, 2 scan over rows, 3 scan without inputs, 4 associative_scan, 5 while_loop with a
+        data-dependent end.
+        """
         if form == 0:
             return J.lax.fori_loop(0, count, lambda i, c: _same(J, f(J, c), c), x)
         if form == 1:
@@ -104,11 +117,11 @@ def _looped(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _branched(f: Function, g: Function, rng: Numbers) -> Function:
-    """A selection between f(x), g(x) and x, or a branch."""
+    """A function of (J, x): a branch between `f`, `g` and the identity; J is JAX or nabla_mlir.jax, and `rng` makes the choices."""
     form, k = rng.integers(2), int(rng.integers(-1, 4))
 
     def apply(J: Any, x: Any) -> Any:
-        """Calls f or g in a branch that a traced index selects."""
+        """The result of the branch that an index selects; the index is `k`, computed from `x` so that it is not a constant."""
         index = J.numpy.sum(J.numpy.zeros_like(x)).real.astype(np.int32) + k
         branches = [lambda x: _same(J, f(J, x), x), lambda x: _same(J, g(J, x), x), lambda x: x]
         if form:
@@ -119,15 +132,20 @@ def _branched(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _ruled(f: Function, g: Function, rng: Numbers) -> Function:
-    """The function f with a custom rule whose derivatives differ from the true ones, so that a missing call of the rule is visible.
+    """A function of (J, x): `f` with a custom rule, whose derivatives differ from the true ones, so that a missing call of it is
+    visible.
 
-    A rule that calls the function itself uses the true derivative: JAX applies the rule to such a call, except inside
-    loops.
+    J is JAX or nabla_mlir.jax. A rule that calls the function itself uses the true derivative: JAX applies the rule to such a call,
+    except inside loops. `rng` makes the random choices.
     """
     form = rng.integers(3)
 
     def apply(J: Any, x: Any) -> Any:
-        """Replaces f by a function with a custom rule, if the argument has derivatives."""
+        """The result of `f` as a function with a custom rule; without the rule if `x` has no derivatives.
+
+        The forms are: 0 custom_jvp with the true derivative, 1 custom_vjp with a wrong one, 2 custom_jvp of two arguments with a
+        wrong one.
+        """
         if kind(x) not in "fc":
             return f(J, x)
         if form == 0:
@@ -146,9 +164,9 @@ def _ruled(f: Function, g: Function, rng: Numbers) -> Function:
 
 
 def _third(J: Any, number: Any, x: Any, forward: bool) -> Any:
-    """The third derivative of a function `number` with one number as its result, in one direction twice.
+    """The third derivative of `number` in one direction twice; `forward` selects forward mode for the last derivative.
 
-    `forward` selects forward mode for the last derivative.
+    `number` is a function with a number as its result, and `J` is JAX or nabla_mlir.jax.
     """
     slope = J.grad(number)
     curvature = lambda x: J.jvp(slope, (x,), (_direction(J, x),))[1]  # noqa: E731
@@ -158,11 +176,11 @@ def _third(J: Any, number: Any, x: Any, forward: bool) -> Any:
 
 
 def _derived(f: Function, g: Function, rng: Numbers) -> Function:
-    """A derivative of f, by a random transform."""
+    """A function of (J, x): a derivative of `f` by a random transform; J is JAX or nabla_mlir.jax, and `rng` makes the choices."""
     form = int(rng.integers(11))
 
     def apply(J: Any, x: Any) -> Any:
-        """Replaces f by one of its derivatives, if the argument has derivatives."""
+        """The derivative of `f` at `x` by the transform with number `form`; f(J, x) if `x` has no derivatives."""
         if kind(x) not in "fc":
             return f(J, x)
         h = lambda x: f(J, x)  # noqa: E731
@@ -200,7 +218,13 @@ _COMBINED = (_composed, _composed, _added, _jitted, _mapped, _looped, _branched,
 
 
 def function(rng: Numbers, depth: int) -> tuple[Function, str]:
-    """A random function of one array, as nested transforms of random operations, and its description."""
+    """A random function of one array, as nested transforms of random operations, and its description.
+
+    `depth` is the largest number of nested transforms; at depth 0 it is one operation, which its seed describes. `rng` makes the
+    random choices.
+
+    Example: the description "looped(17, mapped(4))".
+    """
     if not depth:
         seed = int(rng.integers(2**31))
         return operation(seed), str(seed)

@@ -32,8 +32,8 @@ def axis_of(rng: Numbers, x: Any) -> int:
 
 
 def bounded(J: Any, x: Any) -> Any:
-    """An array of moderate size, so that later steps do not overflow; integers are unchanged, because they
-    wrap equally everywhere.
+    """The array `x` scaled to moderate size, so that later steps do not overflow; integers are unchanged, because they wrap
+    equally.
     """
     if kind(x) == "f":
         return J.numpy.tanh(x)
@@ -56,7 +56,7 @@ def _unary(table: list[Any], *names: str, of: str = "numpy") -> None:
     """Adds the functions with these names, of one array, to a table of operations."""
 
     def named(name: str) -> Any:
-        """Returns the operation that calls a function of the module by its name."""
+        """The operation that calls the function `name` of the namespace `of`."""
 
         def operation(J: Any, rng: Numbers, x: Any) -> Any:
             return getattr(getattr(J, of), name)(x)
@@ -87,14 +87,18 @@ def _operation(table: list[Any]) -> Callable[[Any], Any]:
 
 @_operation(INEXACT)
 def _scaled(J: Any, rng: Numbers, x: Any) -> Any:
-    """A random operation of x and a number, or a small power."""
+    """A random operation of x and a number, or a small power. `rng` makes the random choices."""
     c = [2, 0.5, -1.5, np.float32(0.25), 3][rng.integers(5)]
     return [lambda: x * c, lambda: c - x, lambda: x / 2, lambda: x + c, lambda: x**2, lambda: x**3][rng.integers(6)]()
 
 
 @_operation(REAL)
 def _away_from_singular_points(J: Any, rng: Numbers, x: Any) -> Any:
-    """A random operation whose singular points are avoided, for example a root of x * x + 1."""
+    """A random function of the floats `x` that avoids its singular points, such as the root of x * x + 1; `J` is JAX or
+    nabla_mlir.jax.
+
+    `rng` makes the random choices.
+    """
     n, y = J.numpy, x * x + 1
     forms: list[Any] = [
         lambda: n.sqrt(y),
@@ -121,7 +125,9 @@ def _away_from_singular_points(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(ANY)
 def _formed(J: Any, rng: Numbers, x: Any) -> Any:
-    """An operation that changes the shape and not the numbers."""
+    """The array `x` after a random operation that changes the shape and not the numbers; `J` is JAX or nabla_mlir.jax, and `rng`
+    makes the choices.
+    """
     n = J.numpy
     forms: list[Any] = [
         lambda: n.transpose(x),
@@ -142,7 +148,9 @@ def _formed(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(WHOLE)
 def _counted(J: Any, rng: Numbers, x: Any) -> Any:
-    """Applies a random operation for integers or booleans to x."""
+    """The integers or truth values `x` after a random operation for them; `J` is JAX or nabla_mlir.jax, and `rng` makes
+    the choices.
+    """
     if kind(x) == "b":
         return [lambda: ~x, lambda: x & ~x, lambda: x | True, lambda: x ^ x][rng.integers(4)]()
     n, three = J.numpy, np.dtype(x.dtype).type(3)
@@ -171,7 +179,9 @@ def _counted(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(SHAPED)
 def _moved(J: Any, rng: Numbers, x: Any) -> Any:
-    """An operation that moves, repeats or pads elements along an axis."""
+    """The array `x` with elements moved, repeated or padded along a random axis; `J` is JAX or nabla_mlir.jax, and `rng` makes the
+    choices.
+    """
     n, axis, k = J.numpy, axis_of(rng, x), int(rng.integers(-3, 4))
     size = x.shape[axis]
     forms: list[Any] = [
@@ -201,7 +211,9 @@ def _moved(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(SHAPED)
 def _indexed(J: Any, rng: Numbers, x: Any) -> Any:
-    """Reads or updates elements at random indices."""
+    """The elements of `x` at random indices, or `x` with new elements there; `J` is JAX or nabla_mlir.jax, and `rng` makes the
+    choices.
+    """
     size, n = x.shape[0], J.numpy
     if not size:
         return x[1:]
@@ -238,7 +250,7 @@ def _indexed(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(SHAPED)
 def _reduced(J: Any, rng: Numbers, x: Any) -> Any:
-    """Reduces the array along a random axis, or computes running results."""
+    """A random reduction of `x` along an axis, or a running one; `J` is JAX or nabla_mlir.jax, and `rng` makes the choices."""
     n, axis, keep = J.numpy, axis_of(rng, x), bool(rng.integers(2))
     if kind(x) == "b":
         return [n.all, n.any][rng.integers(2)](x, axis, keepdims=keep)
@@ -272,7 +284,9 @@ def _reduced(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(SHAPED)
 def _multiplied(J: Any, rng: Numbers, x: Any) -> Any:
-    """A product of arrays: a matrix product, an outer product, a convolution."""
+    """A random product of `x` with itself: a matrix product, an outer product, a convolution; `J` is JAX or nabla_mlir.jax, and
+    `rng` makes the choices.
+    """
     if kind(x) == "b":
         return x
     n = J.numpy
@@ -294,7 +308,11 @@ def _multiplied(J: Any, rng: Numbers, x: Any) -> Any:
 
 @_operation(SHARP)
 def _ordered(J: Any, rng: Numbers, x: Any) -> Any:
-    """An operation that depends on the order of the elements, such as a sort."""
+    """The result of a random operation that depends on the order of the elements of `x`, such as a sort; `J` is JAX or
+    nabla_mlir.jax.
+
+    `rng` makes the random choices.
+    """
     if not x.ndim or not x.size or kind(x) not in "fiu":
         return x
     n, axis, flat = J.numpy, axis_of(rng, x), J.numpy.reshape(x, (-1,))
@@ -320,7 +338,9 @@ def _ordered(J: Any, rng: Numbers, x: Any) -> Any:
 
 
 def _converted(J: Any, rng: Numbers, x: Any) -> Any:
-    """The array in a random dtype; unchanged if rounding could decide the result."""
+    """The array `x` in a random dtype; unchanged if rounding could decide the result. `J` is JAX or nabla_mlir.jax, and `rng` makes
+    the choices.
+    """
     name = str(
         rng.choice(["int32", "uint8", "int64", "float32", "float64", "bfloat16", "float16", "complex64", "complex128", "bool"])
     )
@@ -348,7 +368,7 @@ def operation(seed: int) -> Function:
     """An operation that is defined for arrays of every shape and dtype."""
 
     def apply(J: Any, x: Any) -> Any:
-        """The result of the operation for an array, as a function of the module J and the array."""
+        """The result of an operation on `x` that the seed and the type of `x` choose; `J` is JAX or nabla_mlir.jax."""
         rng = rng_of(seed, x)
         tables = [ANY]
         if kind(x) in "fc":

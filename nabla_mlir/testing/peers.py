@@ -62,7 +62,9 @@ class Program:
     order: list[int]
 
     def __init__(self, seed: int, depth: int = 3, results: Sequence[int] = (0, 1, 2)):
-        """Draws the functions and the arguments."""
+        """Draws three functions and three arguments; `depth` is the depth of nesting, and `results` are the indices of the
+        functions to call.
+        """
         self.seed, self.depth, self.results = seed, depth, tuple(results)
         rng = np.random.default_rng([seed, 78])
         self.arguments = [_argument(rng) for _ in range(3)]
@@ -84,7 +86,7 @@ class Program:
 
 
 def _argument(rng: Numbers) -> np.ndarray:
-    """A random array of a random shape and dtype."""
+    """A random array of a random shape and dtype, which may be bfloat16. `rng` makes the random choices."""
     import ml_dtypes
 
     shape = tuple(int(n) for n in rng.choice(_SIZES, rng.integers(4)))
@@ -110,7 +112,10 @@ def wanted(program: Program) -> list[np.ndarray] | None:
 
 
 def difference(got: Sequence[Any], right: Sequence[np.ndarray], least: float) -> str:
-    """The first number that differs, as text; "" if all numbers agree within their digits, or at least within `least`."""
+    """The first number of `got` that differs from `right`, as text; "" if all numbers agree.
+
+    The tolerance is that of the dtype, or `least` if that is larger.
+    """
     for i, (a, b) in enumerate(zip(got, right, strict=True)):
         a = np.asarray(a)
         if (a.shape, a.dtype) != (b.shape, b.dtype):
@@ -152,7 +157,10 @@ def fault_of(program: Program, target: str = "interpreter") -> str:
 
 
 def _fault_of(program: Program, right: list[np.ndarray], target: str) -> str:
-    """The error of the program against the results of JAX, as text; "" if there is none."""
+    """The error of the program against the results `right` of JAX, as text; "" if there is none.
+
+    Errors are other types or values, other bits in a second or concurrent call, and changed arguments.
+    """
     arguments, before = program.arguments, [x.copy() for x in program.arguments]
     traced = nm.trace(lambda *xs: program(nm.jax, *xs), *arguments, name="f")
     least = precision(str(traced))
@@ -172,7 +180,10 @@ def _fault_of(program: Program, right: list[np.ndarray], target: str) -> str:
 
 
 def _is_rounding(program: Program, results: Sequence[Any], right: Sequence[np.ndarray], digits: float) -> bool:
-    """True if the results of nabla_mlir are about as close to the results in f64 as the results of JAX."""
+    """True if `results` are about as close to the results in f64 as the results `right` of JAX; `digits` is the relative tolerance.
+
+    `program` computes the results in f64.
+    """
     jax, J = jax_namespace()
     text = jax.jit(lambda *xs: program(J, *xs), keep_unused=True).lower(*program.arguments).as_text()
     run = interpreted(parse_module(widened(text)).operation, "main")
@@ -195,6 +206,7 @@ def widened(text: str) -> str:
     import ml_dtypes
 
     def number(match: re.Match[str]) -> str:
+        """The hexadecimal constant `match` as a constant of f64 with the same value."""
         dtype = np.dtype(ml_dtypes.bfloat16 if match[3] == "bf16" else _NARROW[match[3]])
         bits = np.array(int(match[1], 16), f"u{dtype.itemsize}").view(dtype).astype(np.float64).view(np.uint64)
         return f"dense<0x{int(bits):016X}> : tensor<{match[2]}{match[3]}>"

@@ -26,7 +26,7 @@ _RESULTS = pytest.StashKey[dict[str, dict[str, Any]]]()
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collects each .mlir file with RUN lines as one item."""
+    """A collector for an .mlir file with RUN lines, which is one test; None for other files. pytest calls this function."""
     if file_path.suffix != ".mlir" or "RUN:" not in file_path.read_text():
         return None
     return LitFile.from_parent(parent, path=file_path)

@@ -108,14 +108,14 @@ def _elementwise(rng: Numbers, values: list[Any]) -> Any:
 
 
 def _combined(rng: Numbers, values: list[Any]) -> Any:
-    """A binary operation on two random values whose shapes fit."""
+    """The result of a random binary operation on two of `values` whose shapes fit. `rng` makes the random choices."""
     x = _pick(rng, values)
     others = [y for y in values if y.shape in (x.shape, ())]
     return _BINARY[rng.integers(len(_BINARY))](x, _pick(rng, others) if others else x)
 
 
 def _moved(rng: Numbers, values: list[Any]) -> Any:
-    """A random value whose elements are moved, repeated or padded."""
+    """One of `values` with its elements moved, repeated or padded, chosen at random. `rng` makes the random choices."""
     x = _array(rng, values)
     axis = int(rng.integers(len(x.shape)))
     shift = int(rng.integers(-3, 4))
@@ -135,7 +135,7 @@ def _moved(rng: Numbers, values: list[Any]) -> Any:
 
 
 def _reduced(rng: Numbers, values: list[Any]) -> Any:
-    """A reduction, a running sum or a sort of a random value."""
+    """A random reduction, running sum or sort of one of `values`. `rng` makes the random choices."""
     x = _array(rng, values)
     axis = int(rng.integers(len(x.shape)))
     forms: list[Callable[[], Any]] = [
@@ -152,7 +152,7 @@ def _reduced(rng: Numbers, values: list[Any]) -> Any:
 
 
 def _indexed(rng: Numbers, values: list[Any]) -> Any:
-    """Reads or updates elements of a value at random indices."""
+    """Elements of one of `values` at random indices, or that value with new elements there. `rng` makes the random choices."""
     x = _array(rng, values)
     if not x.shape[0]:
         return x[1:] if rng.integers(2) else x[::2]
@@ -175,7 +175,7 @@ def _indexed(rng: Numbers, values: list[Any]) -> Any:
 
 
 def _product(rng: Numbers, values: list[Any]) -> Any:
-    """A random product of a value with itself."""
+    """A random product of one of `values` with itself. `rng` makes the random choices."""
     x = _array(rng, values)
     if len(x.shape) == 1:
         return nnp.outer(x, x) if rng.integers(2) else x @ x
@@ -184,7 +184,10 @@ def _product(rng: Numbers, values: list[Any]) -> Any:
 
 
 def _map(rng: Numbers, values: list[Any]) -> Any:
-    """A function of rows, mapped along a random axis."""
+    """The results of a random function of the rows of one of `values`, mapped along a random axis.
+
+    `rng` makes the random choices.
+    """
     x, y = _array(rng, values), _pick(rng, values)
     f, g = (_UNARY[i] for i in rng.integers(len(_UNARY), size=2))
     axis = int(rng.integers(len(x.shape)))
@@ -192,7 +195,7 @@ def _map(rng: Numbers, values: list[Any]) -> Any:
 
 
 def _derivative(rng: Numbers, values: list[Any]) -> Any:
-    """A gradient or a jvp of random functions."""
+    """A gradient or a jvp of random functions at one of `values`. `rng` makes the random choices."""
     x, f, g = _pick(rng, values), *(_UNARY[i] for i in rng.integers(len(_UNARY), size=2))
     if rng.integers(2):
         return grad(lambda y: nnp.sum(f(y) * g(x)))(x)
@@ -200,7 +203,10 @@ def _derivative(rng: Numbers, values: list[Any]) -> Any:
 
 
 def _loop(rng: Numbers, values: list[Any]) -> Any:
-    """A scan over rows, or a counted loop, of a random function."""
+    """The result of a random function of one of `values` in a scan over its rows, or in a counted loop.
+
+    `rng` makes the random choices.
+    """
     x, f = _pick(rng, values), _UNARY[rng.integers(len(_UNARY))]
     if x.shape and rng.integers(2):
         return scan(lambda c, row: (nnp.tanh(c + f(row)), c), x[0] * 0.0 if x.shape[0] else nnp.sum(x, 0), x)[1]

@@ -34,7 +34,7 @@ def _named(*names: str, of: str = "numpy") -> list[tuple[str, Step]]:
 
 
 def _nonzero(J: Any, y: Any) -> Any:
-    """Returns y as a divisor, with other elements in place of zeros.
+    """The operand `y` as a divisor, with other elements in place of zeros. `J` is JAX or nabla_mlir.jax.
 
     Booleans become integers: NumPy and nabla_mlir divide them in int8, and JAX in int32.
     """
@@ -51,7 +51,7 @@ def _off_jumps(J: Any, x: Any) -> Any:
 
 
 def _operand(x: Any) -> Any:
-    """A value as an operand of a step; wide unsigned integers become int32, because JAX without 64 bits has no dtype for their
+    """The value `x` as an operand of a step; wide unsigned integers become int32, as JAX without 64 bits has no dtype for their
     sums.
     """
     return x.astype(np.int32) if hasattr(x, "at") and kind(x) == "u" and x.dtype.itemsize >= 4 else x
@@ -206,14 +206,14 @@ class Program:
         self.plan: list[tuple[str, Step, int, int]] = []
 
     def __call__(self, J: Any, *xs: Any) -> list[Any]:
-        """Returns the value of each step of the plan."""
+        """The value of each step of the plan for the arguments `xs`. `J` is JAX or nabla_mlir.jax."""
         values = [*xs, *self.scalars]
         for _, f, i, k in self.plan:
             values.append(_strong(J, f(J, _operand(values[i]), _operand(values[k]))))
         return values[len(xs) + len(self.scalars) :]
 
     def planned(self, J: Any, *xs: Any) -> list[Any]:
-        """The values of all steps that the module accepts; these steps are stored as the plan."""
+        """The values of the random steps that the module `J` accepts for the arguments `xs`; these steps are stored as the plan."""
         values, self.plan = [*xs, *self.scalars], []
         for choice, first, second in self.choices:
             name, f = STEPS[choice % len(STEPS)]
@@ -235,7 +235,7 @@ class Program:
 
 
 def _argument(rng: Numbers, shape: tuple[int, ...]) -> np.ndarray:
-    """A random array of this shape and of a random dtype."""
+    """A random array of the given shape and of a random dtype. `rng` makes the random choices."""
     dtype = as_dtype(str(rng.choice(DTYPES)))
     if dtype.kind in "biu":
         return np.asarray(rng.integers(0 if dtype.kind in "ub" else -4, 2 if dtype.kind == "b" else 5, shape)).astype(dtype)
@@ -244,7 +244,10 @@ def _argument(rng: Numbers, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _gradient(J: Any, program: Program, xs: Sequence[Any]) -> list[Any]:
-    """The gradient of a number that depends on every result, with respect to the floating-point arguments."""
+    """The gradient of a number that depends on every result of a program, by its floating-point arguments in `xs`.
+
+    `J` is JAX or nabla_mlir.jax.
+    """
     positions = tuple(i for i, x in enumerate(xs) if kind(x) in "fc")
     if not positions:
         return []
@@ -277,7 +280,10 @@ def fault_of(program: Program, target: str = "interpreter") -> str:
 
 
 def _fault_of(program: Program, right: Sequence[Sequence[np.ndarray]], target: str) -> str:
-    """Compares a program's results with those of JAX; returns the text of the first fault, or "" if there is none."""
+    """The text of the first fault in the results of a program, or "" if there is none.
+
+    `right` holds JAX's results of the steps, and JAX's gradients.
+    """
     traced = nm.trace(lambda *xs: [program(nm.jax, *xs), _gradient(nm.jax, program, xs)], *program.arguments, name="f")
     lowered = traced.lower()
     f = lowered.compile(target, cache=False) if target != "interpreter" else None

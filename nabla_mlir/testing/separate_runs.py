@@ -54,9 +54,12 @@ class EndedError(NablaError):
 
 
 def run(vmfb: bytes, driver: str, calls: Sequence[Call], seconds: float | None = None) -> list[Result]:
-    """Runs calls of a module one after the other in the separate process, and returns their results.
+    """The results of calls of a module, one after the other in a separate process.
 
     Args:
+      vmfb: the compiled module.
+      driver: IREE's driver.
+      calls: the functions to call, with their arguments.
       seconds: the time limit for all calls; the default is `SECONDS`.
 
     Raises:
@@ -74,7 +77,9 @@ class _Process:
         self._pipe: Connection | None = None
 
     def run(self, vmfb: bytes, driver: str, calls: Sequence[Call], seconds: float) -> list[Result]:
-        """The results of calls of a module; raises EndedError if the process crashes or runs for more than `seconds`."""
+        """The results of calls of the compiled module `vmfb`; raises EndedError if the process crashes or runs for more than
+        `seconds`.
+        """
         pipe = self._open()
         try:
             pipe.send((vmfb, driver, calls))
@@ -136,7 +141,7 @@ def _serve(pipe: Connection) -> None:
 
 
 def _result_of_call(executable: Executable, item: Call) -> Result:
-    """The results of a call, and the arguments that it changed."""
+    """The results of the call `item`, and the indices of the arguments that it changed although they are not donated."""
     function = executable.function(item.name)
     inputs = [Array.from_numpy(x, executable.device) for x in item.arguments]
     outputs = call(function, inputs, item.donated, None) if item.donated else function(inputs)

@@ -98,7 +98,14 @@ def truths(reference: Function, point: Point, indices: Sequence[int]) -> list[fl
 
 
 def _common(reference: Function, point: Point, indices: Sequence[int], moving: Sequence[int]) -> float | None:
-    """The limit if it is the same from all sides, while the arguments `moving` move; None if the limits differ."""
+    """The limit of a derivative at a point if it is the same from all sides; None if the limits differ.
+
+    Args:
+      reference: the function, of mpmath's numbers.
+      point: its arguments.
+      indices: the arguments by which it is differentiated, one after the other.
+      moving: the arguments that approach the point; the others are fixed.
+    """
     signs = [(1, -1) if i in moving else (0,) for i in range(len(point))]
     values = [v for side in itertools.product(*signs) if (v := _limit(reference, point, indices, side)) is not None]
     if not values:
@@ -111,7 +118,14 @@ def _common(reference: Function, point: Point, indices: Sequence[int], moving: S
 
 
 def _limit(reference: Function, point: Point, indices: Sequence[int], signs: Sequence[int]) -> float | None:
-    """The limit of a derivative from one side; None if the function is not real there, inf or -inf if the derivative grows."""
+    """The limit of a derivative from one side; None if the function is not real there, inf or -inf if the derivative grows.
+
+    Args:
+      reference: the function, of mpmath's numbers.
+      point: the arguments at which the limit is taken.
+      indices: the arguments by which the function is differentiated, one after the other.
+      signs: the side for each argument: 1 from above, -1 from below, 0 if it does not move.
+    """
     import mpmath as mp
 
     with mp.workdps(_DIGITS):
@@ -124,7 +138,11 @@ def _limit(reference: Function, point: Point, indices: Sequence[int], signs: Seq
 
 
 def _slope(mp: Any, reference: Function, point: Point, indices: Sequence[int], signs: Sequence[int], distance: Any) -> Any:
-    """The derivative at a distance from the point, as a central difference; None if the function is not real there."""
+    """The derivative at `distance` from the point, as a central difference; None if the function is not real there.
+
+    `mp` is the module mpmath. The derivative is by the arguments `indices`, one after the other; `signs` are the sides, as in
+    `_limit`.
+    """
     step = mp.mpf(10) ** _STEP
     total = mp.mpf(0)
     for sides in itertools.product((1, -1), repeat=len(indices)):

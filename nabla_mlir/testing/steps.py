@@ -35,7 +35,7 @@ def unary(name: str, kinds: str, *, shift: float = 0.0) -> Any:
 
 
 def with_axis(name: str, kinds: str, *, full: bool = False, choices: Sequence[dict[str, Any]] = ({},)) -> Any:
-    """A step that applies a function along a random axis of an array."""
+    """A step of `name` along a random axis, for dtypes of these kinds (`full`: and not empty), with random keyword arguments."""
 
     def step(xp: Any, rng: Numbers, x: Any) -> Any:
         options = choices[int(rng.integers(len(choices)))]
@@ -126,7 +126,7 @@ BINARY = [
 ]
 
 
-def _guarded(name: str) -> Any:
+def _guarded(name: str) -> Any:  # a step (name, condition, function) that divides, with 3 in place of zeros in the divisor
     def step(xp: Any, rng: Numbers, x: Any, y: Any) -> Any:
         return getattr(xp, name)(x, xp.where(y == 0, y + y.dtype.type(3), y))
 
@@ -151,7 +151,7 @@ def step(kinds: str = ALL, *, ndim: int = 0, full: bool = False) -> Callable[[F]
 
 @step()
 def _astype(xp: Any, rng: Numbers, x: Any) -> Any:
-    """The array in a random dtype; values that the dtype cannot represent are clipped first."""
+    """The array `x` in a random dtype; values that the dtype cannot represent are clipped first."""
     target = np.dtype(str(rng.choice(DTYPES)))
     if x.dtype.kind == "c" and target.kind != "c":
         x = xp.real(x)
@@ -195,7 +195,7 @@ def _pad(xp: Any, rng: Numbers, x: Any) -> Any:
 
 @step(ndim=1)
 def _basic_index(xp: Any, rng: Numbers, x: Any) -> Any:
-    """A random part of x, by integers, slices and new axes."""
+    """A random part of `x`, by integers, slices and new axes. `xp` is NumPy or nabla_mlir.numpy."""
     index: list[Any] = []
     for n in x.shape:
         form = rng.integers(6)
@@ -213,7 +213,7 @@ def _basic_index(xp: Any, rng: Numbers, x: Any) -> Any:
 
 @step(ndim=1, full=True)
 def _array_index(xp: Any, rng: Numbers, x: Any) -> Any:
-    """A random part of x, by arrays of indices along one or two axes."""
+    """A random part of `x`, by arrays of indices along one or two axes. `xp` is NumPy or nabla_mlir.numpy."""
     index: list[Any] = [slice(None)] * x.ndim
     shape = tuple(int(n) for n in rng.integers(0, 4, rng.integers(1, 3)))
     for axis in rng.choice(x.ndim, min(x.ndim, int(rng.integers(1, 3))), replace=False):

@@ -15,7 +15,10 @@ TOOLS = "nabla_mlir.tools.opt", "filecheck.__main__"
 
 
 def call(address: str, arguments: list[str]) -> int:
-    """Runs a tool on the server, and returns its exit code; 1 for a tool that crashed."""
+    """Runs a tool on the server, and returns its exit code; 1 for a tool that crashed.
+
+    `arguments` are the tool's name and its arguments.
+    """
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(address)
         socket.send_fds(server, [json.dumps([os.getcwd(), *arguments]).encode()], [0, 1, 2])
@@ -51,7 +54,10 @@ def serve(address: str) -> None:
 
 
 def run(tool: str, arguments: list[str]) -> int:
-    """Runs a module as a program; returns its exit code."""
+    """Runs a module as a program; returns its exit code.
+
+    `tool` is the name of the module, and `arguments` are its arguments on the command line.
+    """
     import runpy
     import traceback
 

@@ -193,7 +193,9 @@ def _add_run(run: argparse.ArgumentParser) -> None:
 
 
 def _add_cache(cache: argparse.ArgumentParser, both: list[argparse.ArgumentParser]) -> None:
-    """Adds the commands of `nabla-mlir cache`."""
+    """Adds the actions list, prune and export to the command `nabla-mlir cache`; `both` are parsers with the options of
+    all commands.
+    """
     actions = cache.add_subparsers(required=True, metavar="ACTION")
     listing = actions.add_parser("list", parents=both, help="list the entries, the most recently used first")
     listing.set_defaults(action=upkeep.list_command)
@@ -206,7 +208,7 @@ def _add_cache(cache: argparse.ArgumentParser, both: list[argparse.ArgumentParse
 
 
 def _version(package: str) -> str:
-    """Returns the version of an installed package, or "not installed"."""
+    """The version of an installed package, or "not installed"."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

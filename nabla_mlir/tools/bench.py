@@ -63,7 +63,7 @@ class Timing:
         return sum(d.count for d in self.dispatches if d.is_copy)
 
     def to_json(self, machine: Machine) -> dict[str, Any]:
-        """The numbers as JSON values."""
+        """The numbers as JSON values. `machine` has the measured bandwidth and peak, from which the bounds follow."""
         kernels = [{"name": d.name, "count": d.count, "workgroups": d.workgroups, "seconds": d.seconds} for d in self.dispatches]
         return {
             "name": self.name,
@@ -76,7 +76,10 @@ class Timing:
 
 
 def run(file: str, entry: str | None, driver: str | None, as_json: bool) -> int:
-    """Measures an artifact and prints the tables, or JSON."""
+    """Measures an artifact and prints the tables, or JSON if `as_json`; returns the exit code 0.
+
+    `entry` is the only entry point that is measured, `driver` runs the code; None means all entry points and the default driver.
+    """
     artifact = Artifact(file)
     module = load(file, driver)
     names = [entry] if entry else list(module.entry_points)
@@ -101,7 +104,10 @@ def run(file: str, entry: str | None, driver: str | None, as_json: bool) -> int:
 
 
 def _print(file: str, driver: str, machine: Machine, timings: Sequence[Timing]) -> None:
-    """Prints a table of the entry points with their times and bounds, and a table of the dispatches of each."""
+    """Prints a table of the entry points with their times and bounds, and a table of the dispatches of each entry point.
+
+    `machine` has the measured bandwidth and peak, and `timings` has one entry for each entry point.
+    """
     rows = [
         [
             t.name,
@@ -131,7 +137,7 @@ def _micro(seconds: float) -> str:
 
 
 def arguments_of(entry: EntryPoint, device: Any) -> list[Any]:
-    """Arrays of ones for the arguments of an entry point, in their trees."""
+    """Arrays of ones on a device for the arguments of an entry point, each in the pytree of its argument."""
     arguments = []
     for argument in entry.arguments:
         leaves = [Array.from_numpy(np.ones(leaf.shape, dtype_named(leaf.dtype)), device) for leaf in argument.leaves]
@@ -168,7 +174,10 @@ def timing_of(module: Module, artifact: Artifact, name: str, flops: int | None =
 
 
 def _flops(module: Module) -> dict[str, int]:
-    """The number of operations of each entry point, if the artifact has its StableHLO and the compiler is installed."""
+    """The number of operations of each entry point by name; empty if the artifact lacks its StableHLO or there is no compiler.
+
+    `module` is the loaded artifact.
+    """
     try:
         return {name: cost.flops for name, cost in module.lower().cost().items()}
     except (DeployError, ImportError):

@@ -36,7 +36,7 @@ def compile_command(options: argparse.Namespace) -> int:
 
 
 def requested(options: argparse.Namespace) -> tuple[Any, list[Any], dict[str, Any]]:
-    """The transformed function of a command line, and the specs of its arguments by position and by name."""
+    """The transformed function of a command line, the specs of its arguments by position, and those by name."""
     from nabla_mlir.tools.requests import apply_transforms, imported_specs, load_function, parse_spec
 
     specs = [parse_spec(text) for text in options.spec]
@@ -50,8 +50,9 @@ def requested(options: argparse.Namespace) -> tuple[Any, list[Any], dict[str, An
 
 
 def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, progress: Progress) -> int:
-    """Compiles a stage for the targets, and writes the artifact or the static library; raises RequestError if several targets are
-    given for a static library.
+    """Compiles a stage for the targets, and writes the artifact or the static library; returns the exit code 0.
+
+    Raises RequestError if several targets are given for a static library. `progress` shows the current step.
     """
     from nabla_mlir.runtime.manifest import Code
     from nabla_mlir.staging.compiled import Bundle
@@ -77,7 +78,10 @@ def _write_code(stage: Any, targets: list[Any], options: argparse.Namespace, pro
 
 
 def traced_by(function: Any, positional: list[Any], keywords: dict[str, Any], options: argparse.Namespace) -> Any:
-    """The stage of a function, or of its prepared Hessian or sparse derivative if the options request one."""
+    """The stage of a function, or of its prepared Hessian or sparse derivative if the options request one.
+
+    `positional` and `keywords` are the specs of its arguments.
+    """
     import inspect
 
     from nabla_mlir.prepared.modules import hvp_module
@@ -105,7 +109,7 @@ def transforms_of(options: argparse.Namespace) -> str:
 
 
 def _check_arguments(function: Any, positional: list[Any], keywords: dict[str, Any]) -> None:
-    """Raises RequestError unless the function can be called with these arguments."""
+    """Raises RequestError unless the function can be called with the specs `positional` and `keywords`."""
     import inspect
 
     from nabla_mlir.tools.requests import RequestError
@@ -123,7 +127,7 @@ def _check_arguments(function: Any, positional: list[Any], keywords: dict[str, A
 
 
 def _write_text(stage: Any, options: argparse.Namespace) -> int:
-    """Writes or prints the text of a stage."""
+    """Writes or prints the text of a stage; returns the exit code 0."""
     is_printed = options.output in (None, "-")
     path = None if is_printed else stage.save_mlir(options.output)
     if options.json:
@@ -139,7 +143,7 @@ def _described(stage: Any) -> list[dict[str, str]]:
 
 
 def info_command(options: argparse.Namespace) -> int:
-    """Prints the manifest of an artifact."""
+    """Prints the manifest of an artifact: versions, targets, checks and entry points; returns the exit code 0."""
     from nabla_mlir.runtime.storage import Artifact
 
     artifact = Artifact(options.file)
@@ -161,7 +165,10 @@ def info_command(options: argparse.Namespace) -> int:
 
 
 def _properties(manifest: Manifest) -> list[list[str]]:
-    """The rows of the table of versions and requirements."""
+    """The rows of the table of versions and requirements of an artifact, each a name and a value.
+
+    `manifest` is the description in the artifact.
+    """
     return [
         ["compiled by", f"IREE {manifest.iree}"],
         ["written by", f"nabla_mlir {manifest.nabla_mlir}"],
@@ -171,7 +178,7 @@ def _properties(manifest: Manifest) -> list[list[str]]:
 
 
 def _details(code: Code) -> str:
-    """The options of a target that are not part of its label."""
+    """The options of a target that are not part of its label. `code` is one compiled program of an artifact."""
     in_label = ("name", *(TARGETS[code.kind].labelled if code.kind in TARGETS else ()))
     options = {k: v for k, v in code.target.items() if k not in in_label and v not in ("", None, [])}
     return ", ".join(f"{key}={_short(value)}" for key, value in options.items())
@@ -188,8 +195,9 @@ def _short(value: Any) -> str:
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Calls an entry point and prints or writes its results; raises DeployError if it is not stated which
-    of several entry points.
+    """Calls an entry point of an artifact, and prints or writes its results; returns the exit code 0.
+
+    Raises DeployError if it is not stated which of several entry points.
     """
     import numpy as np
 
@@ -226,7 +234,7 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def _content(value: Any) -> bytes:
-    """The content of a .npy file with an array.
+    """The content of a .npy file with the array `value`.
 
     It is written later by us, because NumPy does not notice a full disk when it writes a file.
     """
@@ -249,7 +257,7 @@ def _inputs(entry: EntryPoint) -> list[Leaf]:
 
 
 def verify_command(options: argparse.Namespace) -> int:
-    """Checks an artifact; the exit code is 1 if a check fails."""
+    """Checks an artifact and prints a row for each check; returns 1 if a check fails, else 0."""
     from nabla_mlir.tools.verify import verify
 
     progress = Progress()
@@ -269,14 +277,14 @@ def verify_command(options: argparse.Namespace) -> int:
 
 
 def bench_command(options: argparse.Namespace) -> int:
-    """Prints the times of the entry points of an artifact, and of their dispatches."""
+    """Prints the times of the entry points of an artifact, and of their dispatches; returns the exit code."""
     from nabla_mlir.tools import bench
 
     return bench.run(options.file, options.entry, options.driver, options.json)
 
 
 def doctor_command(options: argparse.Namespace) -> int:
-    """Prints versions, devices and the cache, and tests the installation."""
+    """Prints versions, devices and the cache, and tests the installation; returns the exit code."""
     from nabla_mlir.tools import doctor
 
     return doctor.run(options.json)

@@ -113,7 +113,7 @@ def _dtype(name: str) -> np.dtype:
 
 
 def _trace(f: Callable[..., Any], inputs: Sequence[np.ndarray]) -> Traced:
-    """The traced function for these inputs; raises an error if the operation does not accept their dtypes."""
+    """The function `f`, traced for arrays like `inputs`; raises an error if the operation does not accept their dtypes."""
     traced = trace(f, *(spec(x.shape, x.dtype) for x in inputs), name="f")
     parse_module(traced.mlir())  # raises an error for operand types that the operation does not accept
     return traced
@@ -128,8 +128,9 @@ def _cases(record: OpDef) -> list[Case]:
 
 
 def _sampled(record: OpDef, case: Case, rng: np.random.Generator, kind: np.dtype) -> Program:
-    """The program of one sample in a dtype; its expected results are computed by NumPy in f64. Raises TypeError if NumPy computes
-    in another dtype.
+    """The program of one sample of `record` in the dtype `kind`, with its inputs, and results that NumPy computes in f64.
+
+    Raises TypeError if NumPy computes in another dtype. `case` has the operands and parameters of the sample.
     """
     arrays = case.draw(rng, np.dtype(np.complex128 if kind.kind == "c" else np.float64))
     values = [*case.values, *[None] * len(arrays)]
@@ -161,7 +162,7 @@ def _with_dtype(value: Any, kind: np.dtype) -> Any:
 
 
 def _drawn(x: np.ndarray, kind: np.dtype) -> np.ndarray:
-    """The numbers of a sample in a dtype: for integers they are multiplied by three, rounded, and not 0."""
+    """The random numbers `x` of a sample in the dtype `kind`: for integers they are multiplied by three, rounded, and not 0."""
     if kind.kind in "fVc":
         return x.astype(kind)
     whole = np.rint(3 * x.real)
@@ -170,7 +171,7 @@ def _drawn(x: np.ndarray, kind: np.dtype) -> np.ndarray:
 
 
 def _stated_value(x: np.ndarray, kind: np.dtype) -> np.ndarray:
-    """A value that a sample states, in a dtype: infinities become the bounds of integers."""
+    """The value `x` that a sample states, in the dtype `kind`: infinities become the bounds of integers."""
     if kind.kind not in "iu":
         return x.astype(kind)
     ends = np.iinfo(kind)
@@ -200,7 +201,7 @@ def measure(name: str, source: str, target: str) -> dict[str, str]:
 
 
 def _outcome_alone(dtype: str, group: list[Program], target: str) -> str:
-    """The outcome of one dtype, compiled alone: "yes", "compiles", or the reason of the failure."""
+    """The outcome of the programs `group` of one dtype, compiled alone: "yes", "compiles", or "no: " and the reason."""
     try:
         return _outcome({dtype: group}, target)[dtype]
     except NablaError as error:
@@ -209,7 +210,10 @@ def _outcome_alone(dtype: str, group: list[Program], target: str) -> str:
 
 
 def _outcome(by_dtype: Mapping[str, list[Program]], target: str) -> dict[str, str]:
-    """The outcome of each dtype, all compiled as one module; raises NablaError if it does not compile or run."""
+    """The outcome of each dtype, all compiled as one module: "yes", "compiles" (it cannot run here) or "no: wrong numbers".
+
+    `by_dtype` maps each dtype to its programs. Raises NablaError if the module does not compile or run.
+    """
     by_name = {f"{dtype}_{i}": p for dtype, group in by_dtype.items() for i, p in enumerate(group)}
     if not by_name:
         return {}
@@ -232,7 +236,11 @@ def _runs_here(name: str) -> bool:
 
 
 def _is_right(executable: Executable, function: str, program: Program, tolerance: float) -> bool:
-    """True if the compiled function returns the expected results."""
+    """True if the compiled function returns the expected results of the program, within a relative tolerance.
+
+    Without expected results, the program returns the results and then those that are right. `executable` is the loaded code, and
+    `function` is the name of one of its functions.
+    """
     outs = [np.asarray(y) for y in executable.function(function)(program.inputs)]
     reference = program.expected
     if reference is None:
@@ -256,7 +264,10 @@ def measurable() -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measures all operations, or some, and updates the table in the checkout ROOT, or in the current folder."""
+    """Measures all operations, or those named, and updates the table in a checkout; returns the exit code 0.
+
+    `argv` is the path of the checkout, by default the current folder, then names of operations.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     root = Path(arguments[0] if arguments else ".").resolve()
     path, source = root / MEASURED, (root / PROGRAMS).read_text()

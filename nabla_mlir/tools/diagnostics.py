@@ -31,7 +31,9 @@ class Diagnostic:
     notes: tuple[Diagnostic, ...] = ()
 
     def render(self, sources: dict[str, str]) -> str:
-        """The diagnostic in MLIR's form, with the line of the source and a caret if it is known."""
+        """The diagnostic in MLIR's form, with the line of the source and a caret if it is known; `sources` maps file
+        names to texts.
+        """
         position = f"{self.file}:{self.line}:{self.column}" if self.line else "<unknown>:0"
         lines = [f"{position}: {self.severity}: {self.message}"]
         text = sources.get(self.file, "").splitlines()[self.line - 1 : self.line] if self.line else []
@@ -48,7 +50,10 @@ def from_mlir(diagnostic: ir.Diagnostic | ir.DiagnosticInfo, file: str) -> Diagn
 
 
 def _at_location(severity: str, message: str, location: ir.Location, file: str, notes: tuple[Diagnostic, ...] = ()) -> Diagnostic:
-    """A diagnostic with the position of a location of MLIR, if it has one."""
+    """A diagnostic with the position of a location of MLIR, if it has one; `file` is the name of the text that was parsed.
+
+    `notes` are further diagnostics, which are shown below it.
+    """
     where = source_of(location)
     if where is None:
         return Diagnostic(severity, message, notes=notes)
@@ -121,7 +126,7 @@ class Expectation:
 
 
 def expectations(text: str) -> list[Expectation]:
-    """Returns the expected diagnostics that comments in a source state.
+    """The expected diagnostics that comments in a source state.
 
     `@above` and `@below` refer to the next line without an annotation.
     """

@@ -76,7 +76,7 @@ def checking() -> tuple[str, str]:
 
 
 def _version(package: str) -> str:
-    """Returns the version of an installed package, or "not installed"."""
+    """The version of an installed package, or "not installed"."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

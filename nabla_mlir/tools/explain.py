@@ -50,7 +50,10 @@ def diff_command(options: argparse.Namespace) -> int:
 
 
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, dict[str, Any], int]]:
-    """The rows of the difference of two states: a sign ("-", "+" or " "), the state, and the line in it."""
+    """The rows of the difference of two states of a module: a sign ("-", "+" or " "), the state, and the line in it.
+
+    The states are JSON; `same` has, for each line of `after`, the equal line of `before`, or -1.
+    """
     rows, position = [], 0
     for line, old in enumerate(after["same"]):
         if old >= 0:
@@ -61,7 +64,10 @@ def _difference(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str
 
 
 def _write(explanation: Any, output: str | None, as_json: bool, progress: Progress) -> int:
-    """Writes or prints an explanation; returns the exit code 0."""
+    """Writes an explanation to the file `output`, or prints it as JSON if there is none; returns the exit code 0.
+
+    `progress` shows the current step.
+    """
     if output is None:
         print(explanation.to_json())
         return 0

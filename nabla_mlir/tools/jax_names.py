@@ -81,9 +81,11 @@ def _names(module: str) -> dict[str, list[str] | None]:
 
 
 def parameters(value: Any) -> list[str] | None:
-    """The parameters of a function, each with a mark of its kind; None for other objects.
+    """The parameters of the function `value`, each with a mark of its kind; None for other objects.
 
     The marks are / for positional only, = for keyword only, and * or ** for any number.
+
+    Example: f(x, /, y, *, z, **k) gives ["x/", "y", "z=", "k**"].
     """
     if isinstance(value, (type, types.ModuleType)) or not callable(value):
         return None
@@ -139,7 +141,10 @@ def _reason(module: str, name: str) -> str:
 
 # ---------------------------------------------------------------- parameters
 def misfits(path: str, theirs: list[str], function: Any) -> list[str]:
-    """The names of the parameters of a JAX function that ours does not accept, or accepts in another order."""
+    """The names of the parameters of a JAX function that ours does not accept, or accepts in another order.
+
+    `path` is its name in JAX, `theirs` are JAX's parameters with the marks of `parameters`, and `function` is ours.
+    """
     if theirs[:1] == ["args*"]:  # a ufunc of JAX, whose signature does not name its operands; `where` is left out
         return []
     own = inspect.signature(function).parameters

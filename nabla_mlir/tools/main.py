@@ -14,7 +14,7 @@ from nabla_mlir.tools.arguments import parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command, and returns its exit code."""
+    """Runs the command `argv`; returns its exit code: 0, 1 for an error, which is printed, or 130 after Ctrl-C."""
     options = parser().parse_args(sys.argv[1:] if argv is None else argv)
     try:
         return int(options.action(options))

@@ -182,6 +182,8 @@ def _pass_flag(argument: str) -> str:
 def process(text: str | bytes, pipeline: Pipeline, options: argparse.Namespace) -> ir.Module:
     """The module that is parsed from a text or a file, verified, and transformed by the pipeline.
 
+    `options` are those of the command; the results of functions that were run are added to them.
+
     Raises:
       NablaError: a dialect or pass of nabla_mlir refuses the module.
       MLIRError: MLIR refuses the module; the diagnostics have been reported.
@@ -227,7 +229,7 @@ def process(text: str | bytes, pipeline: Pipeline, options: argparse.Namespace) 
 
 
 def _check_registered(module: ir.Module, ctx: ir.Context) -> None:
-    """Raises ImportIRError for an operation of an unknown dialect."""
+    """Raises ImportIRError if the module has an operation of a dialect that neither nabla_mlir nor the context `ctx` knows."""
     for op in nested(module.operation):
         if not op.name.startswith(OWN_DIALECTS) and not ctx.is_registered_operation(op.name):
             raise ImportIRError(
@@ -238,7 +240,7 @@ def _check_registered(module: ir.Module, ctx: ir.Context) -> None:
 
 
 def _with_verification(item: Pass) -> Callable[..., None]:
-    """A function that runs a pass, and then verifies the dialects of nabla_mlir, which MLIR's verifier does not know."""
+    """A function that runs the pass `item`, and then verifies the dialects of nabla_mlir, which MLIR's verifier does not know."""
 
     def run(op: Any, _: Any) -> None:
         """Runs the pass, and raises PassError if the IR is invalid afterwards."""
@@ -255,7 +257,10 @@ def _with_verification(item: Pass) -> Callable[..., None]:
 def diagnose(
     text: str | bytes, file: str, pipeline: Pipeline, options: argparse.Namespace
 ) -> tuple[ir.Module | None, list[Diagnostic]]:
-    """The transformed module (None after an error), and all diagnostics."""
+    """The module that the pipeline transforms (None after an error), and all diagnostics.
+
+    `text` is the module, `file` is its name for diagnostics, and `options` are those of the command.
+    """
     with collected(file) as diagnostics:
         try:
             return process(text, pipeline, options), diagnostics
@@ -268,7 +273,7 @@ def diagnose(
 
 
 def print_module(module: ir.Module, file: str, options: argparse.Namespace) -> str:
-    """The text of a module in the form that the flags request."""
+    """The text of a module in the form that the flags request; `file` is the name of the file that locations show."""
     text = module.operation.get_asm(
         enable_debug_info=options.mlir_print_debuginfo,
         print_generic_op_form=options.mlir_print_op_generic,
@@ -294,7 +299,7 @@ def split(text: str) -> list[str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the command line; returns the exit code."""
+    """Runs nabla-opt with the parsed options; returns 1 if a module was refused or a diagnostic was not expected, else 0."""
     if options.list_passes:
         print(list_passes())
         return 0
@@ -360,7 +365,7 @@ def _write(file: str, data: bytes) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The entry point of the command; returns the exit code."""
+    """The entry point of nabla-opt with the command line `argv`; returns the exit code, 1 after an error."""
     with contextlib.suppress(io.UnsupportedOperation):  # standard error may be no file
         faulthandler.enable()  # MLIR ends the process if a pass erases an operation that is still read
     try:

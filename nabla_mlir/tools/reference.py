@@ -157,7 +157,10 @@ def _as_run(cls: type[Pass], source: str) -> Pipeline:
 
 
 def _after(pipeline: Pipeline, text: str) -> str:
-    """The text of an example after a pass; "" if the pass does not change the example."""
+    """The text of an example's function after a pass; "" if the pass does not change the example.
+
+    `text` is the example, a module of MLIR with comments. `pipeline` is the pass, with its options.
+    """
     module = parse_module(re.sub(r"^//.*\n", "", text, flags=re.M))
     before = str(module)
     pipeline.run(module.operation)
@@ -213,7 +216,11 @@ def dialects_page(root: Path) -> str:
 
 
 def _irdl_sections(source: str, views: dict[str, Any], errors: str) -> list[str]:
-    """The lines about each operation of an IRDL file: its comment, its definition, and the checks of the verifier."""
+    """The lines of the reference about each operation of an IRDL file: its comment, its definition, and the checks of the verifier.
+
+    `source` is the text of the file, `views` maps names of operations to Python classes, and `errors` is the text of the verifier's
+    test.
+    """
     dialect = re.search(r"irdl\.dialect @(\w+)", source)
     assert dialect is not None
     lines = []
@@ -343,7 +350,7 @@ def contributing_page(root: Path) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Writes the pages into the checkout given as first argument, or else into the current folder."""
+    """Writes the pages into the checkout that `argv` names first, or else into the current folder; returns the exit code 0."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     for path, text in pages(Path(arguments[0] if arguments else ".").resolve()).items():
         path.write_text(text)

@@ -58,7 +58,7 @@ class _NotASpecError(Exception):
 
 
 def _spec_of(node: ast.expr) -> Any:
-    """The spec, or the pytree of specs, of a parsed expression."""
+    """The spec, or the pytree of specs, of a parsed expression such as f32[3]; raises _NotASpecError for others."""
     match node:
         case ast.Name(id=dtype):
             return spec((), dtype_in_mlir(dtype))
@@ -78,7 +78,10 @@ def _spec_of(node: ast.expr) -> Any:
 
 
 def _length(node: ast.expr) -> int:
-    """The length of an axis in a parsed expression; raises if it is no integer."""
+    """The length of an axis in a parsed expression; raises _NotASpecError if it is no integer.
+
+    `node` is the expression, from Python's parser.
+    """
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     raise _NotASpecError
@@ -164,7 +167,7 @@ def vjp_of(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[
     positions("vjp", argnums, len(_names(f)) or None)
 
     def vjp_f(*args: Any) -> Any:
-        """Returns the value of `f` and the cotangents of the arguments that `argnums` selects."""
+        """The value of `f` and the cotangents of the arguments that `argnums` selects."""
         *primals, ct = args
         wrt = positions("vjp", argnums, len(primals))
         out, pull = transforms.vjp(_of_active_arguments(f, primals, wrt), *(primals[i] for i in wrt))
@@ -174,7 +177,7 @@ def vjp_of(f: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[
 
 
 def _of_active_arguments(f: Callable[..., Any], args: Sequence[Any], wrt: tuple[int, ...]) -> Callable[..., Any]:
-    """The function f of only those arguments whose indices are in `wrt`; the others are constant."""
+    """The function `f` of only those arguments whose indices are in `wrt`; the others are constants from `args`."""
 
     def g(*active: Any) -> Any:
         by_position = dict(zip(wrt, active, strict=True))
@@ -184,7 +187,7 @@ def _of_active_arguments(f: Callable[..., Any], args: Sequence[Any], wrt: tuple[
 
 
 def _names(f: Callable[..., Any]) -> list[str]:
-    """Returns the names of the parameters of a function, or an empty list if Python does not know them."""
+    """The names of the parameters of a function, or an empty list if Python does not know them."""
     try:
         return list(inspect.signature(f).parameters)
     except (TypeError, ValueError):
@@ -219,8 +222,9 @@ TRANSFORMS: dict[str, Callable[..., Callable[..., Any]]] = {
 
 
 def apply_transforms(f: Callable[..., Any], texts: Sequence[str]) -> Callable[..., Any]:
-    """`f` with transforms such as ``hvp{argnums=0}`` applied, the first one first; raises RequestError for an unknown transform or
-    option.
+    """The function `f` with transforms such as ``hvp{argnums=0}`` applied, those in `texts` one after the other.
+
+    Raises RequestError for an unknown transform or option.
     """
     for text in texts:
         name, options = parse_options(text, "--transform")
@@ -236,8 +240,10 @@ def apply_transforms(f: Callable[..., Any], texts: Sequence[str]) -> Callable[..
 
 
 def sparse_module(f: Callable[..., Any], specs: Sequence[Any], text: str) -> Lowered:
-    """The stage of a sparse derivative, from a text such as ``hessian{format=lower}``; raises RequestError for an unknown
-    derivative or option.
+    """The stage of a sparse derivative of `f`, from a text such as ``hessian{format=lower}``; `specs` are the types of its
+    arguments.
+
+    Raises RequestError for an unknown derivative or option.
     """
     name, options = parse_options(text, "--sparse")
     if name not in _SPARSE:
@@ -252,7 +258,7 @@ _SPARSE: dict[str, Callable[..., Lowered]] = {"hessian": sparse_hessian_module, 
 
 
 def imported_specs(f: Callable[..., Any], texts: Sequence[str]) -> list[Any]:
-    """The specs of the arguments of an imported function under transforms; an empty list if they are not known."""
+    """The specs of the arguments of an imported function `f` after the transforms `texts`; an empty list if they are not known."""
     if not isinstance(f, ImportedFunction) or any(None in shape for shape, _ in (*f.inputs, *f.outputs)):
         return []
     specs: list[Any] = [spec(shape, dtype) for shape, dtype in f.inputs]

@@ -13,7 +13,7 @@ from nabla_mlir.base.progress import own_line, watch
 
 
 def _console(stream: object) -> object | None:
-    """Returns a console of rich; None if rich is not installed or the stream is not a terminal."""
+    """A console of rich; None if rich is not installed or the stream is not a terminal."""
     if not getattr(stream, "isatty", lambda: False)():
         return None
     try:
@@ -29,7 +29,7 @@ def colored(stream: TextIO) -> bool:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints a table: formatted on a terminal with rich, and otherwise aligned columns."""
+    """Prints a table with a title, the names of its columns, and its rows of texts: with rich on a terminal, else aligned."""
     console = _console(sys.stdout)
     if console is not None:
         from rich.markup import escape

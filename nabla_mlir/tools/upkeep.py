@@ -12,7 +12,7 @@ from nabla_mlir.tools.terminal import print_table
 
 
 def list_command(options: argparse.Namespace) -> int:
-    """Prints the entries of the cache, the most recently used first."""
+    """Prints the entries of the cache, the most recently used first; returns the exit code 0."""
     entries = cache.entries()
     if options.json:
         rows = [{"key": e.key, "bytes": e.nbytes, "used": e.used} for e in entries]
@@ -26,7 +26,9 @@ def list_command(options: argparse.Namespace) -> int:
 
 
 def prune_command(options: argparse.Namespace) -> int:
-    """Removes the least recently used entries; raises DeployError if the size cannot be read."""
+    """Removes the least recently used entries of the cache; returns the exit code 0. Raises DeployError if the size
+    cannot be read.
+    """
     before = cache.entries()
     try:
         cache.prune(cache.size_of(options.to))
@@ -39,15 +41,19 @@ def prune_command(options: argparse.Namespace) -> int:
 
 
 def export_command(options: argparse.Namespace) -> int:
-    """Writes all entries to an archive, each with a checksum, which is verified when the archive is read."""
+    """Writes all entries of the cache to an archive, each with a checksum, which is verified when the archive is read.
+
+    Returns the exit code 0.
+    """
     count = cache.export(options.output)
     print(json.dumps({"file": options.output, "entries": count}) if options.json else f"{count} entries in {options.output}")
     return 0
 
 
 def completion_command(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    """Prints the script that completes the command in a shell: `nabla-mlir completion bash >> ~/.bashrc`. Raises DeployError if
-    shtab is not installed.
+    """Prints the script that completes the command in a shell: `nabla-mlir completion bash >> ~/.bashrc`; returns the exit code 0.
+
+    `parser` has the commands and options. Raises DeployError if shtab is not installed.
     """
     try:
         import shtab

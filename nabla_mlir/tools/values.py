@@ -49,7 +49,7 @@ def inputs_of(module: ir.Module, entry: str, texts: Sequence[str]) -> list[np.nd
 
 
 def _numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Random numbers of a shape and a dtype; raises InputError if there are too many."""
+    """Random numbers of a shape and a dtype, drawn by `rng`; raises InputError if there are too many."""
     if math.prod(shape) > _MOST_ELEMENTS:
         raise InputError(f"values require arguments of at most {_MOST_ELEMENTS} elements, got {dtype.name}{list(shape)}.")
     if dtype.kind in "iub":

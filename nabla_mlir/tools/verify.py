@@ -83,7 +83,14 @@ def _references(artifact: Artifact) -> tuple[dict[str, Reference], str]:
 
 
 def _self_check(path: str, code: Code, current: dict[str, Reference], why: str) -> Iterator[Row]:
-    """Yields the rows for the code of one target: each entry point is called, and compared with the references."""
+    """Yields the rows for the code of one target: each entry point is called, and compared with reference values.
+
+    Args:
+      path: the artifact.
+      code: the code of the target.
+      current: reference values that were computed now from the StableHLO, by entry point.
+      why: the reason why there are none, or "".
+    """
     try:
         module = load(path, target=code.label)
     except NablaError as error:
@@ -103,7 +110,11 @@ def _self_check(path: str, code: Code, current: dict[str, Reference], why: str) 
 def _outcome_of_comparison(
     module: Module, entry: EntryPoint, carried: Reference | None, current: Reference | None, why: str
 ) -> str:
-    """The outcome of a comparison with the references in the artifact, and with those of its StableHLO, as text."""
+    """The outcome of comparisons of an entry point's results with reference values, as text.
+
+    `carried` are the values in the artifact, and `current` those computed now from its StableHLO, each None if there are none;
+    `why` is the reason why there are no current ones. `module` is the loaded artifact.
+    """
     results = call(module, entry, entry.reference)
     words = []
     for reference, what in ((carried, "the interpreter"), (current, "its StableHLO")):

@@ -92,7 +92,10 @@ def _divided(wheel: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def _written(path: Path, content: dict[str, bytes], about: str, head: dict[str, bytes]) -> Path:
-    """The path of a wheel, which is written with its record of checksums."""
+    """The path of a wheel, which is written with its record of checksums.
+
+    `content` maps the names of files to their bytes; `head` has the files of the folder `about`, which describe the wheel.
+    """
     from wheel.wheelfile import WheelFile
 
     path.unlink(missing_ok=True)
@@ -119,7 +122,7 @@ def _name(requirement: str) -> str:
 
 
 def main() -> int:
-    """Builds the wheels in the folder of the command line, and prints their sizes."""
+    """Builds the wheels in the folder of the command line, and prints their sizes; returns the exit code 0."""
     parser = argparse.ArgumentParser(prog="python -m nabla_mlir.tools.wheels", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path("dist"), help="where the wheels go (default: dist)")
     for path in build(parser.parse_args().folder):

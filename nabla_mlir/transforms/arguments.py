@@ -21,7 +21,7 @@ from nabla_mlir.table.vectorized import separate
 def active_arguments(what: str, args: tuple[Any, ...], argnums: Argnums) -> tuple[tuple[int, ...], list[Any], pytree.TreeSpec]:
     """The positions of the differentiated arguments, their leaves, and the structure of the tuple of these arguments.
 
-    `what` is the name of the transform, for errors.
+    `what` is the name of the transform, for errors. `args` are all arguments of a call, and `argnums` is a position or several.
     """
     wrt = positions(what, argnums, len(args))
     leaves, spec = pytree.flatten(tuple(args[i] for i in wrt))
@@ -29,7 +29,7 @@ def active_arguments(what: str, args: tuple[Any, ...], argnums: Argnums) -> tupl
 
 
 def with_arguments(args: tuple[Any, ...], wrt: Sequence[int], values: Sequence[Any]) -> list[Any]:
-    """The arguments, with `values` in place of those at the positions `wrt`."""
+    """The arguments, with `values` in place of those at the positions `wrt`. `args` are all arguments of a call."""
     result = list(args)
     for i, value in zip(wrt, values, strict=True):
         result[i] = value
@@ -37,7 +37,9 @@ def with_arguments(args: tuple[Any, ...], wrt: Sequence[int], values: Sequence[A
 
 
 def own(tree: Any) -> Any:
-    """The pytree with new tensors of the same values: a function may assign to its arguments without changing the caller's."""
+    """A copy of the pytree with a new tensor for each tensor: a function may assign to its arguments without changing the
+    caller's.
+    """
     leaves, spec = pytree.flatten_any(tree)
     if not any(isinstance(leaf, Tensor) for leaf in leaves):
         return tree
@@ -88,7 +90,11 @@ def specs_of(tensors: Sequence[Tensor]) -> list[Spec]:
 def seed_of(what: str, seed: Any, like: Tensor | Spec, path: str) -> Tensor | None:
     """A tangent or cotangent as a tensor with the type of its primal `like`; None for a zero, and for an integer primal.
 
-    `what` ("tangent" or "cotangent") and `path` are for errors.
+    Args:
+      what: "tangent" or "cotangent", for errors.
+      seed: the user's array or number, or None for zero.
+      like: the primal, or its type.
+      path: the path of the leaf in its pytree, for errors.
     """
     if seed is None or not is_differentiable(like.dtype):
         return None
@@ -98,7 +104,10 @@ def seed_of(what: str, seed: Any, like: Tensor | Spec, path: str) -> Tensor | No
 
 
 def seed_array(what: str, seed: Any, like: Spec, path: str) -> Any:
-    """A tangent or cotangent outside a trace, as an array; None becomes zeros."""
+    """A tangent or cotangent outside a trace as an array with the type of its primal `like`; zeros if `seed` is None.
+
+    `what` ("tangent" or "cotangent") and `path`, the path of the leaf in its pytree, are for errors.
+    """
     if seed is None:
         return np.zeros(like.shape, like.dtype)
     if is_scalar(seed):
@@ -111,7 +120,10 @@ def seed_array(what: str, seed: Any, like: Spec, path: str) -> Any:
 
 
 def _check_seed(what: str, seed: Any, like: Tensor | Spec, path: str) -> None:
-    """Raises unless a tangent or cotangent has the shape and dtype of its primal."""
+    """Raises ShapeError or DtypeError unless the tangent or cotangent `seed` has the shape and dtype of its primal `like`.
+
+    `what` ("tangent" or "cotangent") and `path`, the path of the leaf in its pytree, are for errors.
+    """
     if tuple(seed.shape) != like.shape:
         raise ShapeError(
             f"a {what} requires the shape of its primal, got {tuple(seed.shape)} for {like.shape}{path and ' at '}{path}.",

@@ -57,7 +57,7 @@ class custom_vmap:  # noqa: N801  # a decorator
         return vmap_rule
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the function; inside a map, calls the rule."""
+        """The result of the function; inside a map, that of its custom rule."""
         name = getattr(self.fun, "__name__", type(self.fun).__name__)
         if self.vmap_rule is None:
             raise TraceError(
@@ -96,7 +96,7 @@ class custom_vmap:  # noqa: N801  # a decorator
 
 
 def _entry_part(x: Tensor, bound: BoundAxis) -> Tensor:
-    """The part of an array that belongs to the current entry; the array has one part for each entry along its first axis."""
+    """The part of `x` that belongs to the current entry of the map `bound`: x[i] for entry i."""
     if x.ndim == 0 or x.shape[0] != bound.size:
         raise TreeError(
             f"a result that varies requires {bound.size} entries along its first axis, got shape {x.shape}.", where=user_frame()
@@ -151,10 +151,15 @@ def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
 
     @with_rule.def_vmap
     def rule(axis_size: int, varying: list[Any], *args: Any) -> tuple[Any, Any]:
+        """The results of `f` for each entry in a loop, stacked, and a tree of True, because all results vary.
+
+        `varying` is a tree like `args`, with True for each leaf that has an axis of entries.
+        """
         leaves, spec = pytree.flatten(args)
         marks = pytree.flatten(tuple(varying))[0]
 
         def one(entries: list[Any]) -> Any:
+            """The result of `f` for one entry; `entries` holds the leaves that vary, without the axis of entries."""
             own = iter(entries)
             return f(*pytree.unflatten(spec, [next(own) if m else x for x, m in zip(leaves, marks, strict=True)]))
 

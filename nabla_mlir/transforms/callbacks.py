@@ -59,14 +59,25 @@ def pure_callback(
 def io_callback(
     callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: None = None, ordered: bool = False, **kwargs: Any
 ) -> Any:
-    """The results of a function with effects, which is called once for each call in the program, in order; see `pure_callback`."""
+    """The results of a Python function with effects, which the program calls once for each call in the code, in order.
+
+    The arguments are those of `pure_callback`.
+    """
     return _call_python(callback, result_shape_dtypes, args, kwargs, "sequential", has_effect=True)
 
 
 def _call_python(
     callback: Callable[..., Any], shapes: Any, args: Any, kwargs: Any, vmap_method: str | None, has_effect: bool
 ) -> Any:
-    """The results of a Python function, which have the shapes and dtypes of the tree `shapes`; emits the call."""
+    """The results of the Python function `callback`, as tensors of a call that is emitted into the trace.
+
+    Args:
+      callback: the function.
+      shapes: a pytree like the results, whose leaves have a shape and a dtype.
+      args, kwargs: the arguments of the function.
+      vmap_method: the rule for `vmap`, a name as in `pure_callback`, or None.
+      has_effect: True if the call must not be removed or repeated.
+    """
     if vmap_method not in _METHODS:
         raise TraceError(
             f"pure_callback requires vmap_method among {', '.join(map(repr, _METHODS))}, got {vmap_method!r}.", where=user_frame()
@@ -81,6 +92,7 @@ def _call_python(
         )
 
     def run(*leaves: Any) -> list[np.ndarray]:
+        """Calls `callback` with arrays; returns the leaves of its result."""
         inner_args, inner_kwargs = pytree.unflatten(in_spec, leaves)
         out = callback(*inner_args, **inner_kwargs)
         got = pytree.flatten(out)[0]
@@ -100,7 +112,11 @@ def _call_python(
 
 
 def _with_method(run: Callback, vmap_method: str | None) -> Callback:
-    """The function, with its rule for `vmap` as the attribute `batched`."""
+    """The function `run` with an attribute `batched`, which `vmap` calls; without this attribute `vmap` calls `run` once for each
+    entry.
+
+    `vmap_method` is None ("refuse"), "sequential" or "sequential_unrolled" (no attribute), "expand_dims" or "broadcast_all".
+    """
     call = functools.wraps(run)(lambda *arrays: run(*arrays))
     if vmap_method is None:
         call.batched = _refuse  # type: ignore[attr-defined]
@@ -110,7 +126,7 @@ def _with_method(run: Callback, vmap_method: str | None) -> Callback:
 
 
 def _refuse(callback: Callback, mapped: Any, size: int) -> Callback:
-    """Raises: no rule for `vmap` was chosen."""
+    """Raises TraceError: `vmap` of a `pure_callback` needs a `vmap_method`, and the user chose none."""
     raise TraceError(
         "vmap of pure_callback requires vmap_method, got None.",
         where=user_frame(),
@@ -119,9 +135,10 @@ def _refuse(callback: Callback, mapped: Any, size: int) -> Callback:
 
 
 def _call_at_once(is_full: bool, callback: Callback, mapped: tuple[bool, ...], size: int) -> Callback:
-    """A function that calls `callback` once for all entries, with a leading axis for all arguments.
+    """A function that calls `callback` once for all `size` entries, with a leading axis for all arguments.
 
-    For arguments that do not vary, the axis has the full size if `is_full`, else size 1.
+    `mapped` says for each argument if it has this axis already. Other arguments get an axis of `size` entries if `is_full`, else of
+    1.
     """
 
     def all_entries(*arrays: np.ndarray) -> Sequence[Any]:
@@ -132,14 +149,18 @@ def _call_at_once(is_full: bool, callback: Callback, mapped: tuple[bool, ...], s
 
 
 def effect(callback: Callable[..., Any], args: Any, kwargs: Any, key: Hashable = None) -> None:
-    """Calls a function for its effect: now, or inside a trace whenever the program runs.
+    """Calls a Python function for its effect: now, or inside a trace whenever the program runs.
 
-    Leaves of the arguments that are not arrays are passed on unchanged. Calls with equal keys share one function in the IR.
+    Args:
+      callback: the function.
+      args, kwargs: its arguments; leaves that are not arrays are passed on unchanged.
+      key: calls with equal keys share one function in the IR.
     """
     leaves, spec = pytree.flatten((args, kwargs))
     is_array = [isinstance(x, Tensor) or pytree.is_array(x) or is_scalar(x) for x in leaves]
 
     def run(*arrays: Any) -> list[Any]:
+        """Calls `callback` with `arrays` in place of the leaves that are arrays; returns no results."""
         rest = iter(arrays)
         values = [next(rest) if a else x for a, x in zip(is_array, leaves, strict=True)]
         inner_args, inner_kwargs = pytree.unflatten(spec, values)

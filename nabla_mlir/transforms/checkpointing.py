@@ -111,9 +111,11 @@ def checkpoint(
 
     @functools.wraps(fun)
     def checkpoint_f(*args: Any, **kwargs: Any) -> Any:
+        """The result of `fun`, whose operations are in an `ad.checkpoint`."""
         dynamic, rest = bind_static("checkpoint", fun, args, static_argnums)
 
         def run(*values: Any, **kwargs: Any) -> Any:
+            """The result for `values`, the arguments that are not static."""
             return _emit(functools.partial(dynamic, *values, **kwargs), policies, prevent_cse)
 
         return staged(per_entry(run))(*rest, **kwargs)
@@ -125,7 +127,11 @@ remat = checkpoint
 
 
 def _emit(call: Callable[[], Any], policy: Policy | Chooser, prevent_cse: bool) -> Any:
-    """Emits `ad.checkpoint` with the operations of a call in its region, and returns the value of the call."""
+    """The value of `call`, whose operations are emitted into the region of an `ad.checkpoint`.
+
+    `policy` names the values to store, or chooses operations. `prevent_cse` keeps the recomputation apart from the first
+    computation.
+    """
     box: dict[str, Any] = {}
 
     def body() -> list[Any]:
@@ -164,7 +170,7 @@ def checkpoint_name(x: PyTree, name: str) -> PyTree:
 
 
 def _name_chosen(block: ir.Block, chooser: Chooser) -> Policy:
-    """Names the results of the operations that a function chooses; returns the policy that stores these names."""
+    """Names the results of the operations that `chooser` accepts; returns the policy that stores values of this name."""
     operations = [op.operation for op in block.operations]
     for op, following in itertools.pairwise(operations):
         if not chooser(op):

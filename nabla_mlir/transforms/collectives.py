@@ -73,7 +73,7 @@ def innermost_axis() -> BoundAxis | None:
 
 
 def _find_axis(what: str, name: Any) -> BoundAxis:
-    """The innermost enclosing map's axis of a name; raises UnboundAxisError if there is none."""
+    """The axis `name` of the innermost enclosing map that has it; raises UnboundAxisError, which names the collective `what`."""
     axes = _bound.axes if is_tracing() else ()
     match = next((axis for axis in reversed(axes) if axis.name == name and name is not None), None)
     if match is None:
@@ -87,7 +87,14 @@ def _find_axis(what: str, name: Any) -> BoundAxis:
 
 
 def _over_axes(what: str, axis_name: Any, x: Any, over: Callable[[Tensor, str], Tensor]) -> Any:
-    """The tree `x` after the collective `over` of each leaf, for one named axis after the other."""
+    """The pytree `x` after a collective on each leaf, for one named axis after the other.
+
+    Args:
+      what: the name of the collective, for errors.
+      axis_name: the name of the axis, or a tuple of names.
+      x: the pytree.
+      over: the collective of one tensor over the axis with a symbol of the IR.
+    """
     names = axis_name if isinstance(axis_name, (tuple, list)) else (axis_name,)
     axes = [_find_axis(what, name) for name in names]
     leaves, spec = pytree.flatten(x)
@@ -182,21 +189,26 @@ def _map_leaves(x: Any, f: Callable[[Tensor], Tensor]) -> Any:
 
 
 def _check_axis(what: str, axis: int, rank: int) -> int:
-    """The axis as a number from 0; raises ShapeError if it is out of range."""
+    """The axis of an array of the given rank as a number from 0; raises ShapeError, which names `what`, if it is out of range."""
     if not -rank <= axis < rank:
         raise ShapeError(f"{what} requires an axis of its result of rank {rank}, got {axis}.", where=user_frame())
     return axis % rank
 
 
 def gathered(what: str, x: Tensor, bound: BoundAxis, axis: int, tiled: bool = False) -> Tensor:
-    """The values of all entries, stacked along a new axis, or concatenated along an existing one."""
+    """The values of `x` of all entries of the mapped axis `bound`, stacked along a new `axis`, or concatenated along it if `tiled`.
+
+    `what` is the name of the collective, for errors.
+    """
     at = _check_axis(what, axis, x.ndim + (not tiled))
     out = collectives.all_gather(x, axis=bound.symbol, dimension=at, extent=bound.size)
     return reshaped(out, (*x.shape[:at], bound.size * x.shape[at], *x.shape[at + 1 :])) if tiled else out
 
 
 def own_part(x: Tensor, bound: BoundAxis, axis: int, length: int = 1) -> Tensor:
-    """The part of an array that belongs to the current entry i: `length` elements along `axis`, from i * `length` on."""
+    """The part of an array that belongs to the current entry i of the mapped axis `bound`: `length` elements along `axis` from i *
+    `length` on.
+    """
     position = collectives.axis_index(axis=bound.symbol) * length
     starts = [position if d == axis else full((), 0, position.dtype) for d in range(x.ndim)]
     return dynamic_slice(x, *starts, slice_sizes=tuple(length if d == axis else n for d, n in enumerate(x.shape)))
@@ -222,6 +234,7 @@ def psum_scatter(x: PyTree, axis_name: str, *, scatter_dimension: int = 0, tiled
     bound = _find_axis("psum_scatter", axis_name)
 
     def one(t: Tensor) -> Tensor:
+        """The sum of one leaf over all entries, of which each entry keeps its own part."""
         at = _check_axis("psum_scatter", scatter_dimension, t.ndim)
         parts = t.shape[at] // bound.size
         if t.shape[at] != (parts * bound.size if tiled else bound.size):
@@ -301,6 +314,7 @@ def ppermute(x: PyTree, axis_name: str, perm: Sequence[tuple[int, int]]) -> PyTr
     order[targets] = sources
 
     def one(t: Tensor) -> Tensor:
+        """For one leaf, the array of the entry that sends to the current entry; zeros if no entry does."""
         every = collectives.all_gather(t, axis=bound.symbol, dimension=0, extent=bound.size)
         mine = reshaped(own_part(constant(order), bound, 0), ())
         position = lg.clamp(full((), 0, mine.dtype), mine, full((), bound.size - 1, mine.dtype))

@@ -39,7 +39,10 @@ def _types(tensors: Sequence[Tensor]) -> list[ir.Type]:
 
 
 def describe(spec: pytree.TreeSpec, tensors: Sequence[Tensor]) -> str:
-    """The text of a tree of tensors, for errors."""
+    """The text of a tree of tensors, for errors.
+
+    `spec` is the structure of the tree, and `tensors` are its leaves. Example: {x: float32[2]}.
+    """
     leaves = [str(Spec(t.shape, t.dtype)) for t in tensors]
     return str(pytree.unflatten(spec, leaves)).replace("'", "")
 
@@ -47,7 +50,13 @@ def describe(spec: pytree.TreeSpec, tensors: Sequence[Tensor]) -> str:
 def _require_same(
     what: str, spec: pytree.TreeSpec, tensors: Sequence[Tensor], other: pytree.TreeSpec, got: Sequence[Tensor]
 ) -> None:
-    """Raises unless two trees have the same structure, shapes and dtypes."""
+    """Raises TreeError unless two pytrees have the same structure, shapes and dtypes.
+
+    Args:
+      what: the values that must agree, for the error, such as "the carry of while_loop".
+      spec, tensors: the structure and the leaves of the first pytree.
+      other, got: the structure and the leaves of the second one.
+    """
     if spec != other or _types(tensors) != _types(got):
         raise TreeError(
             f"{what} requires the same structure, shapes and dtypes, got {describe(other, got)} "
@@ -58,7 +67,9 @@ def _require_same(
 
 
 def advice_for(tensors: Sequence[Tensor], got: Sequence[Tensor]) -> str:
-    """Advice about types that do not agree. It names the default dtypes if they are the cause."""
+    """Advice for an error about tensors `got` whose types differ from those of `tensors`; names the default dtypes if they are the
+    cause.
+    """
     general = "convert with astype or reshape so that both agree."
     for word, default in (("float", Defaults.float), ("int", Defaults.int)):
         for pair in zip(tensors, got, strict=False):
@@ -104,6 +115,7 @@ def cond(
     check_function("cond", false_fun)
 
     def run(pred: Any, *operands: Any) -> Any:
+        """The result of the branch that the scalar `pred` chooses; a number other than 0 is true."""
         test = _scalar("cond", pred)
         if test.dtype.kind != "b":
             test = lg.compare(test, full((), 0, test.dtype), comparison_direction="NE")
@@ -122,6 +134,7 @@ def switch(index: ArrayLike, branches: Sequence[Callable[..., Any]], *operands: 
     """
 
     def run(index: Any, *operands: Any) -> Any:
+        """The result of branch `index`, which is clamped to the existing branches."""
         number = _scalar("switch", index)
         if not is_integer(number.dtype):
             raise DtypeError(f"switch requires an integer index, got {number.dtype}.", where=user_frame())
@@ -211,12 +224,19 @@ def while_loop(
 
 
 def _loop(what: str, cond_fun: Any, body_fun: Any, init_val: PyTree, max_residual_bytes: int | None) -> PyTree:
-    """The last carry of a while loop, which is emitted.
+    """The final state of a while loop, which is emitted into the trace.
 
     If the body returns wider types for Python numbers in `init_val`, the body is traced a second time with these types.
+
+    Args:
+      what: the name of the loop, for errors.
+      cond_fun, body_fun: the condition and the body, functions of the state.
+      init_val: the first state, a pytree.
+      max_residual_bytes: the bytes that reverse mode may store for this loop; None for no limit.
     """
 
     def run(init: Any) -> Any:
+        """The final state for the first state `init`; emits the loop."""
         leaves, spec = pytree.flatten(init)
         carry = [as_tensor(leaf) for leaf in leaves]
         block, outs, out_spec = _trace_body(body_fun, spec, carry)
@@ -226,6 +246,7 @@ def _loop(what: str, cond_fun: Any, body_fun: Any, init_val: PyTree, max_residua
         _require_same(f"the carry of {what}", spec, carry, out_spec, outs)
 
         def test(*state: Tensor) -> list[Tensor]:
+            """The condition for the leaves of the state, as a list of one boolean tensor."""
             pred = _scalar("while_loop", cond_fun(pytree.unflatten(spec, state)))
             if pred.dtype.kind != "b":
                 raise DtypeError(f"while_loop requires a condition that is bool, got {pred.dtype}.", where=user_frame())
@@ -266,7 +287,10 @@ def adapted(leaf: Any, carry: Tensor, new: Tensor) -> Tensor:
 
 
 def _trace_body(body_fun: Any, spec: pytree.TreeSpec, carry: Sequence[Tensor]) -> Any:
-    """The block of the body of a loop, the values that it returns, and their structure."""
+    """The block of the traced body of a loop, the tensors that it returns, and their structure.
+
+    `spec` and `carry` are the structure and the leaves of the state, which the body takes.
+    """
     box: dict[str, Any] = {}
 
     def body(*state: Tensor) -> list[Any]:
@@ -302,6 +326,7 @@ def fori_loop(
     check_function("fori_loop", body_fun, "i", "val")
 
     def run(lower: Any, upper: Any, init: Any) -> Any:
+        """The value of the loop after the iterations lower, ..., upper - 1, as a while loop over the pair of counter and value."""
         dtype = promote_dtypes([lower, upper])
         if dtype.kind not in "iu":
             raise DtypeError(

@@ -25,6 +25,7 @@ def hessian_product(f: Callable[..., Any]) -> Product:
     """The function (x, v) -> H v for a scalar function, with its value and gradient, by forward mode over both."""
 
     def product(x: Any, v: Any, *data: Any) -> tuple[Byproducts, Any]:
+        """The value and the gradient at `x` as a dict, and the product of the Hessian with `v`; `data` are further arguments."""
         both = lambda y: value_and_grad(f)(y, *data)  # noqa: E731
         (value, gradient), (_, hv) = pushed(both, (x,), (v,), False)
         return {"value": value, "gradient": gradient}, hv
@@ -36,6 +37,10 @@ def gauss_newton_product(model: Callable[..., Any], loss: Callable[..., Any]) ->
     """The function (x, v) -> Jᵀ H_loss J v, with the value and the gradient of the loss of the model."""
 
     def product(x: Any, v: Any, *data: Any) -> tuple[Byproducts, Any]:
+        """The loss and its gradient at `x` as a dict, and J^T H J v.
+
+        J is the Jacobian of the model, and H is the Hessian of the loss by the model's outputs.
+        """
         out, jv = pushed(lambda y: model(y, *data), (x,), (v,), False)
         both = lambda o: value_and_grad(loss)(o, *data)  # noqa: E731
         (value, slope), (_, slope_tangent) = pushed(both, (out,), (jv,), False)
@@ -57,6 +62,9 @@ def fisher_product(model: Callable[..., Any], distribution: str) -> Product:
     information = DISTRIBUTIONS[distribution]
 
     def product(x: Any, v: Any, *data: Any) -> tuple[Byproducts, Any]:
+        """The model's outputs at `x` as a dict, and J^T F J v, with the model's Jacobian J and the information matrix F of its
+        outputs.
+        """
         out, jv = pushed(lambda y: model(y, *data), (x,), (v,), False)
         _, pull = pullback(lambda y: model(y, *data), (x,), False)
         outs, spec = pytree.flatten(out)
@@ -70,6 +78,7 @@ def empirical_fisher_product(losses: Callable[..., Any]) -> Product:
     """The function (x, v) -> Jᵀ J v / n for the losses of n samples, with the mean of the losses and its gradient."""
 
     def product(x: Any, v: Any, *data: Any) -> tuple[Byproducts, Any]:
+        """The mean loss and its gradient at `x` as a dict, and J^T J v / n, with the Jacobian J of the n losses."""
         each, jv = pushed(lambda y: losses(y, *data), (x,), (v,), False)
         if not isinstance(each, Tensor) or each.ndim != 1:
             got = f"shape {each.shape}" if isinstance(each, Tensor) else type(each).__name__
@@ -113,7 +122,7 @@ DISTRIBUTIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _public(product: Product, name: str) -> Callable[..., Any]:
-    """The public function of a product: it returns the product without the other results."""
+    """The public function `name` of `product`: it returns only the vector, without the value and the gradient."""
 
     def call(x: Any, v: Any, *data: Any) -> Any:
         run = lambda x, v, *data: product(x, v, *data)[1]  # noqa: E731

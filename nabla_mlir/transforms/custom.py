@@ -62,11 +62,11 @@ class _Custom:
                 f"nondiff_argnames requires names of arguments, got {', '.join(map(repr, unknown))}.", where=user_frame()
             )
         given = positions(type(self).__name__, nondiff_argnums, None if names is None else len(names), "nondiff_argnums")
-        named = [(names or []).index(name) for name in nondiff_argnames]
-        self.nondiff_argnums: tuple[int, ...] = (*given, *(i for i in dict.fromkeys(named) if i not in given))
+        named = dict.fromkeys((names or []).index(name) for name in nondiff_argnames)
+        self.nondiff_argnums: tuple[int, ...] = (*given, *(i for i in named if i not in given))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the function; derivatives use its rule."""
+        """The result of the function, emitted with its rule, which derivatives use."""
         self._check_defined()
         args = positional(self.fun, args, kwargs)
         nondiff = sorted(positions(self._name(), self.nondiff_argnums, len(args), "nondiff_argnums"))
@@ -105,7 +105,7 @@ class _Custom:
         raise NotImplementedError
 
     def _emit(self, fixed: list[Any], call_all: Callable[..., Any], values: tuple[Any, ...]) -> Any:
-        """The result of a call, emitted with its rules; `call_all` adds the arguments `fixed`, which are not differentiated."""
+        """The result of a call as one operation with its rules; `call_all` joins `values` and the static arguments `fixed`."""
         leaves, spec = pytree.flatten(tuple(values))
         tensors = [as_tensor(leaf) for leaf in leaves]
         trace = current_trace()
@@ -131,8 +131,7 @@ class _Custom:
         try:
             rules = self._zero_rules(call) if has_end else self._rules(call, tensors, call_all)
         except Exception as error:
-            # As in JAX, the error of a rule is that of the derivative that uses the rule, not of the call. Errors about the form
-            # of a rule are raised at the call.
+            # As in JAX, the derivative that uses a rule raises its errors. Errors about the form of a rule are raised at the call.
             if isinstance(error, NablaError) and not isinstance(error, ConcretizationError):
                 raise
             rules, missing = self._zero_rules(call), postponed(error)
@@ -170,7 +169,7 @@ class _Custom:
         return other is self
 
     def _zero_rules(self, call: Call) -> list[ir.Block]:
-        """Regions that return zeros, in place of rules that no derivative uses."""
+        """Regions with the signatures of the rules of `call` that return zeros; they stand where no derivative uses the rules."""
         ends = []
         for arguments, results in self._rule_signatures(call):
             zeros = lambda *_, results=results: [full(s.shape, 0, s.dtype) for s in results]  # noqa: E731
@@ -197,7 +196,7 @@ class _Custom:
 
 
 def _unique_label(name: str, labels: list[str]) -> str:
-    """The name, with a number if enclosing calls have the same label."""
+    """The name, with a number if an enclosing call has the same label: "f" and the labels ["f", "f_1"] give "f_2"."""
     label, n = name, 0
     while label in labels:
         n += 1
@@ -252,13 +251,13 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
             )
 
         def rule(primals: Any, tangents: Any) -> Any:
+            """The value, and the sum of the tangents by each argument; None if there are none."""
             out = self(*primals)
             total: Any = None
             for jvp, tangent in zip(jvps, tangents, strict=True):
-                if jvp is None or tangent is None:
-                    continue
-                term = jvp(tangent, out, *primals)
-                total = term if total is None else _add_trees(total, term)
+                if jvp is not None and tangent is not None:
+                    term = jvp(tangent, out, *primals)
+                    total = term if total is None else _add_trees(total, term)
             return out, total
 
         self.rule = rule
@@ -276,6 +275,7 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
         return [([*call.specs, *(call.specs[i] for i in call.wrt)], [*outs, *(outs[i] for i in call.of)])]
 
     def _rules(self, call: Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
+        """A list with one block, the rule: primals and tangents -> results and their tangents."""
         what = f"the rule of {self._name()}"
 
         def rule(*inner: Tensor) -> list[Any]:
@@ -291,8 +291,7 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
                 if pair[1] is None
                 else pytree.flatten_like(call.out_spec, pair[1], f"the tangent that {what} returns", "its value")
             )
-            names = pytree.paths(call.out_spec)
-            return [*outs, *call.seeds("tangent", tangent, outs, call.of, names)]
+            return [*outs, *call.seeds("tangent", tangent, outs, call.of, pytree.paths(call.out_spec))]
 
         specs = [*call.specs, *(call.specs[i] for i in call.wrt)]
         return [trace_region(rule, _without_weakness(specs), what, operands=tensors, role="rule")[0]]
@@ -353,12 +352,14 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
         return [(call.specs, outs), ([outs[i] for i in call.of], [call.specs[i] for i in call.wrt])]
 
     def _rules(self, call: Call, tensors: list[Tensor], call_all: Any) -> list[ir.Block]:
+        """Two blocks: arguments -> results and residuals; residuals and cotangents -> the arguments' cotangents."""
         assert self.rules is not None
         fwd, bwd = self.rules
         trees: dict[str, Any] = {}
         what = f"the rule of {self._name()}"
 
         def forward(*inner: Tensor) -> list[Any]:
+            """The leaves of the value of `fwd`, then its residuals that are arrays; `inner` holds the arguments."""
             perturbed = set(call.wrt)
             primals = [CustomVJPPrimal(x, i in perturbed) for i, x in enumerate(inner)] if self.has_symbols else inner
             pair = fwd(*call_all(pytree.unflatten(call.args_spec, primals)))
@@ -371,10 +372,11 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
         residuals = [Spec(r.shape, r.dtype) for r in outs[len(call.outs) :]]
 
         def backward(*inner: Tensor) -> list[Any]:
+            """The cotangents of the differentiated arguments; `inner` holds the residuals, then the cotangents of the results."""
             values, by_position = inner[: len(residuals)], dict(zip(call.of, inner[len(residuals) :], strict=True))
-            ct = self._seeds_of(call.out_spec, by_position, call.outs)
             rest = iter(values)  # Python's numbers and other objects are part of the code
             given = [next(rest) if pytree.is_array(r) else r for r in trees["residuals"]]
+            ct = self._seeds_of(call.out_spec, by_position, call.outs)
             cts = bwd(*call.fixed, pytree.unflatten(trees["spec"], given), ct)
             count = len(call.args_spec.children())
             if not isinstance(cts, (tuple, list)) or len(cts) != count:

@@ -52,7 +52,10 @@ class Call:
         return [i for i, out in enumerate(self.outs) if is_differentiable(out.dtype)]
 
     def result(self, what: str, out: Any) -> list[Tensor]:
-        """The leaves of the value that a rule returns; it must have the type of the function's result."""
+        """The leaves of the value `out` that a rule returns; raises TreeError unless it has the type of the function's result.
+
+        `what` names the rule for the error.
+        """
         leaves, spec = pytree.flatten(out)
         tensors = [as_tensor(x, None if pytree.is_array(x) else o.dtype) for x, o in zip(leaves, self.outs, strict=False)]
         got = [(t.shape, t.dtype) for t in tensors]
@@ -62,15 +65,20 @@ class Call:
         return tensors
 
     def seeds(self, word: str, values: Sequence[Any], likes: Sequence[Tensor], at: Sequence[int], names: Any) -> Any:
-        """The tangents or cotangents that a rule returns, as tensors, for the leaves at the indices `at`.
+        """The tangents or cotangents that a rule returns, as tensors, for the leaves with the indices `at`.
 
-        None and `SymbolicZero` mean zero. `word` and `names` are for errors.
+        Args:
+          word: "tangent" or "cotangent", for errors.
+          values: what the rule returned for each leaf; None and `SymbolicZero` mean zero.
+          likes: the primal of each leaf.
+          at: the indices of the leaves.
+          names: the path of each leaf, for errors.
         """
         result = [None if isinstance(values[i], SymbolicZero) else seed_of(word, values[i], likes[i], names[i]) for i in at]
         return [materialize(ZERO if s is None else s, likes[i]) for s, i in zip(result, at, strict=True)]
 
 
 def _describe(spec: pytree.TreeSpec, leaves: Sequence[Any]) -> str:
-    """The text of a tree of arrays, with types in place of leaves."""
+    """The text of a tree of arrays, with types in place of leaves. `spec` is the structure of the tree."""
     texts = [str(Spec(t.shape, t.dtype)) for t in map(as_tensor, leaves)]
     return str(pytree.unflatten(spec, texts)).replace("'", "")

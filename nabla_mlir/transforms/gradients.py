@@ -97,6 +97,8 @@ def grad(
 
     @functools.wraps(fun)
     def grad_f(*args: Any, **kwargs: Any) -> Any:
+        """The gradient of the function, or (gradient, aux) with `has_aux`."""
+
         def run(*args: Any, **kwargs: Any) -> Any:
             value, gradient = both(*args, **kwargs)
             return (gradient, value[1]) if has_aux else gradient
@@ -116,7 +118,10 @@ def _value_and_grad(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """The pair of the value (with `has_aux` the pair of value and aux) and the gradient by the arguments `argnums`."""
+    """The pair of the value and the gradient of `f` at `args`; with `has_aux`, the value is the pair of value and aux.
+
+    The parameters are those of `value_and_grad`; `args` and `kwargs` are the arguments of `f`.
+    """
     wrt, leaves, spec = active_arguments("grad", args, argnums)
     paths = pytree.paths(spec)
     positions = [i for i, x in enumerate(leaves) if not allow_int or is_differentiable(as_tensor(x).dtype)]
@@ -124,6 +129,7 @@ def _value_and_grad(
     box: dict[str, Any] = {}
 
     def body(*inner: Tensor) -> list[Any]:
+        """The scalar result of `f` and the leaves of aux; `inner` are new values for the leaves at `positions`."""
         values = {**dict(enumerate(leaves)), **dict(zip(positions, inner, strict=True))}
         at = pytree.unflatten(spec, [values[i] for i in range(len(leaves))])
         out = f(*with_arguments(own(args), wrt, at), **own(kwargs))
@@ -153,14 +159,14 @@ def _value_and_grad(
 
 
 def _bound_loops(holder: ir.Operation, max_residual_bytes: int) -> None:
-    """Sets the bound of stored bytes for each loop that has none."""
+    """Sets the bound `max_residual_bytes` of stored bytes for each loop inside `holder` that has none."""
     for op in nested(holder):
         if op.name == "stablehlo.while" and MAX_RESIDUAL_BYTES not in op.attributes:
             op.attributes[MAX_RESIDUAL_BYTES] = I64.encode(max_residual_bytes)
 
 
 def _result_help(out: Any) -> str:
-    """Advice for a function whose result is no scalar."""
+    """Advice for the error that the result `out` of a function is no scalar."""
     if out is None:
         return "add a return to the function."
     if callable(out):
@@ -169,7 +175,7 @@ def _result_help(out: Any) -> str:
 
 
 def _scalar(out: Any, holomorphic: bool) -> Tensor:
-    """The scalar result of a function; raises if it is no scalar, or has no gradient."""
+    """The result `out` of a function as a scalar tensor; raises an error if it is no scalar or has no gradient."""
     leaves, _ = pytree.flatten(out)
     if len(leaves) != 1 or not (pytree.is_array(out) or is_scalar(out)):
         raise ShapeError(

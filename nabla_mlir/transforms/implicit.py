@@ -75,6 +75,8 @@ def custom_linear_solve(
             return pytree.unflatten(spec, _check_like_b("solve", spec, tensors, solve(matvec, b)))
 
         def region(what: str, f: Callable[[Any], Any]) -> ir.Block:
+            """The block of the function `f` of a vector like b, whose result must be like b; `what` names it for errors."""
+
             def body(*inner: Tensor) -> list[Tensor]:
                 return _check_like_b(what, spec, tensors, f(pytree.unflatten(spec, inner)))
 
@@ -103,7 +105,10 @@ def custom_linear_solve(
 
 
 def _check_like_b(what: str, spec: pytree.TreeSpec, likes: list[Tensor], out: Any) -> list[Tensor]:
-    """The leaves of a value as tensors; raises TreeError unless the value has the type of the right-hand side b."""
+    """The leaves of `out` as tensors; raises TreeError unless `out` has the type of the right-hand side b.
+
+    `spec` and `likes` are the structure and the leaves of b, and `what` names the function that returned `out`.
+    """
     leaves, got = pytree.flatten(out)
     tensors = [adopted(x, like.dtype) for x, like in zip(leaves, likes, strict=False)]
     if got != spec or [(t.shape, t.dtype) for t in tensors] != [(t.shape, t.dtype) for t in likes]:
@@ -162,6 +167,7 @@ def custom_root(
             return search(parameters, fixed)
 
         def rule(primals: Any, tangents: Any) -> Any:
+            """The root, and its tangent -(dg/dx)^-1 (dg/dp) dp, where p are the parameters that `f` captures."""
             found = root(*primals)
             x = found[0] if has_aux else found
             _, rhs = jvp(lambda *p: g(x, p), primals, tangents)
@@ -205,6 +211,7 @@ def _close_over(f: Callable[[Any], Any], example: Any) -> tuple[Callable[[Any, A
     captures = captures_of(holder)
 
     def g(x: Any, parameters: Any) -> Any:
+        """The result of the traced function at `x`, with `parameters` in place of the values that it captured."""
         arguments, ops, outputs = body_of(block.region)
         values = [as_tensor(leaf) for leaf in pytree.flatten(x)[0]]
         tensors = [as_tensor(p) for p in parameters]

@@ -67,7 +67,10 @@ def jacfwd(
     size = checked_batch_size("jacfwd", batch_size)
 
     def rows_of(call: _Call) -> Any:
-        """The Jacobian, and the value of the function: one derivative along each unit vector of each argument."""
+        """The Jacobian, and the value of the function: one derivative along each unit vector of each argument.
+
+        `call` holds the function and the leaves of its differentiated arguments.
+        """
         out, push = linearized(call.function, tuple(call.tensors), has_aux)
         outs, out_spec = pytree.flatten(out[0] if has_aux else out)
         for y, path in zip(outs, pytree.paths(out_spec), strict=True):
@@ -108,7 +111,10 @@ def jacrev(
     size = checked_batch_size("jacrev", batch_size)
 
     def rows_of(call: _Call) -> Any:
-        """The Jacobian, and the value of the function: one pullback of each unit vector of each result."""
+        """The Jacobian, and the value of the function: one pullback of each unit vector of each result.
+
+        `call` holds the function and the leaves of its differentiated arguments.
+        """
         out, pull = pullback(call.function, tuple(call.tensors), has_aux)
         outs, out_spec = pytree.flatten(out[0] if has_aux else out)
         rows = []
@@ -152,6 +158,7 @@ class _Call:
         self.one, self.sums = is_one(argnums), False
 
         def function(*inner: Any) -> Any:
+            """The value of `f`, summed over named axes, and aux; `inner` are new values for the differentiated leaves."""
             values = {**dict(enumerate(leaves)), **dict(zip(self.positions, inner, strict=True))}
             at = pytree.unflatten(self.spec, [values[i] for i in range(len(leaves))])
             out = f(*with_arguments(own(args), wrt, at), **own(kwargs))
@@ -164,7 +171,11 @@ class _Call:
         self.function = function
 
     def row(self, blocks: Sequence[Tensor], shape: tuple[int, ...]) -> Any:
-        """The Jacobian of one result leaf of shape `shape`, from one block for each argument leaf, as a tree like the arguments."""
+        """The Jacobian of one leaf of the result, as a pytree like the arguments.
+
+        `blocks` holds one array for each argument leaf, whose axes are those of the result, flattened or not, and of the leaf.
+        `shape` is the shape of the result.
+        """
         full_blocks = [reshape(b, shape=(*shape, *x.shape)) for b, x in zip(blocks, self.tensors, strict=True)]
         parts = [_entries_first(b, len(shape), n) for b, n in zip(full_blocks, self.counts, strict=True)]
         by_position = {i: full((*shape, *x.shape), 0, x.dtype) for i, x in self.integers.items()}
@@ -203,7 +214,7 @@ def _jacobian(
     vectorized: str,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """The transform: a function that computes a Jacobian, and returns aux if there is any.
+    """A function that computes the Jacobian of `f`, and returns aux as well if there is any.
 
     Args:
       what: "jacfwd" or "jacrev".
@@ -218,6 +229,7 @@ def _jacobian(
         return (result, out[1]) if has_aux else result
 
     def together(*args: Any, **kwargs: Any) -> Any:
+        """The Jacobian for all entries of vectorised tensors at once; raises TraceError if the function removes named axes."""
         call = _Call(what, f, argnums, has_aux, holomorphic, allow_int, args, kwargs)
         result, out = jacobian(call)
         if call.sums:
@@ -301,6 +313,7 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, vect
     gradients = grad(f, argnums, has_aux, vectorized=vectorized)
 
     def run(x: Any, v: Any, *rest: Any, **kwargs: Any) -> Any:
+        """The product of the Hessian of `f` at `x` with `v`; `rest` are the other arguments of `f`."""
         wrt = positions("hvp", argnums, len(rest) + width)
 
         def gradient(x: Any) -> Any:
@@ -313,6 +326,7 @@ def hvp(f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, vect
     call = entrywise("hvp", run, vectorized)
 
     def hvp_f(x: Any = _MISSING, v: Any = _MISSING, *rest: Any, **kwargs: Any) -> Any:
+        """The Hessian-vector product; raises TraceError if the point or the vector is missing."""
         if x is _MISSING or v is _MISSING:
             raise TraceError(
                 f"the function of hvp requires a point x and a vector v, got {int(x is not _MISSING)} argument(s).",
@@ -330,7 +344,7 @@ _MISSING: Any = object()
 
 
 def _check_direction(x: Any, v: Any) -> None:
-    """Refuses a vector v that does not fit the point x."""
+    """Raises TreeError or ShapeError if the vector v does not have the structure and the shapes of the point x."""
     leaves, spec = pytree.flatten(x)
     others = pytree.flatten_like(spec, v, "the vector v of hvp", "the point x")
     for at, along, path in zip(leaves, others, pytree.paths(spec), strict=True):
@@ -356,7 +370,10 @@ def _merge_arguments(wrt: Sequence[int], xs: Sequence[Any], rest: Sequence[Any])
 
 
 def _hvp_signature(f: Callable[..., Any], argnums: Argnums) -> inspect.Signature:
-    """The signature (x, v, *rest), with the names that `f` has for x and the rest, so that artifacts have good names."""
+    """The signature (x, v, *rest) of a Hessian-vector product, with the names that `f` has for x and the rest.
+
+    Example: f(rows, w) with `argnums` 1 gives (w, v, rows). Artifacts show these names.
+    """
     names = parameters_of(f)
     if names is None:
         return inspect.Signature.from_callable(lambda x, v, *rest, **kwargs: None)

@@ -76,7 +76,10 @@ def jet(fun: Callable[..., Any], primals: Sequence[Any], series: Sequence[Sequen
 
 
 def _derivatives_of_leaves(series: Any, primals: Any) -> list[tuple[list[Any], int]]:
-    """For each leaf of the arguments, the list of its derivatives, and the index of its argument."""
+    """For each leaf of the arguments, the list of its derivatives along the curve, and the index of its argument.
+
+    `series` holds one list for each argument: its derivatives of order 1, 2, ..., pytrees like the argument or zeros.
+    """
     rows = []
     for j, (terms, primal) in enumerate(zip(series, primals, strict=True)):
         count = pytree.flatten(primal)[1].num_leaves
@@ -91,7 +94,7 @@ def _is_zero(term: Any) -> bool:
 
 
 def _check_term(term: Any, primal: Tensor, argument: int, spec: Any) -> Tensor | None:
-    """A derivative as a tensor like its argument, or None for zero; raises TreeError if it has another type."""
+    """The derivative `term` as a tensor like `primal`, or None for zero; raises TreeError if it has another type."""
     if _is_zero(term):
         return None
     tensor = adopted(term, primal.dtype)
@@ -144,7 +147,10 @@ def _push_series(body: Callable[..., Any], tensors: list[Tensor], terms: list[li
 
 
 def _module(block: ir.Block, captures: Sequence[ir.Value]) -> ir.Module:
-    """A module with a block as its function `main`. Values that the block uses from outside become arguments."""
+    """A module with a function `main` that has the operations of a block.
+
+    The values `captures`, which the block reads from outside, become more arguments.
+    """
     arguments, ops, outputs = body_of(block.region)
     inputs = [*arguments, *captures]
     types = [v.type for v in inputs]
@@ -164,7 +170,7 @@ def _divide(x: Tensor | None, divisor: int) -> Tensor | None:
 
 
 def _derivative(y: Series | Tensor, k: int) -> Tensor:
-    """The derivative of order `k`: coefficient k times k!."""
+    """The derivative of order `k` of `y`: Taylor coefficient k times k!, or zeros if the series has no such term."""
     coefficient = y.at(k) if isinstance(y, Series) else None
     like = y.head if isinstance(y, Series) else y
     if coefficient is None:

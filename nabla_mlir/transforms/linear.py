@@ -139,7 +139,10 @@ class _AtPoint:
         return "a function at a point"
 
     def _trace_linear(self, body: _Body) -> list[Tensor]:
-        """The leaves of the value and of the linear function, whose arguments (seeds) become arguments of the trace."""
+        """The leaves of the value of the function, then those of the linear function, in the open trace.
+
+        The tangents or cotangents to which it is applied become arguments of the trace, marked by `_Seed`.
+        """
         trace = current_trace()
         assert trace is not None
         outs, self.out_spec = pytree.flatten(body.value())
@@ -168,14 +171,18 @@ class _AtPoint:
         return self._apply("cotangent", pytree.flatten_like(self.seed_spec, cotangent, "a cotangent", "the result"))
 
     def _apply(self, word: str, seeds: list[Any]) -> Any:
-        """The linear function, applied to the leaves of a tangent or cotangent (`word`, for errors)."""
+        """The linear function, applied to the leaves `seeds` of a tangent or cotangent; `word` says which of them, for errors."""
         paths = pytree.paths(self.seed_spec)
         results = self._point([_seed(word, seeds[i], like, paths[i]) for i, like in self.likes.items()])
         return pytree.unflatten(self.linear_spec, [results[self.count + k] for k in range(self.linear_spec.num_leaves)])
 
 
 def _seed(what: str, seed: Any, like: Spec, path: str) -> Any:
-    """A tangent or cotangent: a tensor inside a trace, and an array outside; `like` is the type of its primal."""
+    """A tangent or cotangent with the type of its primal `like`: a tensor inside a trace, and an array outside; zeros if `seed` is
+    None.
+
+    `what` ("tangent" or "cotangent") and `path` are for errors.
+    """
     if not is_tracing():
         return seed_array(what, seed, like, path)
     tensor = seed_of(what, seed, like, path)
@@ -186,7 +193,15 @@ class _Body:
     """A function that is traced once. Its block is cloned into each of its derivatives."""
 
     def __init__(self, f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool, what: str, tangents: Any = None):
-        """Traces `f`. With `tangents`, an argument whose tangent is None is known not to be differentiated."""
+        """Traces `f` at `primals`.
+
+        Args:
+          f: the function.
+          primals: its arguments, pytrees.
+          has_aux: True if `f` returns a pair (out, aux).
+          what: the name of the transform, for errors.
+          tangents: pytrees like the primals; a leaf whose tangent is None is known not to be differentiated.
+        """
         self.what, self.has_aux, self.scope = what, has_aux, current_scope()
         self.f = f
         self.leaves, self.in_spec = pytree.flatten(tuple(primals))
@@ -196,7 +211,9 @@ class _Body:
         seeds = None if tangents is None else pytree.flatten_like(self.in_spec, tuple(tangents), "tangents", "the primals")
 
         def body(*inner: Tensor) -> list[Any]:
-            """Calls the function with new values for the differentiated leaves; returns the leaves of its result."""
+            """The leaves of the result of the function, and of aux; `inner` are new values for the differentiated leaves of its
+            arguments.
+            """
             nonlocal aux_spec
             values: list[Any] = list(self.tensors)
             for i, value in zip(self.active, inner, strict=True):
@@ -247,7 +264,9 @@ class _Body:
         return self.result(results_of(op, self.outs))
 
     def _derivative_with_rules(self, block: ir.Block) -> ir.Operation:
-        """A derivative of the block with zero seeds, of which only the value of the function is used."""
+        """An operation that differentiates the block with zero tangents or cotangents, of which only the value of the function is
+        used.
+        """
         if self.what == "jvp":
             tangents = [zeros(self.tensors[i]).value for i in self.active]
             return ad.JvpOp.build(self.primals(), tangents, block, range(len(self.active)), self.of).op
@@ -255,7 +274,7 @@ class _Body:
         return ad.VjpOp.build(self.primals(), cotangents, block, range(len(self.active)), self.of).op
 
     def result(self, outs: Sequence[Tensor]) -> Any:
-        """The result of the function, or (result, aux), from the leaves of both."""
+        """The result of the function, or the pair (result, aux), from the leaves `outs` of both."""
         out = pytree.unflatten(self.out_spec, outs[: self.count])
         if not self.has_aux:
             return out
@@ -296,12 +315,18 @@ def pushed(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any
 
 
 def linearized(f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
-    """The result of `linearize` inside a trace: f(x), and a function of tangents that emits an `ad.jvp` at each call."""
+    """The result of `linearize` inside a trace: f(x), and a function of tangents that emits an `ad.jvp` at each call.
+
+    `primals` are the arguments x.
+    """
     body = _Body(f, primals, has_aux, "jvp")
     return body.value(), lambda *tangents: body.push(tangents)[1]
 
 
 def pullback(f: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> Any:
-    """The result of `vjp` inside a trace: f(x), and the pullback, which emits an `ad.vjp` at each call."""
+    """The result of `vjp` inside a trace: f(x), and the pullback, which emits an `ad.vjp` at each call.
+
+    `primals` are the arguments x.
+    """
     body = _Body(f, primals, has_aux, "vjp")
     return body.value(), body.pull

@@ -28,7 +28,7 @@ Shape = Sequence[int]
 
 
 def _with_prefix(x: Tensor, count: int) -> Tensor:
-    """The tensor with its first `count` axes as prefix."""
+    """The tensor with its first `count` axes as its batch prefix."""
     axes = _prefix(x.shape[:count])
     name_inside([name for name, _ in axes])
     return with_axes(x, axes)
@@ -40,9 +40,9 @@ def _prefix(sizes: Shape) -> NamedAxes:
 
 
 def _on_whole(x: Any, run: Callable[[Tensor, int], tuple[Tensor, int]]) -> Any:
-    """The result of a function of all physical axes.
+    """The tensor `x` after an operation on all of its physical axes, those of the batch prefix first.
 
-    `run` gets the array with its named axes as ordinary ones, and the length of the prefix; it returns the new array and length.
+    `run` gets the array without a prefix, and the length of the prefix; it returns the new array and the new length.
     """
 
     def emit(x: Any) -> Any:
@@ -53,7 +53,7 @@ def _on_whole(x: Any, run: Callable[[Tensor, int], tuple[Tensor, int]]) -> Any:
 
 
 def _check_axis(what: str, axis: int, rank: int) -> int:
-    """The axis as a number from 0; raises ShapeError if it is out of range."""
+    """The axis of an array of the given rank as a number from 0; raises ShapeError, which names `what`, if it is out of range."""
     if not -rank <= axis < rank:
         raise ShapeError(f"{what} requires one of {rank} axes, got {axis}.", where=user_frame())
     return axis % rank
@@ -83,6 +83,7 @@ def incr_batch_dims(x: Any) -> Any:
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        """The array `t`, whose prefix had `b` axes, and the new number b + 1."""
         if b == t.ndim:
             raise ShapeError("incr_batch_dims requires a logical axis, got none.", where=user_frame())
         return t, b + 1
@@ -103,6 +104,7 @@ def decr_batch_dims(x: Any) -> Any:
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        """The array `t`, whose prefix had `b` axes, and the new number b - 1."""
         if b == 0:
             raise ShapeError("decr_batch_dims requires a prefix, got none.", where=user_frame())
         return t, b - 1
@@ -151,6 +153,7 @@ def move_axis_from_batch_dims(x: Any, batch_axis: int = 0, logical_destination: 
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        """The array `t` with an axis moved out of its prefix, which had `b` axes, and the new number b - 1."""
         source = _check_axis("move_axis_from_batch_dims", batch_axis, b)
         target = _check_axis("move_axis_from_batch_dims", logical_destination, t.ndim - b + 1)
         return move_axis(t, source, b - 1 + target), b - 1
@@ -172,6 +175,7 @@ def broadcast_batch_dims(x: Any, shape: Shape) -> Any:
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        """The array `t` with its first `b` axes, the prefix, broadcast to `shape`, and the number of axes of `shape`."""
         target = tuple(shape)
         _check_broadcast("broadcast_batch_dims", t.shape[:b], target)
         return broadcast_to(t, (*target, *t.shape[b:])), len(target)
@@ -189,6 +193,9 @@ def broadcast_to_physical(x: Any, shape: Shape) -> Any:
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        """The array `t` broadcast to `shape`, and the length of its prefix, which was `b`: new axes belong to it if there
+        was one.
+        """
         target = tuple(shape)
         _check_broadcast("broadcast_to_physical", t.shape, target)
         return broadcast_to(t, target), b + len(target) - t.ndim if b else 0
@@ -232,6 +239,7 @@ def squeeze_physical(x: Any, axis: int) -> Any:
     """
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        """The array without the axis of size 1, and the length of its prefix, which was `b`."""
         at = _check_axis("squeeze_physical", axis, t.ndim)
         if t.shape[at] != 1:
             raise ShapeError(f"squeeze_physical requires an axis of size 1, got {t.shape[at]}.", where=user_frame())
@@ -246,9 +254,10 @@ def _drop_axis(t: Tensor, at: int) -> Tensor:
 
 
 def _reduce(what: str, x: Any, axis: int, keepdims: bool, fold: Callable[[Tensor, int], Tensor]) -> Any:
-    """The array reduced along a physical axis by `fold`, a function of the array and the axis."""
+    """The array `x` reduced along a physical axis by `fold`, a function of the array and the axis; `what` names it for errors."""
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
+        """The reduced array, and the length of its prefix, which was `b`."""
         at = _check_axis(what, axis, t.ndim)
         total = fold(t, at)
         if not keepdims:

@@ -52,7 +52,10 @@ def _smooth_product(x: Tensor, axis: int, step: int) -> Tensor:
 
 @_smooth_product.defjvp
 def _smooth_product_jvp(axis: int, step: int, primals: Any, tangents: Any) -> Any:
-    """The tangent of the running product y: dy[i] = x[i] dy[i-1] + y[i-1] dx[i]. There is no division, so x may be zero."""
+    """The running product y and its tangent: dy[i] = x[i] dy[i-1] + y[i-1] dx[i]. There is no division, so x may be zero.
+
+    `step` is 1 for a product from the beginning of `axis`, -1 for one from its end.
+    """
     (x,), (t,) = primals, tangents
     y = _smooth_product(x, axis, step)
     return y, linear_recurrence(x, t * shifted(y, axis, step, 1), axis, step)

@@ -77,6 +77,11 @@ def scan(
         zero = full((), 0, INDEX)
 
         def step(i: Tensor, state: list[Tensor], tapes: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+            """The state and the stacked results after iteration `i`, which reads row `i` of the inputs, or row steps - 1 - i in
+            reverse.
+
+            `tapes` holds one array for each result of the step, with a row for each iteration.
+            """
             at = ew.subtract(full((), steps - 1, INDEX), i) if reverse else i
             entry = [read_row(x, at) for x in rows]
             new, y = f(pytree.unflatten(c_spec, state), pytree.unflatten(x_spec, entry))
@@ -85,6 +90,9 @@ def scan(
             return [as_tensor(leaf) for leaf in pytree.flatten(new)[0]], new_tapes
 
         def body(c: tuple[Tensor, list[Tensor], list[Tensor]]) -> Any:
+            """Runs `unroll` iterations; `c` is the triple of the first iteration's number, the leaves of the state, and the stacked
+            results.
+            """
             i, state, tapes = c
             for k in range(unroll):
                 state, tapes = step(i if k == 0 else ew.add(i, full((), k, INDEX)), state, tapes)
@@ -106,7 +114,10 @@ def scan(
 
 
 def _result_tree(spec: pytree.TreeSpec, ys: Sequence[Tensor]) -> Any:
-    """The stacked results as a tree. The axis of the iterations comes after named axes that the step has given."""
+    """The stacked results `ys` as a pytree; the axis of the iterations comes after the named axes that the step has given.
+
+    `spec` is the structure of this pytree.
+    """
     counts = [len(axes) for axes in axes_of_spec(spec)]
     orders = [(*range(1, n + 1), 0, *range(n + 1, y.ndim)) for y, n in zip(ys, counts, strict=True)]
     columns = [transpose(y, permutation=order) if n else y for y, order, n in zip(ys, orders, counts, strict=True)]
@@ -132,7 +143,10 @@ def _unroll(f: Any, order: Sequence[int], init: tuple[Any, Any], xs: tuple[Any, 
 
 
 def _length(rows: Sequence[Tensor], names: Sequence[str], length: int | None) -> int:
-    """The number of iterations: the size of the leading axes, or `length`; raises ShapeError if they differ."""
+    """The number of iterations: the size of the leading axes of `rows`, or `length`; raises ShapeError if they differ.
+
+    `names` are the paths of the arrays in their pytree, for errors.
+    """
     sizes = {f"xs{name}": x.shape[0] if x.ndim else None for name, x in zip(names, rows, strict=True)}
     if length is not None:
         sizes["length"] = length
@@ -145,14 +159,24 @@ def _length(rows: Sequence[Tensor], names: Sequence[str], length: int | None) ->
 
 
 def _scan_types(f: Any, c_spec: Any, leaves: Sequence[Any], carry: list[Tensor], x_spec: Any, rows: list[Tensor]) -> Any:
-    """The first carry, the types of the results, and their structure.
+    """The first state, the specs of one iteration's results, and the structure of these results.
 
-    Traces the step once, into a separate region. Python numbers in the carry get the dtype that the step returns.
+    Traces the step once, into a separate region. Python numbers in the state get the dtype that the step returns.
+
+    Args:
+      f: the step, a function (carry, x) -> (carry, y).
+      c_spec: the structure of the state.
+      leaves: the user's leaves of the first state.
+      carry: the same leaves as tensors.
+      x_spec: the structure of the inputs.
+      rows: the leaves of the inputs, with the axis of iterations first.
     """
     box: dict[str, Any] = {}
 
     def probe(*values: Tensor) -> list[Any]:
-        """Runs the step on flat values, and notes the structures of its results in `box`."""
+        """The leaves of the next state and of the results of one step; notes their structures in `box`. `values` are
+        state and inputs.
+        """
         state, entry = values[: len(carry)], values[len(carry) :]
         out = f(pytree.unflatten(c_spec, state), pytree.unflatten(x_spec, entry))
         if not isinstance(out, tuple) or len(out) != 2:
@@ -208,6 +232,7 @@ def map(f: Callable[[Any], Any], xs: PyTree, *, batch_size: int | None = None) -
         return vmap(f)(xs)
 
     def run(xs: Any) -> Any:
+        """The results of `f` for the rows of `xs`, computed in blocks of `batch_size` rows and a smaller last block."""
         leaves, spec = pytree.flatten(xs)
         rows = [as_tensor(x) for x in leaves]
         n = _length(rows, pytree.paths(spec), None)
@@ -244,6 +269,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: PyTree, reverse: bool
     """
 
     def run(elems: Any) -> Any:
+        """All partial combinations of the rows of `elems`, in log2(n) rounds that double the number of combined rows."""
         leaves, spec = pytree.flatten(elems)
         xs = [as_tensor(x) for x in leaves]
         if any(x.ndim == 0 for x in xs):

@@ -25,7 +25,9 @@ from nabla_mlir.transforms.vectorized_trees import leaves_of
 def _along_axes(
     what: str, fun: Callable[..., Any], argnums: int, batch_size: int | None, args: Any, kwargs: Any
 ) -> tuple[list[Any], Any, list[Tensor]]:
-    """The second derivatives of the results along all unit vectors of an argument.
+    """The second derivatives of the results along all unit vectors of the argument at position `argnums`.
+
+    `what` is the name of the transform, and `batch_size` is the number of unit vectors at once.
 
     Returns:
       For each leaf of the argument, the results with the axis of the unit vectors in front; the structure of the argument; its
@@ -36,6 +38,8 @@ def _along_axes(
     point = [differentiable(what, leaf, path) for leaf, path in zip(leaves, pytree.paths(spec), strict=True)]
 
     def along(k: int, v: Tensor) -> Any:
+        """The second derivative of `fun` along the vector `v` in leaf `k` of the argument."""
+
         def restricted(x: Tensor) -> Any:
             inner = pytree.unflatten(spec, [x if j == k else y for j, y in enumerate(point)])
             return fun(*args[:at], inner, *args[at + 1 :], **kwargs)
@@ -97,6 +101,7 @@ def laplacian(fun: Callable[..., Any], argnums: int = 0, batch_size: int | None 
     size = checked_batch_size("laplacian", batch_size)
 
     def run(*args: Any, **kwargs: Any) -> Any:
+        """The sum of the second derivatives of each result along all unit vectors of all leaves of the argument."""
         rows, _, _ = _along_axes("laplacian", fun, argnums, size, args, kwargs)
         leaves = [leaves_of(row) for row in rows]  # the sums of a tensor with named axes are of each entry
         sums = [[reduce_sum(part, (0,)) for part in parts] for parts, _ in leaves]
@@ -145,6 +150,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        """The value of `fun`, with the function that `fun` returns as its reverse mode."""
         rule = custom_vjp(lambda *inner: fun(*inner, **kwargs)[0])
 
         def backward(residuals: Any, ct: Any) -> Any:

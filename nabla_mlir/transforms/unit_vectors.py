@@ -32,7 +32,7 @@ _DERIVATIVES = ("ad.jvp", "ad.vjp")
 
 
 def checked_batch_size(what: str, batch_size: int | None) -> int | None:
-    """The block size of a caller, after a check.
+    """The number `batch_size` of vectors in a block, or None for all; `what` is the name of the transform, for errors.
 
     Raises:
       ShapeError: it is not an integer of at least 1.
@@ -43,10 +43,11 @@ def checked_batch_size(what: str, batch_size: int | None) -> int | None:
 
 
 def shown(what: str, call: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, with a progress line on a terminal if a call outside a trace takes more than a second."""
+    """The function `call` with a progress line, named `what`, on a terminal if a call outside a trace takes over a second."""
 
     @functools.wraps(call)
     def run(*args: Any, **kwargs: Any) -> Any:
+        """The result of `call`; outside a trace, a display shows the progress of its loops."""
         if is_tracing():
             return call(*args, **kwargs)
         with counted() as iterations, watch(what, iterations):
@@ -107,6 +108,11 @@ def _in_blocks(
     index = lambda value: full((), value, INDEX)  # noqa: E731
 
     def step(state: tuple[Tensor, list[Tensor]]) -> tuple[Tensor, list[Tensor]]:
+        """The next iteration's number and the arrays, after one block of unit vectors has been written to the arrays.
+
+        `state` is the number of the iteration, and one array for each result. The last block overlaps the one before if sizes do
+        not divide.
+        """
         i, wholes = state
         start = ew.minimum(ew.multiply(i, index(size)), index(n - size))
         parts, _ = pytree.flatten(at_once(_some_unit_vectors(x, start, size)))
@@ -122,7 +128,10 @@ def _in_blocks(
 
 
 def _some_unit_vectors(x: Tensor, start: Tensor, size: int) -> Tensor:
-    """The unit vectors from index `start` on."""
+    """The `size` unit vectors of the array `x` from index `start` on, stacked.
+
+    Example: for x of shape (3,), start 1 and size 2: [[0, 1, 0], [0, 0, 1]].
+    """
     row, column = (iota(shape=(size, x.size), dtype=INDEX, iota_dimension=d) for d in (0, 1))
     position = ew.add(row, broadcast_in_dim(start, shape=row.shape, broadcast_dimensions=()))
     return reshape(ew.convert(lg.compare(position, column, comparison_direction="EQ"), dtype=x.dtype), shape=(size, *x.shape))
@@ -156,7 +165,11 @@ def _bytes_inside(op: ir.Operation, times: int, is_reversed: bool, order: int) -
 
 
 def _within(op: ir.Operation, times: int, is_reversed: bool, order: int) -> tuple[int, bool, int]:
-    """The arguments `times`, `is_reversed` and `order` of `_bytes_inside` for the regions of an operation."""
+    """The numbers `times`, `is_reversed` and `order` for the operations in the regions of `op`, from those for `op` itself.
+
+    `times` is the number of values that enclosing maps and stored iterations make of one, `is_reversed` is True in reverse mode,
+    and `order` is the number of enclosing derivatives.
+    """
     if op.name == VmapOp.name:
         times *= math.prod(VmapOp(op).sizes)
     elif op.name in _DERIVATIVES:

@@ -58,6 +58,7 @@ def vmap(
 
     @functools.wraps(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
+        """The results of `fun` for all entries of the mapped axes, stacked."""
         whole = _untraced_arguments(in_axes, args)
 
         def run(*args: Any, **kwargs: Any) -> Any:
@@ -78,7 +79,10 @@ def _vmap(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """Traces `f` on one entry into a region of `batch.vmap`, and returns its results with the mapped axes."""
+    """The results of `f` for all entries: it is traced for one entry, into the region of a `batch.vmap`.
+
+    The parameters are those of `vmap`; `args` and `kwargs` are the arguments of `f`.
+    """
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     if isinstance(in_axes, tuple) and len(in_axes) != len(args):
@@ -123,7 +127,7 @@ def _untraced_arguments(in_axes: Any, args: tuple[Any, ...]) -> dict[int, Any]:
     """The arguments, by position, that all entries share and that reach the function without being traced.
 
     These are Python integers, which are sizes and settings, and objects that hold more than numbers, such as the object of a
-    method.
+    method. `args` are all arguments of the call, and an axis None in `in_axes` means that the entries share the argument.
     """
     if not isinstance(in_axes, (tuple, list)) or len(in_axes) != len(args):
         return {}
@@ -138,7 +142,10 @@ def _is_object(leaf: Any) -> bool:
 
 
 def _argument_name(f: Callable[..., Any], path: str) -> str:
-    """The name of an argument for messages, such as ``x['w']``, from its path in (args, kwargs)."""
+    """The name of an argument for messages, from its path in (args, kwargs).
+
+    Example: "[0][0]['w']" gives "x['w']" for a function f(x).
+    """
     match = re.match(r"\[0\]\[(\d+)\](.*)", path)
     if match is None:
         return path.removeprefix("[1]")
@@ -151,7 +158,10 @@ def _argument_name(f: Callable[..., Any], path: str) -> str:
 
 
 def _check_in_axis(axis: Any, x: Tensor, name: str) -> int | None:
-    """The mapped axis of an argument as a number from 0; None if it is not mapped. Raises if `axis` does not fit."""
+    """The mapped axis of the argument `x` as a number from 0; None if it is not mapped. Raises an error if `axis` does not fit.
+
+    `name` is the name of the argument, for errors.
+    """
     if axis is None:
         return None
     if not isinstance(axis, int) or isinstance(axis, bool):
@@ -166,7 +176,14 @@ def _check_in_axis(axis: Any, x: Tensor, name: str) -> int | None:
 
 
 def _common_size(positions: list[int | None], tensors: list[Tensor], names: list[str], axis_size: int | None) -> int:
-    """The size of the mapped axes; raises ShapeError if there is none, or if sizes differ."""
+    """The size of the mapped axes; raises ShapeError if there is none, or if sizes differ.
+
+    Args:
+      positions: the mapped axis of each tensor, or None.
+      tensors: the leaves of the arguments.
+      names: their names, for errors.
+      axis_size: the size that the user states, or None.
+    """
     sizes = {n: t.shape[p] for n, t, p in zip(names, tensors, positions, strict=True) if p is not None}
     if axis_size is not None:
         sizes["axis_size"] = axis_size

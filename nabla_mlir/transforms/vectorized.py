@@ -62,14 +62,17 @@ def vectorize(x: PyTree, axes: Names) -> PyTree:
 
 
 def _concrete(leaf: Any) -> Any:
-    """The data as a tensor inside a trace, and as an array outside."""
+    """The array `leaf` as a tensor inside a trace, and as an array outside."""
     if is_tracing():
         return as_tensor(leaf)
     return leaf if pytree.is_array(leaf) else np.asarray(leaf)
 
 
 def _add_names(x: Any, sizes: Mapping[str, int | None]) -> Any:
-    """The array with names for its first axes, after those that it has; a size that is not None is checked."""
+    """The array `x` with names for its first axes, after the names that it has.
+
+    `sizes` maps each new name to the size that the axis must have, or to None for any size.
+    """
     axes = axes_of(x)
     if len(sizes) > len(x.shape):
         raise ShapeError(
@@ -86,7 +89,7 @@ def _add_names(x: Any, sizes: Mapping[str, int | None]) -> Any:
 
 
 def _with_names(x: Any, axes: NamedAxes) -> Any:
-    """The same data with `axes` as its named axes."""
+    """The data of `x` with `axes` as its named axes, in place of those that it had."""
     if isinstance(x, Tensor):
         return with_axes(x, axes)
     data = x.data if isinstance(x, VectorizedArray) else x
@@ -115,7 +118,7 @@ def devectorize(x: PyTree) -> PyTree:
 
 
 def _unwrap(leaf: Any) -> Any:
-    """The array, whose named axes are then read: a tensor inside a trace, an array outside."""
+    """The array `leaf` in a form whose named axes can be read: a tensor inside a trace, an array outside."""
     if not is_tracing():
         return _concrete(leaf)
     tensor = leaf if isinstance(leaf, Tensor) else leaf.__nabla_tensor__() if axes_of(leaf) else as_tensor(leaf)
@@ -141,6 +144,7 @@ def revectorize(x: ArrayLike, target_axes: Mapping[str, int], target_shape: Sequ
     """
 
     def run(x: Any) -> Any:
+        """The tensor with the named axes `target_axes` and the shape `target_shape`; one size may be -1."""
         tensor = whole(_unwrap(x))
         sizes = _infer_size((*target_axes.values(), *target_shape), tensor.size)
         name_inside(list(target_axes))
@@ -150,7 +154,7 @@ def revectorize(x: ArrayLike, target_axes: Mapping[str, int], target_shape: Sequ
 
 
 def _infer_size(sizes: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """The sizes with -1 replaced by the size that makes their product equal to `count`."""
+    """The sizes with -1 replaced by the size that makes their product equal to `count`: (2, -1) and 6 give (2, 3)."""
     rest = math.prod(n for n in sizes if n != -1)
     if sizes.count(-1) == 1 and rest and count % rest == 0:
         sizes = tuple(count // rest if n == -1 else n for n in sizes)
@@ -177,6 +181,7 @@ def reshape_vectors(xs: Sequence[Any], align_ranks: bool = False) -> tuple[Any, 
     """
 
     def run(xs: Sequence[Any]) -> tuple[Any, ...]:
+        """The tensors with the same named axes in the same order; an axis that a tensor did not have gets size 1."""
         tensors = [_unwrap(x) for x in xs]
         names = [name for name, _ in union([x.axes for x in tensors], "reshape_vectors")]
         rank = max((x.ndim for x in tensors), default=0) if align_ranks else 0
@@ -203,6 +208,7 @@ def broadcast_vectors(xs: Sequence[Any], align_ranks: bool = False) -> tuple[Any
     """
 
     def run(xs: Sequence[Any]) -> tuple[Any, ...]:
+        """The tensors with the same named axes of the same sizes; each is repeated along the axes that it did not have."""
         tensors = [_unwrap(x) for x in xs]
         axes = union([x.axes for x in tensors], "broadcast_vectors")
         rank = max((x.ndim for x in tensors), default=0) if align_ranks else 0
@@ -212,7 +218,10 @@ def broadcast_vectors(xs: Sequence[Any], align_ranks: bool = False) -> tuple[Any
 
 
 def _broadcast_axes(x: Tensor, axes: NamedAxes) -> Tensor:
-    """The array with the given sizes of its named axes; it is repeated along axes of size 1."""
+    """The array with the sizes `axes` of its named axes; it is repeated along an axis that has size 1.
+
+    Example: axes (("a", 1), ("b", 3)) and a request for ("a", 2), ("b", 3) repeat the array twice along "a".
+    """
     data = whole(x)
     shape = (*(size for _, size in axes), *x.shape)
     if data.shape == shape:
@@ -246,6 +255,10 @@ def per_entry(run: Callable[..., Any], together: Callable[..., Any] | None = Non
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        """The results of `run` for each entry of the vectorised tensors among the arguments.
+
+        If `run` needs all entries at once, `together` is called in its place; without it, TraceError is raised.
+        """
         try:
             return _run_per_entry(run, args, kwargs)
         except TakesApartError:
@@ -289,11 +302,12 @@ def summed_entries(tree: Any) -> Any:
 
 
 def _run_per_entry(run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """The results of a function for all entries of vectorised tensors; it is traced once, for one entry."""
+    """The results of `run` for all entries of the vectorised tensors in its arguments; it is traced once, for one entry."""
     out_spec: Any = None
     scope: Any = None
 
     def body() -> list[Any]:
+        """The leaves of the result of `run` for one entry."""
         nonlocal out_spec, scope
         with per_entry_scope() as scope:
             leaves, spec = leaves_of((args, kwargs))
@@ -314,7 +328,7 @@ def _run_per_entry(run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 def _rewrap(out: Tensor) -> Tensor:
-    """The tensor as one of the current scope."""
+    """The tensor `out` of a finished region as a tensor of the current scope, as weak as before."""
     result = wrap(out.value)
     result.weak = out.weak
     return result

@@ -14,7 +14,7 @@ from nabla_mlir.table.vectorized import VectorizedTensor, enter, whole, with_axe
 
 
 def _capture_array(x: VectorizedArray) -> Tensor:
-    """A vectorised array as a tensor: an argument of the trace."""
+    """A tensor of the open trace for a vectorised array, which becomes an argument of the trace."""
     trace = current_trace()
     assert trace is not None, "arrays become tensors inside a trace"
     # A constant would belong to the region in which the array is used first.
@@ -26,7 +26,7 @@ VectorizedArray.__nabla_tensor__ = _capture_array  # type: ignore[attr-defined]
 
 
 def _rebuild(axes: NamedAxes, children: Iterable[Any]) -> Any:
-    """The node of a pytree from its only child, with its named axes."""
+    """A vectorised array or tensor, from its named axes and the only child of its node in a pytree."""
     (child,) = children
     # A function of entries that names axes itself: the axes of the entries lead.
     return with_axes(child, (*axes_of(child), *axes)) if isinstance(child, Tensor) else VectorizedArray(child, axes)
@@ -53,9 +53,9 @@ pytree.register_node(VectorizedArray, _children, _rebuild)
 
 
 def _reenter(tree: Any, is_leaf: Callable[[Any], bool] | None) -> tuple[list[Any], pytree.TreeSpec] | None:
-    """The leaves and the structure of a tree in a trace, as functions for one entry see it.
+    """The leaves and the structure of a pytree in a trace, with one entry in place of each vectorised tensor from outside.
 
-    Vectorised tensors from outside are replaced by one entry. None if the tree has none.
+    None if the pytree has no such tensor. `is_leaf` is as in `pytree.flatten`.
     """
     if not _nodes.are_met:
         return None
@@ -77,7 +77,7 @@ def _is_vectorized(x: Any) -> bool:
 
 
 def entered(leaf: Any) -> Any:
-    """A leaf as functions for one entry see it: one entry of a vectorised tensor or array, and other leaves unchanged."""
+    """The leaf as functions for one entry see it: one entry of a vectorised tensor or array; other leaves are unchanged."""
     if isinstance(leaf, VectorizedArray):
         return enter(_capture_array(leaf))
     return enter(leaf) if isinstance(leaf, Tensor) else leaf

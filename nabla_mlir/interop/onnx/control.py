@@ -23,7 +23,7 @@ UNROLLED = 16  # loops with at most this many iterations are unrolled, so that s
 
 @operator("If", is_raw=True)
 def _if(test: Any, then_branch: Any = None, else_branch: Any = None) -> Any:
-    """The results of the selected branch; both branches are in the program if the condition is not known."""
+    """The results of the branch that `test` selects; both branches, functions, are in the program if `test` is not known."""
     if isinstance(test, np.ndarray):
         return tuple((then_branch if test.item() else else_branch)())
 
@@ -49,9 +49,10 @@ def _tensors(values: Sequence[Any]) -> tuple[Tensor, ...]:
 
 @operator("Loop", is_raw=True)
 def _loop(limit: Any, test: Any, *begin: Any, body: Any) -> Any:
-    """The final values of a loop, and the rows that the loop collects.
+    """The final values of a loop that starts with the values `begin`, then the rows that it collects; `body` is one iteration.
 
-    It is unrolled, a scan or a `while` loop: this depends on what is known of the number of iterations and of the condition.
+    It is unrolled, a scan or a `while` loop: this depends on what is known of the number of iterations `limit` and of the condition
+    `test`.
     """
     is_bounded, is_endless = isinstance(limit, np.ndarray), limit is None
     if (test is None or isinstance(test, np.ndarray)) and (is_bounded or is_endless):
@@ -71,10 +72,11 @@ def _keeps_condition(body: Any) -> bool:
 
 
 def _unrolled(count: int | None, test: bool, begin: Sequence[Any], body: Any) -> tuple[Any, ...]:
-    """The final values and the collected rows of a loop whose iterations are written one after the other. Raises Refusal if a
-    condition is computed, or if no iteration collects a row.
+    """The final values and the collected rows of a loop whose iterations are written one after the other.
 
-    From the first iteration with a computed condition, the loop is a `while` loop instead.
+    `count` is their number (None for no limit), `test` the first condition, `begin` the first values, and `body` one iteration.
+    From the first iteration with a computed condition, the loop is a `while` loop instead. Raises Refusal if such a loop collects
+    rows, or if no iteration collects a row.
     """
     rows: list[Any] = []
     carry, iteration = list(begin), 0
@@ -94,7 +96,7 @@ def _unrolled(count: int | None, test: bool, begin: Sequence[Any], body: Any) ->
 
 
 def _counted(count: int, begin: Sequence[Any], body: Any) -> tuple[Any, ...]:
-    """The final values and the collected rows of a loop with a known number of iterations, as a scan."""
+    """The final values and the collected rows of a loop with `count` iterations, as a scan that starts with the values `begin`."""
 
     def iteration(carry: Any, number: Any) -> Any:
         _, *outputs = body(number, np.array(True), *carry)
@@ -105,7 +107,12 @@ def _counted(count: int, begin: Sequence[Any], body: Any) -> tuple[Any, ...]:
 
 
 def _while(limit: Any, test: Any, begin: Sequence[Any], body: Any) -> tuple[Any, ...]:
-    """The final values of a loop with a computed condition; raises if the loop collects rows, whose number is not known."""
+    """The final values of a loop that runs while its body says so: ONNX's `Loop` with a computed condition.
+
+    `limit` is the largest number of iterations, or None, `test` the first condition, and `begin` the first values. `body` maps the
+    iteration, the condition and the values to the next condition and values. Raises NeedsValue if the loop collects rows, whose
+    number is not known.
+    """
     if len(body.graph.output) > 1 + len(begin) or not _are_arrays(begin):
         raise NeedsValue(*(i for i, x in enumerate((limit, test)) if x is not None and not isinstance(x, np.ndarray)))
 
@@ -132,7 +139,12 @@ def _scan(
     scan_output_axes: Any = None,
     scan_output_directions: Any = None,
 ) -> tuple[Any, ...]:
-    """The final states and the collected rows of a scan over axes of the inputs."""
+    """The final states and the collected rows of ONNX's `Scan`; the last `num_scan_inputs` of `inputs` have the rows, the others
+    are the first states.
+
+    `body` maps states and rows to new states and rows. The other parameters have the axis of the rows of each array, and 1 if they
+    are read or collected in reverse.
+    """
     states = len(inputs) - num_scan_inputs
     begin, columns = _tensors(inputs[:states]), list(_tensors(inputs[states:]))
     count = len(body.graph.output) - states
@@ -153,7 +165,10 @@ def _scan(
 
 @operator("Scan", since=8, is_raw=True)
 def _scan_of_batch(lengths: Any, *inputs: Any, body: Any, num_scan_inputs: int, directions: Any = None) -> Any:
-    """The results of opset 8's scan over a batch of sequences of one length; raises Refusal for other lengths."""
+    """The results of opset 8's scan over a batch of sequences of one length; raises Refusal for `lengths` other than None.
+
+    The other parameters are as for the scan of later opsets, which is mapped over the batch.
+    """
     if lengths is not None:
         raise Refusal("sequences of one length", "sequence_lens")
     return vmap(lambda *xs: _scan(*xs, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions))(
@@ -175,6 +190,7 @@ def _index(position: np.ndarray) -> int:
 
 @operator("SequenceInsert", static=("position",), is_raw=True, is_folded=False)
 def _sequence_insert(xs: list[Any], x: Any, position: Any = None) -> list[Any]:
+    """The list `xs` with `x` inserted before `position`; at the end by default."""
     at = len(xs) if position is None else _index(position)
     at = at + len(xs) if at < 0 else at
     return [*xs[:at], x, *xs[at:]]
@@ -182,6 +198,7 @@ def _sequence_insert(xs: list[Any], x: Any, position: Any = None) -> list[Any]:
 
 @operator("SequenceErase", static=("position",), is_raw=True, is_folded=False)
 def _sequence_erase(xs: list[Any], position: Any = None) -> list[Any]:
+    """The list `xs` without the element at `position`, by default the last one."""
     at = (-1 if position is None else _index(position)) % len(xs)
     return [*xs[:at], *xs[at + 1 :]]
 

@@ -64,13 +64,14 @@ def _identity(x: Any) -> Any:
 
 @operator("IsInf")
 def _is_inf(x: Tensor, detect_negative: int = 1, detect_positive: int = 1) -> Tensor:
-    """True at infinite elements, of both signs or only of one."""
+    """True at infinite elements of x: negative ones if `detect_negative`, positive ones if `detect_positive`."""
     signs = [x < 0] * bool(detect_negative) + [x > 0] * bool(detect_positive)
     return nnp.isinf(x) & functools.reduce(nnp.logical_or, signs, nnp.zeros_like(x, dtype=bool))
 
 
 @operator("Clip")
 def _clip(x: Tensor, min: Any = None, max: Any = None, consumed_inputs: Any = None) -> Tensor:
+    """The array x with its elements limited to at least `min` and at most `max`; None is no limit."""
     x = x if min is None else nnp.maximum(x, min)
     return x if max is None else nnp.minimum(x, max)
 
@@ -147,9 +148,12 @@ def _power(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _with_broadcast_axis(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The operator before opset 7: with `broadcast`, the axes of the second operand match the axes of the first from `axis` on."""
+    """The operator `f` before opset 7: with `broadcast`, the axes of the second operand match the axes of the first from `axis`
+    on.
+    """
 
     def run(x: Tensor, y: Tensor, axis: int | None = None, broadcast: int = 0, consumed_inputs: Any = None) -> Any:
+        """The result of `f`; with `broadcast`, the first axis of y belongs to the axis `axis` of x, as in the first opsets."""
         if broadcast and axis is not None:
             y = y.reshape(*y.shape, *(1,) * (x.ndim - axis % max(x.ndim, 1) - y.ndim))
         return f(x, y)
@@ -214,7 +218,9 @@ def _where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def cast(x: Tensor, dtype: np.dtype, saturate: int = 1) -> Tensor:
-    """Converts as ONNX does: integers of fewer bits wrap, and floats of 8 bits saturate on request."""
+    """The elements of `x` in another dtype, as ONNX converts: integers of fewer bits wrap, and floats of 8 bits saturate on
+    request.
+    """
     if x.dtype.kind in "iu" and dtype.kind in "iu":
         return x.astype(dtype)
     return (saturated(x, dtype) if saturate else x).astype(dtype)
@@ -232,7 +238,7 @@ def _cast_like(x: Tensor, like: Tensor, saturate: int = 1, round_mode: str = "up
 
 @operator("BitCast")
 def _bit_cast(x: Tensor, to: Any = None) -> Tensor:
-    """The bits of x as elements of another dtype."""
+    """The bits of x as elements of the dtype `to`, a number of ONNX's list."""
     dtype = dtype_of(to)
     if "bool" in (x.dtype.name, dtype.name):
         return x.astype(dtype)

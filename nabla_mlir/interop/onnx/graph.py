@@ -38,7 +38,9 @@ class Library:
         return self.opsets.get(domain_of(node), 1)
 
     def check(self, nodes: Sequence[Any]) -> Iterator[str]:
-        """Yields a description of each node whose operator nabla_mlir does not support, also in the bodies of control flow."""
+        """Yields a description of each of the nodes whose operator nabla_mlir does not support, also in the bodies of control
+        flow.
+        """
         for node in nodes:
             key, opset = (domain_of(node), node.op_type), self.opset(node)
             local = self.functions.get(key)
@@ -84,7 +86,7 @@ class UnknownValue(Exception):  # noqa: N818  (it becomes an ImportIRError that 
 
 
 def _sources(nodes: Sequence[Any], names: Sequence[str], values: Values) -> list[str]:
-    """The names of the inputs of the graph from which the values `names` are computed, without known values."""
+    """The names of the inputs of the graph from which the values `names` are computed by the nodes, without known values."""
     makers = {name: node for node in nodes for name in node.output}
     found, rest = [], list(names)
     while rest:
@@ -162,8 +164,9 @@ class _Node:
         return f"{self.node.op_type} (node {label!r}, opset {self.library.opset(self.node)})"
 
     def _apply(self, entry: Operator, inputs: list[Any]) -> Sequence[Any]:
-        """The results of our function for an operator, called with checked arguments and attributes. Raises Refusal if an attribute
-        is not supported.
+        """The results of our function for the operator `entry`, called with the inputs and the node's attributes.
+
+        Raises Refusal if an attribute is not supported.
         """
         options = {name: self._attribute(a) for name, a in self.attributes.items()}
         unknown = sorted(set(options) - entry.attributes)
@@ -178,7 +181,11 @@ class _Node:
         return result if isinstance(result, tuple) else (result,)
 
     def _argument(self, entry: Operator, position: int, value: Any) -> Any:
-        """An input as an array of NumPy or as a tensor; raises NeedsValue if its value must be known and is not."""
+        """The input `value` at `position` of an operator as an array of NumPy or as a tensor.
+
+        Raises NeedsValue if its value must be known and is not, and Refusal for strings. `entry` is the operator's entry in the
+        table.
+        """
         if value is None:
             return None
         if entry.is_static(position) and not isinstance(value, np.ndarray):
@@ -199,7 +206,7 @@ class _Node:
         return value.decode() if isinstance(value, bytes) else value
 
     def _call(self, function: Any, inputs: Sequence[Any]) -> list[Any]:
-        """The results of a function of the model, or of the function that defines an operator."""
+        """The results of `function`, a function of the model or one that defines an operator, for the node's inputs."""
         own = Library.of(function.opset_import, self.library.functions)
         library = Library({**self.library.opsets, **own.opsets}, own.functions)
         values = dict(zip(function.input, [*inputs, *[None] * (len(function.input) - len(inputs))], strict=True))
@@ -282,8 +289,9 @@ def _has_body(node: Any, opset: int) -> bool:
 
 
 def _body(node: Any, attributes: Any, opset: int, inputs: Sequence[Any]) -> Any:
-    """The function of other operators by which onnx defines the operator of a node; raises Refusal if there is none for these
-    inputs.
+    """The function of other operators by which onnx defines the operator of a node.
+
+    `opset` is the version of the operators. Raises Refusal if there is none for these inputs.
     """
     import onnx
 

@@ -40,7 +40,10 @@ def _scatter_nd(x: Tensor, positions: Tensor, updates: Tensor, reduction: str = 
 
 @operator("TensorScatter")
 def _tensor_scatter(cache: Tensor, update: Tensor, starts: Any = None, axis: int = -2, mode: str = "linear") -> Tensor:
-    """A copy of the cache with `update` written along an axis; each entry of the batch has its own start index."""
+    """A copy of the cache with `update` written along `axis` from the index starts[b] on, for each entry b of the batch.
+
+    `mode` "circular" continues at index 0 after the end of the axis.
+    """
     axis %= cache.ndim
     index = list(np.ogrid[tuple(slice(n) for n in update.shape)])
     first = 0 if starts is None else starts.reshape(-1, *(1,) * (cache.ndim - 1))

@@ -25,7 +25,7 @@ define("Det", lambda x: linalg.det(x))
 def _gemm(
     a: Tensor, b: Tensor, c: Any = None, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0, broadcast: int = 0
 ) -> Tensor:
-    """The sum alpha * a @ b + beta * c; a and b are transposed first on request."""
+    """The matrix alpha * a @ b + beta * c; `transA` and `transB` transpose a and b first. `broadcast` has no effect."""
     y = nnp.matmul(a.T if transA else a, b.T if transB else b)
     y = y if alpha == 1 else (y * alpha).astype(y.dtype)
     return y if c is None else y + (c if beta == 1 else (c * beta).astype(c.dtype))
@@ -60,7 +60,11 @@ def _batch_normalization(
     *,
     outputs: int,
 ) -> Any:
-    """The normalised inputs; in training also the running mean and variance."""
+    """The inputs scale * (x - mean) / sqrt(var + epsilon) + bias by channels; in training also the running mean and variance.
+
+    In training, mean and variance are those of x, and momentum is the weight of the old ones in the running ones. `outputs` is the
+    number of results. The other parameters are attributes of the first opsets.
+    """
     if not spatial or (outputs > 1 and not training_mode):
         raise Refusal("one mean for each channel, and training_mode=1 for further results", f"spatial={spatial}, {outputs} results")
     running = mean, var
@@ -74,7 +78,7 @@ def _batch_normalization(
 
 @operator("InstanceNormalization")
 def _instance_normalization(x: Tensor, scale: Tensor, bias: Tensor, epsilon: float = 1e-5, consumed_inputs: Any = None) -> Tensor:
-    """The inputs normalised over the spatial axes of each channel of each sample, scaled and shifted."""
+    """The inputs x, normalised over the spatial axes of each channel of each sample, times `scale` plus `bias` of the channel."""
     axes = tuple(range(2, x.ndim))
     normal = (x - nnp.mean(x, axes, keepdims=True)) / nnp.sqrt(nnp.var(x, axes, keepdims=True) + epsilon)
     return _along_channels(scale, x.ndim) * normal + _along_channels(bias, x.ndim)
@@ -91,7 +95,10 @@ def _dropout(
     *,
     outputs: int,
 ) -> Any:
-    """The identity; in training it is refused, because ONNX does not define the random numbers."""
+    """The array x unchanged, and if `outputs` is 2 a mask of True: outside of training, dropout has no effect.
+
+    Training is refused, because ONNX does not define the random numbers. The other parameters are ONNX's attributes.
+    """
     chance = 0.5 if ratio is None else float(np.ravel(ratio)[0])
     if (training_mode is not None and np.ravel(training_mode)[0]) and chance:
         raise Refusal("no random numbers, because ONNX does not define them", f"training_mode with ratio {chance:g}")
@@ -164,7 +171,22 @@ def _recurrent(step: Callable[..., Any], gates: int, defaults: Sequence[str], st
         input_forget: int = 0,
         output_sequence: int = 0,
     ) -> Any:
-        """The results of all time steps, followed by the final states, for all directions."""
+        """The results of all time steps, shape (time, direction, batch, hidden), then the final states, one array for each kind of
+        state.
+
+        Args:
+          x: the inputs, shape (time, batch, features); `layout` 1 means that the batch is the first axis, also of the results.
+          w, r: for each direction, the weights of the inputs and of the state; the gates are stacked.
+          b: for each direction, the two biases, stacked; None for zeros.
+          lengths: the length of each sequence of the batch, or None.
+          h, c: the first states; None for zeros. Only the LSTM has `c`.
+          peepholes: for each direction, the weights of the cell in the gates of an LSTM, or None.
+          direction: "forward", "reverse" or "bidirectional".
+          clip: the largest modulus of the arguments of the activations, or None.
+          activations, activation_alpha, activation_beta: the names and constants of the activations.
+          linear_before_reset, input_forget: variants of the GRU and the LSTM.
+          hidden_size, output_sequence: have no effect.
+        """
         count, size = w.shape[0], r.shape[-1]
         names = [n.decode() if isinstance(n, bytes) else n for n in activations or ()] or list(defaults) * count
         functions = _activations(names, activation_alpha, activation_beta)
@@ -204,13 +226,25 @@ def _recurrent(step: Callable[..., Any], gates: int, defaults: Sequence[str], st
 
 
 def _rnn_step(fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, bound: Any, *_: Any) -> Any:
-    """One step of a simple recurrent layer: the new state."""
+    """The new state, as a tuple, after one step of a simple recurrent layer: f(x w^T + h r^T + b[0] + b[1]).
+
+    `fs` has the activation f, `state` the old state h, and `bound` limits the argument of f.
+    """
     (h,) = state
     return (fs[0](bound(x @ w.T + h @ r.T + b[0] + b[1])),)
 
 
 def _gru_step(fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, bound: Any, _: Any, is_linear: int, *__: Any) -> Any:
-    """One step of a gated recurrent unit: the new state."""
+    """One step of a gated recurrent unit: the new state, in a tuple.
+
+    Args:
+      fs: the two activations.
+      state: a tuple of the old state.
+      x: the input of this step.
+      w, r, b: the weights of the input, those of the state, and the biases of both.
+      bound: clips the argument of an activation.
+      is_linear: true if the reset gate comes after the product with the weights.
+    """
     (h,) = state
     n = h.shape[-1]
     inputs, own = x @ w.T + b[0], h @ r[: 2 * n].T + b[1, : 2 * n]
@@ -223,7 +257,17 @@ def _gru_step(fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, boun
 def _lstm_step(
     fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, bound: Any, peephole: Any, _: int, couples: int
 ) -> Any:
-    """One step of a long short-term memory: the new hidden state and the new cell."""
+    """One step of a long short-term memory: the new hidden state and the new cell.
+
+    Args:
+      fs: the three activations.
+      state: the old hidden state and the old cell.
+      x: the input of this step.
+      w, r, b: the weights of the input, those of the state, and the biases of both.
+      bound: clips the argument of an activation.
+      peephole: the weights of the cell in the gates, or None.
+      couples: true if the forget gate is 1 minus the input gate.
+    """
     h, c = state
     n = h.shape[-1]
     i, o, f, g = (part for part in nnp.split(x @ w.T + h @ r.T + b[0] + b[1], 4, 1))

@@ -39,7 +39,7 @@ def _softmax_zero(x: Tensor) -> Tensor:
 
 
 def integers(labels: Any, strings: Any) -> np.ndarray:
-    """Labels of classes. Raises Refusal if they are strings."""
+    """The labels of classes as an array of integers; raises Refusal if they are strings."""
     if strings:
         raise Refusal("labels that are integers", "strings")
     return np.array(labels, np.int64)
@@ -52,7 +52,7 @@ def _scaler(x: Tensor, offset: Any = (0.0,), scale: Any = (1.0,)) -> Tensor:
 
 @operator("Normalizer", domain=_ML)
 def _normalizer(x: Tensor, norm: str = "MAX") -> Tensor:
-    """Returns the rows of an array, each divided by its norm."""
+    """The rows of an array, each divided by its norm."""
     x = x.astype(np.float32)
     if norm == "MAX":
         size = nnp.max(nnp.abs(x), -1, keepdims=True)
@@ -68,6 +68,7 @@ def _binarizer(x: Tensor, threshold: float = 0.0) -> Tensor:
 
 @operator("ArrayFeatureExtractor", domain=_ML)
 def _array_feature_extractor(x: Tensor, positions: Tensor) -> Tensor:
+    """The columns of x at `positions`; those of a vector as a matrix of one row."""
     columns = nnp.take(x, positions.reshape(-1), -1)
     return columns if x.ndim > 1 else columns[None]
 
@@ -76,7 +77,9 @@ def _array_feature_extractor(x: Tensor, positions: Tensor) -> Tensor:
 def _linear_regressor(
     x: Tensor, coefficients: Any = (), intercepts: Any = (), targets: int = 1, post_transform: str = "NONE"
 ) -> Tensor:
-    """The predictions of a linear model, shape (rows, targets)."""
+    """The predictions of a linear model, shape (rows, targets): x @ coefficients^T + intercepts, then the function
+    `post_transform`.
+    """
     y = x.astype(np.float32) @ _floats(coefficients).reshape(targets, -1).T
     return POST[post_transform](y + _floats(intercepts) if intercepts else y)
 
@@ -91,7 +94,11 @@ def _linear_classifier(
     multi_class: int = 0,
     post_transform: str = "NONE",
 ) -> tuple[Tensor, Tensor]:
-    """The class of each row and the scores of all classes, for a linear model."""
+    """The class of each row of x, and the scores x @ coefficients^T + intercepts of all classes, after the function
+    `post_transform`.
+
+    The labels of the classes are `classlabels_ints` or `classlabels_strings`. One row of weights for two classes is for the second.
+    """
     labels = integers(classlabels_ints, classlabels_strings)
     weights = _floats(coefficients).reshape(-1, x.shape[-1])
     scores = x.astype(np.float32) @ weights.T + (_floats(intercepts) if intercepts else 0)
@@ -104,7 +111,10 @@ def _linear_classifier(
 
 
 def _kernel(name: str, x: Tensor, vectors: np.ndarray, params: Any) -> Tensor:
-    """The kernel of each row with each support vector."""
+    """The kernel `name` ("RBF", "LINEAR", "POLY" or "SIGMOID") of each row of `x` with each support vector.
+
+    `params` are gamma, the constant term and the degree.
+    """
     gamma, start, degree = (*params, 0, 0, 0)[:3]
     if name == "RBF":
         return nnp.exp(-gamma * nnp.sum((x[:, None] - vectors) ** 2, -1))
@@ -176,7 +186,7 @@ def _svm_classifier(
 
 
 def _class_probabilities(scores: Tensor, pairs: Any, a: np.ndarray, b: np.ndarray) -> Tensor:
-    """The probabilities of the classes, computed from those of pairs of classes.
+    """The probabilities of the classes, computed from those of pairs of classes: sigmoids of scores * a + b.
 
     The method is algorithm 2 of Wu, Lin and Weng, "Probability estimates for multi-class classification by pairwise coupling", JMLR
     5 (2004). The first values and the stopping rule are those of LIBSVM, which stops at errors of 0.005 / classes.
@@ -227,7 +237,11 @@ def _imputer(
     replaced_value_float: float = 0.0,
     replaced_value_int64: int = 0,
 ) -> Tensor:
-    """A copy of x in which the missing value is replaced by the given value of each column."""
+    """A copy of x in which the missing value is replaced by the given value of each column.
+
+    The missing value is `replaced_value_float` (or NaN), and the values of the columns are `imputed_value_floats`; or both are
+    integers.
+    """
     values, missing = (
         (imputed_value_floats, replaced_value_float) if imputed_value_floats else (imputed_value_int64s, replaced_value_int64)
     )
@@ -251,7 +265,11 @@ def _label_encoder(
     default_string: str = "",
     default_tensor: Any = None,
 ) -> Tensor:
-    """The value that belongs to each element of x as a key; of repeated keys, the last one counts."""
+    """The value that belongs to each element of x as a key, or the default for an unknown key; of repeated keys, the last one
+    counts.
+
+    Keys and values are given as a tensor, integers or floats; strings are refused. The parameters are ONNX's attributes.
+    """
     keys, values = _numbers(keys_tensor, keys_int64s, keys_floats), _numbers(values_tensor, values_int64s, values_floats)
     default = np.array(default_int64 if values.dtype.kind == "i" else default_float, values.dtype)
     if default_tensor is not None:
@@ -264,7 +282,7 @@ def _label_encoder(
 
 
 def _numbers(tensor: Any, whole: Any, floats: Any) -> np.ndarray:
-    """The keys or values of an encoder as one array of numbers; raises Refusal if they are strings."""
+    """The keys or values of an encoder as one array, from a tensor, integers or floats; raises Refusal if they are strings."""
     if tensor is not None:
         found = array_of(tensor)
         if found.dtype.kind in "OUS":

@@ -79,7 +79,9 @@ class OnnxFunction:
         return results[0] if len(results) == 1 else results
 
     def _refused(self, unknown: UnknownValue) -> ImportIRError:
-        """The error for a value that must be known at import."""
+        """The error for a value that must be known at import; `unknown` has the operator and the inputs from which it is
+        computed.
+        """
         inputs = [name for name in unknown.names if name in self.inputs]
         weights = [name for name in unknown.names if name in self.parameters]
         advice = [f"constants={{{', '.join(f'{name!r}: value' for name in inputs)}}}"] * bool(inputs)
@@ -171,7 +173,10 @@ def _loaded(model: Any) -> Any:
 
 
 def _static_names(library: Library, graph: Any) -> Iterator[str]:
-    """The names of the values that determine shapes, in this graph and in the bodies of control flow."""
+    """The names of the values that determine shapes, in `graph` and in the bodies of its control flow.
+
+    `library` knows the versions of the operators.
+    """
     for node in graph.node:
         entry = operator_for(domain_of(node), node.op_type, library.opset(node))
         if entry is not None and (domain_of(node), node.op_type) not in library.functions:
@@ -185,9 +190,9 @@ def _static_names(library: Library, graph: Any) -> Iterator[str]:
 
 
 def _checked(declaration: Any, x: Any, lengths: dict[str, int]) -> Any:
-    """An argument as a tensor of the type that the model declares; raises DtypeError or ShapeError if it has another type.
+    """The argument `x` as a tensor of the type that the model declares; raises DtypeError or ShapeError if it has another type.
 
-    `lengths` has the open lengths that earlier arguments fixed; the same name means the same length.
+    `lengths` has the open lengths that earlier arguments fixed, by name; the same name means the same length.
     """
     if declaration.type.WhichOneof("value") != "tensor_type" or x is None:
         return x
@@ -220,7 +225,9 @@ def _dtype(declaration: Any) -> np.dtype:
 
 
 def _weight(name: str, x: Any, like: np.ndarray) -> Any:
-    """A new value for a parameter; raises if its shape or dtype differs."""
+    """The new value `x` of the parameter `name` as a tensor; raises ShapeError if its shape or
+    dtype differs from those of `like`.
+    """
     tensor = adopted(x, like.dtype)
     if tensor.shape != like.shape or tensor.dtype != like.dtype:
         raise ShapeError(
@@ -231,7 +238,7 @@ def _weight(name: str, x: Any, like: np.ndarray) -> Any:
 
 
 def _result(name: str, value: Any) -> Any:
-    """A result as a tensor, or a list of tensors; raises ImportIRError if it has a dtype that nabla_mlir does not have."""
+    """The result `value` as a tensor, or as a list of tensors; raises ImportIRError if nabla_mlir does not have its dtype."""
     if isinstance(value, list):
         return [_result(name, x) for x in value]
     if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":

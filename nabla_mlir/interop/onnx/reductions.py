@@ -34,6 +34,7 @@ def _reduction(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _norm(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
+    """The root of the sum of squares of x over `axis`, in float32 for narrower floats."""
     x = widened(x)
     return nnp.sqrt(nnp.sum(x * x, axis, keepdims=keepdims))
 
@@ -55,7 +56,9 @@ for _name, _function in _SUMS.items():
 
 
 def _extreme(f: Callable[..., Any], x: Tensor, axis: Any, keepdims: bool) -> Tensor:
-    """The largest or smallest element along the axes; for an empty axis, the smallest or largest number of the dtype."""
+    """The largest or smallest element along the axes by `f`, nnp.max or nnp.min; for an empty axis, the lowest or highest
+    number.
+    """
     is_max = f is nnp.max
     if x.dtype.kind == "b":
         return (nnp.any if is_max else nnp.all)(x, axis, keepdims=keepdims)
@@ -68,9 +71,12 @@ def _extreme(f: Callable[..., Any], x: Tensor, axis: Any, keepdims: bool) -> Ten
 
 
 def _arg_reduction(f: Callable[..., Any]) -> Callable[..., Any]:
-    """ONNX's ArgMax or ArgMin from NumPy's function; ONNX can also select the last of equal elements."""
+    """ONNX's ArgMax or ArgMin from `f`, NumPy's function; ONNX can also select the last of equal elements."""
 
     def run(x: Tensor, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
+        """The index along `axis` at which `f`, such as argmax, finds its element: the first one, or the last with
+        `select_last_index`.
+        """
         positions = f(nnp.flip(x, axis) if select_last_index else x, axis=axis, keepdims=bool(keepdims)).astype(np.int64)
         return x.shape[axis] - 1 - positions if select_last_index else positions
 
@@ -106,9 +112,10 @@ define("CumProd", _running(nnp.cumprod, 1), static=("axis",))
 
 
 def _with_flattened_axes(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The operator before opset 13, which flattens the axes from `axis` on to one axis."""
+    """The operator `f` before opset 13, which flattens the axes from `axis` on to one axis."""
 
     def run(x: Tensor, axis: int = 1) -> Tensor:
+        """The result of `f` for x as a matrix, whose columns are the axes from `axis` on; it has the shape of x."""
         axis = axis + x.ndim if axis < 0 else axis
         return f(x.reshape(int(np.prod(x.shape[:axis])), -1)).reshape(x.shape)
 
@@ -116,7 +123,7 @@ def _with_flattened_axes(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _hardmax(x: Tensor, axis: int = -1) -> Tensor:
-    """One at the first largest element, zero elsewhere."""
+    """One at the first largest element along `axis` of x, zero elsewhere."""
     return nn.one_hot(nnp.argmax(x, axis), x.shape[axis], x.dtype, axis % x.ndim)
 
 

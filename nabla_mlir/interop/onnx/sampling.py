@@ -66,7 +66,8 @@ def _origins(mode: str, count: int, n: int, scale: float, roi: tuple[float, floa
 def _matrix(x: np.ndarray, n: int, kernel: Callable[[Any], Any], reach: int, scale: float, excludes: int) -> np.ndarray:
     """The matrix that interpolates at the coordinates x: the weight of each of n pixels for each coordinate.
 
-    With `excludes`, pixels outside of the image have weight zero; otherwise they repeat the edge.
+    `kernel` gives the weight at a distance of at most `reach` pixels, which `scale` < 1 stretches. With `excludes`, pixels outside
+    of the image have weight zero; otherwise they repeat the edge.
     """
     reach = int(np.ceil(reach / scale))
     taps = np.floor(x)[:, None] + np.arange(-reach, reach + 2)
@@ -103,7 +104,11 @@ def _resize(
     axes: Any = None,
     keep_aspect_ratio_policy: str = "stretch",
 ) -> Tensor:
-    """x resized along its axes by products with matrices of weights."""
+    """The array x resized along `axes` (None: all), by products with matrices of interpolation weights: ONNX's `Resize`.
+
+    The new lengths are `sizes`, or the old ones times `scales`. `roi` has the starts and then the ends of the part of each axis for
+    "tf_crop_and_resize". The other parameters are ONNX's attributes.
+    """
     positions = tuple(a % x.ndim for a in axes) if axes else tuple(range(x.ndim))
     counts, factors = _lengths([x.shape[a] for a in positions], scales, sizes, keep_aspect_ratio_policy)
     whole = np.zeros(2 * len(positions)) if roi is None or not roi.size else np.asarray(roi, np.float64)
@@ -132,12 +137,16 @@ def _resize_of_opset_10(x: Tensor, scales: Any = None, mode: str = "nearest") ->
 
 @operator("Upsample", since=1, static=("scales",))
 def _upsample(x: Tensor, scales: Any = None, mode: str = "nearest", height_scale: Any = None, width_scale: Any = None) -> Tensor:
+    """The images x, resized by `scales` for each axis, or by the scales of height and width."""
     factors = np.array([1, 1, height_scale, width_scale]) if scales is None else np.ravel(scales)
     return _resize_of_opset_10(x, factors, "linear" if "linear" in mode else mode)
 
 
 def _lengths(shape: Sequence[int], scales: Any, sizes: Any, policy: str) -> tuple[list[int], list[float]]:
-    """The lengths of the axes of the result, and the scale of each axis, from ONNX's `scales` or `sizes`."""
+    """The lengths of the axes of the result, and the scale of each axis, from ONNX's `scales` or `sizes`.
+
+    `shape` has the lengths of the axes before, and `policy` says if the ratio of the sizes stays.
+    """
     if sizes is None or not np.size(sizes):
         factors = [float(s) for s in np.ravel(scales)]
         return [int(np.floor(n * s)) for n, s in zip(shape, factors, strict=True)], factors
@@ -210,7 +219,12 @@ def _cubic_weight(t: Tensor, a: float = -0.75) -> Tensor:
 
 @operator("GridSample")
 def _grid_sample(x: Tensor, grid: Tensor, mode: str = "linear", padding_mode: str = "zeros", align_corners: int = 0) -> Tensor:
-    """The interpolated values of images at the coordinates of a grid, which are between -1 and 1."""
+    """The interpolated values of images x at the coordinates in the last axis of `grid`, from -1 at the first edge to 1 at the
+    last.
+
+    `mode` is the interpolation, `padding_mode` the treatment of positions outside, and `align_corners` puts -1 and 1 at the centres
+    of the outermost pixels.
+    """
     kind = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     sizes, rank = x.shape[2:], x.ndim - 2
     positions, ends = [], []
@@ -241,7 +255,11 @@ def _roi_align(
     spatial_scale: float = 1.0,
     coordinate_transformation_mode: str = "half_pixel",
 ) -> Tensor:
-    """The mean or maximum of interpolated samples in each cell of each region, shape (regions, channels, height, width)."""
+    """The mean or maximum of interpolated samples in each cell of each region, shape (regions, channels, height, width).
+
+    `rois` has the corners of the regions, which are multiplied by `spatial_scale`, and `batch_indices` the image of each.
+    `sampling_ratio` is the number of samples along each axis of a cell; 0 is refused.
+    """
     if sampling_ratio <= 0:
         raise Refusal(
             "a sampling_ratio, because otherwise the regions determine the number of samples", f"sampling_ratio={sampling_ratio}"
@@ -273,7 +291,10 @@ def _roi_align(
 
 
 def _weighted_pixels(images: Tensor, positions: Sequence[Tensor], offsets: Sequence[int]) -> Tensor:
-    """The pixel below (offset 0) or above (offset 1) each coordinate on both axes, times its weight in linear interpolation."""
+    """The pixel below (offset 0) or above (offset 1) each coordinate on both axes, times its weight in linear interpolation.
+
+    `positions` are the coordinates along each axis.
+    """
     index: Any = 0
     weight: Any = 1
     for at, offset, n, stride in zip(positions, offsets, images.shape[2:], (images.shape[3], 1), strict=True):
@@ -299,7 +320,11 @@ def _deform_conv(
     group: int = 1,
     offset_group: int = 1,
 ) -> Tensor:
-    """A convolution that reads each element of a window at the element's index plus the offset in `offset`."""
+    """A convolution of the images x with the kernel w that reads each element of a window at the element's index plus `offset`.
+
+    Each element is multiplied by `mask`, if given, and `bias` is added. `offset_group` is the number of groups of channels with
+    their own offsets. The other parameters are those of a convolution.
+    """
     if x.ndim != 4:
         raise Refusal("images of two spatial axes", f"shape {x.shape}")
     n, c, _, _ = x.shape

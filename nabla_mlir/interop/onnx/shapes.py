@@ -47,6 +47,7 @@ def _constant(
 
 @operator("ConstantOfShape", static=("shape",), is_raw=True)
 def _constant_of_shape(shape: np.ndarray, value: Any = None) -> np.ndarray:
+    """An array of `shape`, filled with the number in `value`, or with 0."""
     fill = np.zeros(1, np.float32) if value is None else array_of(value)
     return np.full(numbers(shape), fill.ravel()[0], fill.dtype)
 
@@ -63,6 +64,7 @@ def _range(start: np.ndarray, limit: np.ndarray, delta: np.ndarray, stash_type: 
 
 @operator("Reshape", static=("shape",))
 def _reshape(x: Tensor, shape: Any = None, allowzero: int = 0, consumed_inputs: Any = None) -> Tensor:
+    """The array x in the shape `shape`, in which 0 means the old length unless `allowzero`."""
     lengths = numbers(shape)
     return x.reshape(tuple(x.shape[i] if n == 0 and not allowzero else n for i, n in enumerate(lengths)))
 
@@ -74,6 +76,7 @@ def _transpose(x: Tensor, perm: Any = None) -> Tensor:
 
 @operator("Flatten")
 def _flatten(x: Tensor, axis: int = 1) -> Tensor:
+    """The array x as a matrix, whose columns are the axes from `axis` on."""
     axis = axis + x.ndim if axis < 0 else axis
     return x.reshape(int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis:])))
 
@@ -95,7 +98,10 @@ def _expand(x: Tensor, shape: Any) -> Tensor:
 
 @operator("DepthToSpace")
 def _depth_to_space(x: Tensor, blocksize: int = 1, mode: str = "DCR") -> Tensor:
-    """Blocks of channels moved to the spatial axes."""
+    """The elements of blocks of channels, moved to blocks of `blocksize` x `blocksize` elements on the spatial axes.
+
+    `mode` is the order of the old channels: "DCR" has the position in the block before the new channel, another mode after it.
+    """
     n, c, h, w = x.shape
     b = blocksize
     if mode == "DCR":
@@ -107,7 +113,10 @@ def _depth_to_space(x: Tensor, blocksize: int = 1, mode: str = "DCR") -> Tensor:
 
 @operator("SpaceToDepth")
 def _space_to_depth(x: Tensor, blocksize: int = 1, mode: str = "DCR") -> Tensor:
-    """Blocks of spatial elements moved to the channels: the inverse of `_depth_to_space`."""
+    """Blocks of `blocksize` x `blocksize` spatial elements moved to the channels.
+
+    `mode` is the order of the new channels: "DCR" puts the position in the block before the old channel, another mode after it.
+    """
     n, c, h, w = x.shape
     b = blocksize
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
@@ -147,7 +156,9 @@ def _split(x: Tensor, split: Any = None, axis: int = 0, num_outputs: int | None 
 
 @operator("Slice", static=("starts", "ends", "axes", "steps"))
 def _slice(x: Tensor, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Tensor:
-    """Returns the part of x from `starts` to `ends` along some axes, with steps."""
+    """The part of x from `starts` to `ends` along `axes`, with `steps`: ONNX's `Slice`. The four are arrays of integers
+    of one length.
+    """
     begins, limits = numbers(starts), numbers(ends)
     positions = range(len(begins)) if axes is None else numbers(axes)
     strides = (1,) * len(begins) if steps is None else numbers(steps)
@@ -172,7 +183,11 @@ def _pad(
     value: float = 0.0,
     paddings: Any = None,
 ) -> Tensor:
-    """x padded or cut at the ends of its axes."""
+    """The array x, padded at the ends of `axes`, or cut where the width is negative.
+
+    `pads`, or `paddings`, has the widths at the starts of the axes, then those at the ends. `mode` is "constant", with
+    `constant_value` or `value`, or a mode of `np.pad`.
+    """
     widths = numbers(paddings if pads is None else pads)
     positions = range(x.ndim) if axes is None else numbers(axes)
     ends = [(0, 0)] * x.ndim
@@ -191,6 +206,7 @@ def _pad(
 
 @operator("Tile", static=("repeats", "axis"))
 def _tile(x: Tensor, repeats: Any, axis: Any = None) -> Tensor:
+    """The array x repeated repeats[i] times along each axis i; with `axis`, repeats[0] times along that axis."""
     if axis is None:
         return nnp.tile(x, numbers(repeats))
     return nnp.concatenate([x] * numbers(repeats)[0], numbers(axis)[0])
@@ -198,7 +214,10 @@ def _tile(x: Tensor, repeats: Any, axis: Any = None) -> Tensor:
 
 @operator("ReverseSequence")
 def _reverse_sequence(x: Tensor, lengths: Tensor, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
-    """A copy of x in which the first `lengths[b]` elements of each sequence b are in reversed order."""
+    """A copy of x in which the first `lengths[b]` elements of each sequence b are in reversed order.
+
+    The sequences lie along `time_axis`, and b is the index along `batch_axis`.
+    """
     time = np.arange(x.shape[time_axis]).reshape([-1 if i == time_axis else 1 for i in range(x.ndim)])
     ends = lengths.reshape([-1 if i == batch_axis else 1 for i in range(x.ndim)])
     return nnp.take_along_axis(x, nnp.where(time < ends, ends - 1 - time, time), time_axis)
@@ -206,6 +225,7 @@ def _reverse_sequence(x: Tensor, lengths: Tensor, batch_axis: int = 1, time_axis
 
 @operator("Compress", static=("condition",))
 def _compress(x: Tensor, condition: Any, axis: int | None = None) -> Tensor:
+    """The slices of x along `axis` at which `condition` is true; without `axis`, the elements of the flattened array."""
     x, axis = (x.reshape(-1), 0) if axis is None else (x, axis)
     return nnp.take(x, np.flatnonzero(condition), axis)
 

@@ -24,8 +24,9 @@ def _parts(z: Tensor) -> Tensor:
 
 
 def _transform(x: Tensor, length: Any, axis: int, inverse: int, onesided: int) -> Tensor:
-    """The discrete Fourier transform along an axis; the real and imaginary parts are the last axis of the argument and of the
-    result.
+    """The discrete Fourier transform of `x` along an axis, of the given length; `onesided` means the first half of a real signal's.
+
+    The real and imaginary parts are the last axis of the argument and of the result.
     """
     rank = x.ndim
     axis %= rank
@@ -49,7 +50,12 @@ def _dft(x: Tensor, dft_length: Any = None, axis: Any = None, inverse: int = 0, 
 
 @operator("STFT", static=("frame_step", "frame_length"))
 def _stft(signal: Tensor, frame_step: Any, window: Any = None, frame_length: Any = None, onesided: int = 1) -> Tensor:
-    """The Fourier transform of each frame of a signal, shape (batch, frames, frequencies, 2)."""
+    """The Fourier transform of each frame of a signal, shape (batch, frames, frequencies, 2); the last axis has real and imaginary
+    part.
+
+    Frames have `frame_length` samples, by default those of `window`, by which they are multiplied, and start each `frame_step`
+    samples. `onesided` leaves out the frequencies that mirror others.
+    """
     n = window.shape[0] if frame_length is None else numbers(frame_length)[0]
     starts = np.arange(0, signal.shape[1] - n + 1, numbers(frame_step)[0])
     frames = nnp.take(signal, starts[:, None] + np.arange(n), 1)

@@ -75,7 +75,10 @@ def define(
     is_raw: bool = False,
     is_folded: bool = True,
 ) -> None:
-    """Adds an operator to the table; the arguments are the fields of `Operator`."""
+    """Adds an operator to the table; the arguments are the fields of `Operator`.
+
+    `static` are the names of inputs whose values must be known.
+    """
     entries = OPERATORS.setdefault((domain, name), [])
     entries.append(Operator(function, since, tuple(static), is_raw, is_folded))
     entries.sort(key=lambda entry: entry.since)

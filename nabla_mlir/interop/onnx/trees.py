@@ -67,7 +67,11 @@ class Forest:
             raise Refusal(f"weights of {self.count} targets", f"targets up to {targets.max()}")
 
     def total(self, x: Tensor, how: str) -> Tensor:
-        """The sum of the leaves that each row reaches in all trees, shape (rows, targets); or their mean, minimum or maximum."""
+        """The sum of the leaves that each row of `x` reaches in all trees, shape (rows, targets); or another aggregate, as `how`
+        says.
+
+        `how` is "SUM", "AVERAGE", "MIN" or "MAX".
+        """
         if x.ndim != 2 or self.features.max(initial=0) >= x.shape[1]:
             raise Refusal(f"rows with {self.features.max(initial=0) + 1} columns", f"shape {x.shape}")
         if how not in _AGGREGATES:
@@ -90,7 +94,7 @@ class Forest:
         return at
 
     def _is_passed(self, x: Tensor, at: Any) -> Tensor:
-        """True where the test of the node `at` passes, for each row and tree."""
+        """True where the test of the node at which a row of `x` is passes; `at` has the node for each row and tree."""
         value = nnp.take_along_axis(x, nnp.take(self.features, at), 1)
         numbers = np.array([_MODES.index(mode) for mode in self.modes])
         branches = numbers[self._is_branch()]
@@ -102,7 +106,9 @@ class Forest:
         return nnp.where(nnp.isnan(value), nnp.take(self.is_true_of_nan, at), is_passed)
 
     def _answer(self, mode: str, value: Tensor, at: Any) -> Tensor:
-        """The result of the test `mode` for each row and tree, as if all nodes had this kind of test."""
+        """The result of the test `mode` on `value` for each row and tree, as if all nodes had this kind of test; `at` has their
+        nodes.
+        """
         if mode == "BRANCH_MEMBER":
             return nnp.any(value[..., None] == nnp.take(self.members, at, 0), -1)
         return _TESTS[mode](value, nnp.take(self.thresholds, at))
@@ -201,7 +207,11 @@ def _tree_ensemble_regressor(
     post_transform: str = "NONE",
     **attributes: Any,
 ) -> Tensor:
-    """The sums of the leaves that each row of x reaches in the trees, plus the base values."""
+    """The sums, or another aggregate, of the leaves that each row of x reaches in the trees, plus the base values.
+
+    The lists `target_...` have the tree, the node, the target and the weight of each leaf; `attributes` has the lists of the nodes.
+    A function `post_transform` is applied at the end.
+    """
     weights = target_treeids, target_nodeids, target_ids, _floats(target_weights, target_weights_as_tensor)
     total = _forest_of_lists(weights, n_targets, attributes).total(_rows(x), aggregate_function)
     base = _floats(base_values, base_values_as_tensor)
@@ -224,7 +234,11 @@ def _tree_ensemble_classifier(
     post_transform: str = "NONE",
     **attributes: Any,
 ) -> tuple[Tensor, Tensor]:
-    """The class of each row and the scores. If only one of two classes has weights, the other score is the complement."""
+    """The class of each row and the scores. If only one of two classes has weights, the other score is the complement.
+
+    The lists `class_...` have the tree, the node, the class and the weight of each leaf; `attributes` has the lists of the nodes,
+    and `classlabels_...` the labels. A function `post_transform` is applied to the scores.
+    """
     labels = integers(classlabels_int64s, classlabels_strings)
     weights = class_treeids, class_nodeids, class_ids, _floats(class_weights, class_weights_as_tensor)
     scores = _forest_of_lists(weights, max(len(labels), *(i + 1 for i in class_ids)), attributes).total(_rows(x), "SUM")
@@ -260,7 +274,12 @@ def _tree_ensemble(
     membership_values: Any = None,
     n_targets: int = 1,
 ) -> Tensor:
-    """The sums of the leaves that each row of x reaches; the nodes are numbered as branches, followed by the leaves."""
+    """The sums, or another aggregate, of the leaves that each row of x reaches; the nodes are numbered as branches, then the
+    leaves.
+
+    Node i goes to its first child if the feature nodes_featureids[i] compares with nodes_splits[i] as nodes_modes[i] says. The
+    lists `..._trueleafs` and `..._falseleafs` are 1 where the child is a leaf. The other parameters are ONNX's attributes.
+    """
     splits, weights, modes = array_of(nodes_splits), array_of(leaf_weights), [_MODES[i] for i in array_of(nodes_modes)]
     count, size = len(splits), len(splits) + len(weights)
     leaves = np.arange(count, size)
@@ -283,7 +302,10 @@ def _tree_ensemble(
 
 
 def _sets(modes: Sequence[str], size: int, dtype: np.dtype, tensor: Any) -> np.ndarray:
-    """The sets of the membership nodes, padded with NaN, which equals no value; in `tensor`, each set ends with NaN."""
+    """The set of numbers of each membership node, padded with NaN, which equals no value; in `tensor`, each set ends with NaN.
+
+    `modes` are the kinds of tests of the nodes, and `size` is the number of nodes and leaves.
+    """
     values = np.zeros(0) if tensor is None else array_of(tensor)
     ends = np.nonzero(np.isnan(values))[0]
     nodes = [i for i, mode in enumerate(modes) if mode == "BRANCH_MEMBER"]

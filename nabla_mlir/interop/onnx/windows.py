@@ -54,7 +54,11 @@ def convolve(
     group: int = 1,
     auto_pad: str = "NOTSET",
 ) -> Tensor:
-    """The convolution y[b, o, p] = bias[o] + Σ x[b, i, s*p + d*q] * w[o, i, q] over the channels i and the offsets q."""
+    """The convolution y[b, o, p] = bias[o] + Σ x[b, i, s*p + d*q] * w[o, i, q] over the channels i and the offsets q.
+
+    s and d are the strides and dilations. With groups, channels are only combined within their group. `auto_pad` is a rule for
+    `pads`.
+    """
     rank = x.ndim - 2
     strides, dilations = strides or [1] * rank, dilations or [1] * rank
     spans = [d * (k - 1) + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
@@ -89,7 +93,11 @@ def _conv_transpose(
     output_padding: Any = None,
     output_shape: Any = None,
 ) -> Tensor:
-    """The transposed convolution, as a convolution of x with gaps between its elements."""
+    """The transposed convolution of x with the kernel w, as a convolution of x with gaps between its elements.
+
+    `strides` are the distances of the elements with gaps. `output_shape`, or `pads` and `output_padding`, determine the size of the
+    result. The other parameters are those of a convolution.
+    """
     rank = x.ndim - 2
     strides, dilations, extra = strides or [1] * rank, dilations or [1] * rank, output_padding or [0] * rank
     spans = [d * (k - 1) + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
@@ -123,7 +131,11 @@ class _Pool:
     """The windows of a pool: lengths, strides, dilations and padding; `ends` also has the padding of an incomplete last window."""
 
     def __init__(self, x: Tensor, window: Any, strides: Any, pads: Any, dilations: Any, auto_pad: str, ceil_mode: int):
-        """Computes the windows on x from the attributes of the operator."""
+        """Computes the windows on x from the attributes of the operator.
+
+        `window`, `strides` and `dilations` have one number for each spatial axis, `pads` the widths at the starts, then at the
+        ends, or `auto_pad` determines them. `ceil_mode` adds padding for a last window that is only partly inside.
+        """
         self.rank = rank = x.ndim - 2
         self.sizes, self.window = x.shape[2:], tuple(window)
         self.strides, self.dilations = tuple(strides or [1] * rank), tuple(dilations or [1] * rank)
@@ -143,7 +155,7 @@ class _Pool:
         return steps * stride + span - n - low - high
 
     def reduced(self, x: Tensor, body: str) -> Tensor:
-        """The elements of each window reduced by the operation `body`."""
+        """The elements of each window of `x` reduced by the operation `body`, such as "add" or "max"."""
         params = window_params(
             x.ndim,
             window_dimensions=(1, 1, *self.window),
@@ -191,7 +203,10 @@ def _max_pool(
     *,
     outputs: int,
 ) -> Any:
-    """The largest element of each window, and its index in the flattened array if there are two outputs."""
+    """The largest element of each window of x, and its index in the flattened array if `outputs` is 2.
+
+    The other parameters are the attributes of ONNX's poolings; `storage_order` 1 counts indices column by column.
+    """
     pool = _Pool(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
     best = pool.reduced(x, "max")
     if outputs == 1:
@@ -223,7 +238,10 @@ def _average_pool(
     ceil_mode: int = 0,
     count_include_pad: int = 0,
 ) -> Tensor:
-    """The mean of each window; padding counts as elements if `count_include_pad` is set."""
+    """The mean of each window of x; padding counts as elements if `count_include_pad` is set.
+
+    The other parameters are the attributes of ONNX's poolings.
+    """
     pool = _Pool(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
     total = pool.reduced(widened(x), "add")
     return (total / pool.counts(count_include_pad).astype(total.dtype)).astype(x.dtype)
@@ -240,7 +258,7 @@ def _lp_pool(
     auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
 ) -> Tensor:
-    """The p-norm of each window."""
+    """The p-norm of each window of x; the other parameters are the attributes of ONNX's poolings."""
     pool = _Pool(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
     return (pool.reduced(widened(nnp.abs(x)) ** p, "add") ** (1 / p)).astype(x.dtype)
 
@@ -268,7 +286,10 @@ def _global_lp_pool(x: Tensor, p: Any = 2) -> Tensor:
 def _max_unpool(
     x: Tensor, positions: Tensor, output_shape: Any = None, kernel_shape: Any = None, strides: Any = None, pads: Any = None
 ) -> Tensor:
-    """An array of zeros with the elements of x written to their positions."""
+    """An array of zeros with the elements of x written to their positions, indices of the flattened result.
+
+    Its shape is `output_shape`, or that from which windows of `kernel_shape` with `strides` and `pads` give the shape of x.
+    """
     rank = x.ndim - 2
     strides, pads = strides or [1] * rank, pads or [0] * (2 * rank)
     sizes = [
@@ -284,7 +305,7 @@ def _max_unpool(
 
 @operator("LRN")
 def _lrn(x: Tensor, size: int = 1, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Tensor:
-    """Each element divided by a power of the sum of squares over neighbouring channels."""
+    """Each element of x divided by (bias + alpha / size * sum of squares over `size` neighbouring channels)**beta."""
     low = (size - 1) // 2
     padded = nnp.pad(x * x, [(0, 0), (low, size - 1 - low), *((0, 0) for _ in x.shape[2:])])
     total = sum(padded[:, i : i + x.shape[1]] for i in range(size))
@@ -293,7 +314,11 @@ def _lrn(x: Tensor, size: int = 1, alpha: float = 1e-4, beta: float = 0.75, bias
 
 @operator("Col2Im", static=("image_shape", "block_shape"))
 def _col2im(x: Tensor, image_shape: Any, block_shape: Any, strides: Any = None, pads: Any = None, dilations: Any = None) -> Tensor:
-    """Images to which overlapping windows are added at their positions: the inverse of extracting windows."""
+    """Images of `image_shape` to which overlapping windows are added at their positions.
+
+    Each column of x has the elements of one window of `block_shape`, for all channels; `strides`, `pads` and `dilations` place the
+    windows.
+    """
     sizes, block = numbers(image_shape), numbers(block_shape)
     channels = x.shape[1] // int(np.prod(block))
     image = nnp.zeros((1, 1, *sizes), dtype=x.dtype)

@@ -139,7 +139,10 @@ def _forms(method: Any, jac: str) -> tuple[str, ...]:
 
 
 def _events_of(events: Any, vectors: Vectors) -> Any:
-    """The events of `solve_ivp` as functions of the time and of a flat vector."""
+    """The events of `solve_ivp` as functions of the time and of a flat vector.
+
+    `vectors` converts between pytrees and flat vectors.
+    """
     if events is None:
         return None
     if callable(events):
@@ -148,7 +151,10 @@ def _events_of(events: Any, vectors: Vectors) -> Any:
 
 
 def _event(event: Callable[..., Any], vectors: Vectors) -> Callable[..., float]:
-    """The event as a function of the time and of a flat vector, with the attributes of the user's function."""
+    """The user's event as a function of the time and of a flat vector, with the attributes `terminal` and `direction`.
+
+    `vectors` converts between pytrees and flat vectors.
+    """
 
     def of_vector(t: float, y: np.ndarray) -> float:
         return float(event(t, vectors.tree(y)))
@@ -160,7 +166,7 @@ def _event(event: Callable[..., Any], vectors: Vectors) -> Callable[..., float]:
 
 
 def _with_pytrees(found: OptimizeResult, vectors: Vectors) -> OptimizeResult:
-    """SciPy's result with pytrees instead of flat vectors."""
+    """SciPy's result `found` with pytrees instead of flat vectors."""
     found.y = vectors.tree(found.y)
     if found.y_events is not None:
         found.y_events = [[vectors.tree(y) for y in states] for states in found.y_events]
@@ -215,10 +221,10 @@ def solve_bvp(f: Callable[..., Any], bc: Callable[..., Any], x: PyTree, y: Any, 
 
 
 def _of_arrays(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose result is one array, also if the user's function returns a list of rows."""
+    """The function `f`, whose result becomes one array, also if the user returns a list of rows."""
 
     def stacked(*args: Any) -> Any:
-        """Returns the result of `f`; a list of results becomes one array, stacked along a new first axis."""
+        """The result of `f`; a list of results becomes one array, stacked along a new first axis."""
         result = f(*args)
         if not isinstance(result, (list, tuple)):
             return result
@@ -231,7 +237,7 @@ def _slopes(f: Callable[..., Any]) -> Callable[..., Any]:
     """A function for ∂f/∂y, shape (n, n, m), and ∂f/∂p, shape (n, k, m): one product for each row of y and each parameter."""
 
     def slopes(x: Any, y: Any, *p: Any) -> Any:
-        """The derivatives by y and by the parameters."""
+        """The derivatives of f(x, y, *p) by y and by the parameters p, each with one more axis."""
         push = lambda e: jvp(lambda y: f(x, y, *p), (y,), (e[:, None] * nnp.ones_like(y),))[1]  # noqa: E731
         of_y = nnp.moveaxis(vmap(push)(nnp.eye(y.shape[0], dtype=y.dtype)), 0, 1)
         if not p:

@@ -60,7 +60,7 @@ def _check_size(who: str, n: int, size: int) -> None:
 
 
 def _are_pairs(bounds: Any, n: int) -> bool:
-    """True if the bounds are pairs of numbers, one for each element, as in SciPy; raises TraceError for an iterator."""
+    """True if the bounds are pairs of numbers, one for each of n elements, as in SciPy; raises TraceError for an iterator."""
     if isinstance(bounds, zip):
         raise TraceError("bounds requires a list of pairs, got an iterator.", where=user_frame(), help="list(bounds)")
     if not isinstance(bounds, (tuple, list, np.ndarray)) or len(bounds) != n:
@@ -186,8 +186,10 @@ def constraints_of(
 
 
 def _parts(who: str, item: Any) -> tuple[Any, Any, Any, tuple[Any, ...], bool]:
-    """The function, the lower bound, the upper bound and the data of a constraint, and True if all iterates must satisfy it. Raises
-    TraceError for other kinds of constraints, and for those with derivatives of their own.
+    """The function, the lower bound, the upper bound, the data of a constraint, and True if all iterates must satisfy it.
+
+    `item` is the constraint in one of SciPy's forms, and `who` is the called function, for errors. Raises TraceError for other
+    kinds of constraints, and for those with derivatives of their own.
     """
     if isinstance(item, OfSciPy):
         if callable(item.jac) or not isinstance(item.hess, BFGS):

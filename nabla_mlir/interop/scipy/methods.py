@@ -48,7 +48,7 @@ CUSTOM = Method(hessians=("operator", "products", "sparse", "dense"), bounds=Tru
 
 
 def method_named(name: str) -> Method:
-    """Returns the entry of a method of SciPy in the table of methods.
+    """The entry of a method of SciPy in the table of methods.
 
     Args:
       name: the name in SciPy, in any case.

@@ -135,7 +135,7 @@ def minimize(
 
 
 def _refuse(unknown: Mapping[str, object]) -> NoReturn:
-    """Raises TraceError for arguments that minimize does not have."""
+    """Raises TraceError for the arguments `unknown`, which minimize does not have."""
     name = next(iter(unknown))
     raise TraceError(
         f"minimize requires arguments that it has, got {name}.",
@@ -160,8 +160,11 @@ def _known_options(method: str) -> Iterator[None]:
 
 
 def _form(name: str, traits: Method, hess: Any) -> str:
-    """The form of the Hessian that the method gets; "none", or "auto" if the pattern decides between "sparse" and "operator".
-    Raises TraceError if the method does not accept the form.
+    """The form of the Hessian that the method `name` gets; "none", or "auto" if the pattern decides between "sparse" and
+    "operator".
+
+    `hess` is the user's argument, and `traits` says which forms the method accepts. Raises TraceError if it does not accept the
+    form.
     """
     form = "update" if isinstance(hess, HessianUpdateStrategy) else hess
     if not isinstance(form, str) or (form != "auto" and form not in traits.hessians):
@@ -204,7 +207,7 @@ class _Recorder:
         self._takes_result, self._takes_state = names == ["intermediate_result"], method == "trust-constr" and len(names) > 1
 
     def __call__(self, intermediate_result: Any) -> Any:
-        """Records an iteration, and returns the result of the user's callback."""
+        """Records an iteration, whose state SciPy passes, and returns the result of the user's callback."""
         state = intermediate_result
         if not isinstance(state, OptimizeResult):  # older versions of SciPy pass only the point
             return self.at(state)
@@ -223,7 +226,7 @@ class _Recorder:
         return self(OptimizeResult(x=x, fun=self._objective.known(x)[0]))
 
     def _with_fixed_variables(self, x: np.ndarray) -> np.ndarray:
-        """The point with all variables: SciPy removes those that the bounds fix for COBYLA."""
+        """The point `x` with all variables: SciPy removes those that the bounds fix for COBYLA."""
         if self._limits is None or np.size(x) == self._x.size:
             return x
         whole, is_free = np.array(self._limits.lb, np.float64), self._limits.lb != self._limits.ub
@@ -231,7 +234,7 @@ class _Recorder:
         return whole
 
     def _add(self, x: np.ndarray, value: float) -> None:
-        """Adds an iteration to the history, and shows it."""
+        """Adds the iteration at the point `x` to the history, and shows it."""
         gradient = self._objective.known(x)[1]
         slope = np.nan if gradient is None else float(np.abs(gradient).max(initial=0.0))
         self._history.add(value, slope, float(np.linalg.norm(x - self._x)), self._objective.evaluations)
@@ -240,7 +243,10 @@ class _Recorder:
 
 
 def _with_pytrees(result: OptimizeResult, objective: Objective, history: History) -> OptimizeResult:
-    """SciPy's result with x and the gradient as pytrees, the counts of evaluations, and the history."""
+    """SciPy's result with x and the gradient as pytrees, the counts of evaluations, and the history.
+
+    `objective` is the compiled function, and `history` the recorded iterates.
+    """
     vectors, counts = objective.vectors, objective.evaluations
     result.x = vectors.tree(np.asarray(result.x))
     for name in ("jac", "grad"):  # for trust-constr, jac is a list with the Jacobians of the constraints

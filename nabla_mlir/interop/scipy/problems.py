@@ -60,6 +60,7 @@ def start_of(who: str, x0: PyTree) -> Any:
 
 
 def _is_plain(x: Any) -> bool:
+    """True for a number, and for a list or tuple of numbers, also nested; named tuples are not plain."""
     if isinstance(x, (list, tuple)):
         return not hasattr(x, "_fields") and all(map(_is_plain, x))
     return isinstance(x, _NUMBERS)
@@ -78,7 +79,7 @@ class Points:
         self._operators = [first]
 
     def at(self, x: np.ndarray) -> Any:
-        """Returns a Hessian operator at x: one that is already there, or otherwise one that is moved there.
+        """A Hessian operator at x: one that is already there, or otherwise one that is moved there.
 
         Args:
           x: a flat vector.
@@ -215,7 +216,7 @@ class _FirstOrder:
         return self._at(x)[1]
 
     def jac(self, x: np.ndarray) -> np.ndarray:
-        """Returns the gradient at x, shape (n,); raises TraceError if the objective gives no gradient."""
+        """The gradient at x, shape (n,); raises TraceError if the objective gives no gradient."""
         gradient = self._at(x)[2]
         if gradient is None:
             raise TraceError("jac requires an objective of order 1 or 2, got one of order 0.", where=user_frame())
@@ -328,7 +329,10 @@ def hessian_stage(f: Callable[..., Any], specs: tuple[Any, ...], form: str) -> t
 def _find_pattern(
     finder: Callable[..., Pattern], f: Callable[..., Any], specs: tuple[Any, ...], is_optional: bool
 ) -> Pattern | None:
-    """The sparsity pattern that `finder` finds; None if it is optional and cannot be found."""
+    """The sparsity pattern of a derivative of `f` that `finder` finds; None if it is optional and cannot be found.
+
+    `specs` are the types of the arguments of `f`.
+    """
     try:
         return finder(f, *specs)
     except PatternError:

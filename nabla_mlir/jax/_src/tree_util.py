@@ -21,7 +21,7 @@ class _Registry(Mapping[type, _Entry]):
     """The table of the registered node classes, with the functions that flatten and rebuild their nodes."""
 
     def _entries(self) -> dict[type, Any]:
-        """Returns the entries of optree's registry by class."""
+        """The entries of optree's registry by class."""
         registry: Any = optree.register_pytree_node
         return dict(registry.get(namespace=pytree.NAMESPACE))
 

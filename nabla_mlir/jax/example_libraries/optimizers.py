@@ -51,7 +51,7 @@ def optimizer(opt_maker: Callable[..., tuple[Any, Any, Any]]) -> Callable[..., O
 
     @functools.wraps(opt_maker)
     def make(*args: Any, **kwargs: Any) -> Optimizer:
-        """Returns an optimizer of pytrees from one of arrays, with the same arguments."""
+        """An optimizer of pytrees from one of arrays, with the same arguments."""
         init, update, get_params = opt_maker(*args, **kwargs)
 
         def tree_init(x0: Any) -> OptimizerState:
@@ -175,7 +175,7 @@ def adagrad(step_size: Any, momentum: Any = 0.9) -> Any:
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
-        """One step of Adagrad: scales the gradient by the root of the sum of its squares."""
+        """The state after step `i` of Adagrad, which divides the gradient `g` by the root of the sum of its squares."""
         x, total, m = state
         total = total + square(g)
         scaled = g * where(total > 0, 1.0 / sqrt(where(total > 0, total, 1.0)), 0.0)
@@ -191,6 +191,7 @@ def rmsprop(step_size: Any, gamma: Any = 0.9, eps: Any = 1e-8) -> Any:
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
+        """The state after step `i` of RMSProp, which divides the gradient `g` by the root of its mean square."""
         x, mean = state
         mean = mean * gamma + square(g) * (1.0 - gamma)
         return x - size(i) * g / sqrt(mean + eps), mean
@@ -204,7 +205,7 @@ def rmsprop_momentum(step_size: Any, gamma: Any = 0.9, eps: Any = 1e-8, momentum
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
-        """One step of RMSProp with momentum: scales the gradient by the root of its mean square."""
+        """The state after step `i` of RMSProp with momentum, which divides the gradient `g` by the root of its mean square."""
         x, mean, m = state
         mean = mean * gamma + square(g) * (1.0 - gamma)
         m = momentum * m + size(i) * g / sqrt(mean + eps)
@@ -219,7 +220,9 @@ def adam(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> Any
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
-        """One step of Adam: scales the mean gradient by the root of the mean squared gradient, both without their initial bias."""
+        """The state after step `i` of Adam: the mean gradient divided by the root of the mean square, both without their
+        initial bias.
+        """
         x, m, v = state
         m = (1 - b1) * g + b1 * m
         v = (1 - b2) * square(g) + b2 * v
@@ -235,7 +238,7 @@ def adamax(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> A
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
-        """One step of Adamax: scales the mean gradient by the largest recent gradient."""
+        """The state after step `i` of Adamax, which divides the mean gradient by the largest recent gradient."""
         x, m, v = state
         m = (1 - b1) * g + b1 * m
         v = maximum(b2 * v, absolute(g))
@@ -251,14 +254,14 @@ def sm3(step_size: Any, momentum: Any = 0.9) -> Any:
     size = make_schedule(step_size)
 
     def along(total: Any, axis: int, x: Any) -> Any:
-        """The numbers of the slices along an axis, broadcast to the shape of x."""
+        """The numbers `total` of the slices along an axis, broadcast to the shape of x."""
         return broadcast_to(total.reshape(tuple(n if k == axis else 1 for k, n in enumerate(x.shape))), x.shape)
 
     def init(x: Any) -> Any:
         return (x, zeros_like(x), *(zeros(n, x.dtype) for n in x.shape))
 
     def update(i: Any, g: Any, state: Any) -> Any:
-        """One step of SM3: bounds the sum of squared gradients of an element by maxima along each axis."""
+        """The state after step `i` of SM3, which bounds the sum of squared gradients of an element by maxima along each axis."""
         x, m, *totals = state
         bound = functools.reduce(minimum, [along(t, k, x) for k, t in enumerate(totals)]) if totals else zeros_like(x)
         total = bound + square(g)

@@ -37,7 +37,7 @@ def Dense(  # noqa: N802  # the names of JAX
     """
 
     def init(rng: Any, input_shape: Sequence[int]) -> Any:
-        """Returns the shape of the result, and random weights and a random bias."""
+        """The shape of the result, and random weights and a random bias."""
         first, second = split(rng)
         weights = W_init(first, (input_shape[-1], out_dim)), b_init(second, (out_dim,))
         return (*input_shape[:-1], out_dim), weights
@@ -91,7 +91,7 @@ def FanInConcat(axis: int = -1) -> Layer:  # noqa: N802
     """A layer that joins its inputs along an axis."""
 
     def init(rng: Any, input_shape: Any) -> Any:
-        """Returns the shape of the joined inputs, and no parameters."""
+        """The shape of the joined inputs, and no parameters."""
         first = list(input_shape[0])
         first[axis] = sum(shape[axis] for shape in input_shape)
         return tuple(first), ()
@@ -116,7 +116,7 @@ def Dropout(rate: float, mode: str = "train") -> Layer:  # noqa: N802
 
 
 def _masked(mask: Any, x: Any) -> Any:
-    """Returns the array with zeros where the mask is False."""
+    """The array with zeros where the mask is False."""
     return x * mask.astype(x.dtype)
 
 
@@ -131,7 +131,7 @@ def serial(*layers: Layer) -> Layer:
     """
 
     def init(rng: Any, input_shape: Any) -> Any:
-        """Returns the shape after the last layer, and the list of the parameters of the layers."""
+        """The shape after the last layer, and the list of the parameters of the layers."""
         params = []
         for init_fun, _ in layers:
             rng, own = split(rng)
@@ -140,7 +140,7 @@ def serial(*layers: Layer) -> Layer:
         return input_shape, params
 
     def apply(params: Any, inputs: Any, **kwargs: Any) -> Any:
-        """Returns the outputs of the last layer."""
+        """The outputs of the last layer."""
         for (_, apply_fun), param, key in zip(layers, params, _keys(kwargs, len(layers)), strict=True):
             inputs = apply_fun(param, inputs, **key)
         return inputs
@@ -152,12 +152,12 @@ def parallel(*layers: Layer) -> Layer:
     """A layer that applies several layers side by side, each to its own entry of a list of inputs."""
 
     def init(rng: Any, input_shape: Any) -> Any:
-        """Returns the list of output shapes and the list of parameters, for a list of input shapes."""
+        """The list of output shapes and the list of parameters, for a list of input shapes."""
         pairs = [layer[0](key, shape) for layer, key, shape in zip(layers, split(rng, len(layers)), input_shape, strict=True)]
         return [shape for shape, _ in pairs], [param for _, param in pairs]
 
     def apply(params: Any, inputs: Any, **kwargs: Any) -> Any:
-        """Returns the list of the outputs of the layers."""
+        """The list of the outputs of the layers."""
         keys = _keys(kwargs, len(layers))
         return [layer[1](p, x, **key) for layer, p, x, key in zip(layers, params, inputs, keys, strict=True)]
 
@@ -165,7 +165,7 @@ def parallel(*layers: Layer) -> Layer:
 
 
 def _keys(kwargs: dict[str, Any], count: int) -> list[dict[str, Any]]:
-    """Returns the keyword arguments for each of several layers: each layer gets its own key."""
+    """The keyword arguments for each of several layers: each layer gets its own key."""
     rng = kwargs.get("rng")
     return [kwargs] * count if rng is None else [{**kwargs, "rng": key} for key in split(rng, count)]
 

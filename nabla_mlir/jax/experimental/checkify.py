@@ -74,7 +74,7 @@ class Error:
         self.failed, self.values, self.messages = failed, values, messages
 
     def get(self) -> str | None:
-        """Returns the message of the first failed check, or None if no check failed."""
+        """The message of the first failed check, or None if no check failed."""
         for failed, (args, kwargs), message in zip(self.failed, self.values, self.messages, strict=True):
             if np.asarray(failed).any():
                 numbers, spec = pytree.flatten((args, kwargs))
@@ -146,7 +146,7 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
 
 
 def _nested_check_error() -> TraceError:
-    """Returns the error of a check inside of a loop, a map, a derivative or another `jit`."""
+    """The error of a check inside of a loop, a map, a derivative or another `jit`."""
     return TraceError(
         "check requires checkify directly around the traced code, got code inside of jit, a loop, a map or a derivative.",
         where=user_frame(),
@@ -169,7 +169,7 @@ def check_error(error: Error) -> None:
 
 
 def checkify(f: Callable[..., Any], errors: Errors = user_checks) -> Callable[..., tuple[Error, Any]]:
-    """Returns a function that returns the checks of `f` as an `Error`, and the result of `f`.
+    """A function that returns the checks of `f` as an `Error`, and the result of `f`.
 
     Args:
       f: a function with calls of `check`.

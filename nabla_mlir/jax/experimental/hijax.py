@@ -16,7 +16,7 @@ from nabla_mlir.jax.interpreters.ad import is_undefined_primal as is_undefined_p
 
 
 def _refuse(what: str) -> TraceError:
-    """Returns the error for a use of types that are no arrays."""
+    """The error for the use `what` of JAX's types whose values are not arrays, which nabla_mlir does not have."""
     return TraceError(
         f"{what} requires types that are no arrays, got nabla_mlir, whose programs have arrays alone.", where=user_frame()
     )

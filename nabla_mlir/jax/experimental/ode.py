@@ -73,7 +73,7 @@ def _size(x: Tensor) -> Tensor:
 
 
 def _first_step(f: Any, t: Tensor, y: Tensor, slope: Tensor, rtol: float, atol: float) -> Tensor:
-    """The length of the first step, by the rule of Hairer, Nørsett and Wanner."""
+    """The length of the first step of y' = f(y, t), by the rule of Hairer, Nørsett and Wanner; `slope` is y' at the start."""
     scale = absolute(y) * rtol + atol
     norm = lambda v: sqrt(_size(v / scale).sum())  # noqa: E731
     d, d_slope = norm(y), norm(slope)
@@ -85,15 +85,16 @@ def _first_step(f: Any, t: Tensor, y: Tensor, slope: Tensor, rtol: float, atol: 
 
 
 def _next_step(h: Tensor, error: Tensor) -> Tensor:
-    """The length of the next step, from the length and the relative error of the last one."""
+    """The length of the next step, from the length `h` and the relative error of the last one."""
     shorter = where(error < 1.0, 1.0, _SHORTER)
     factor = minimum(_LONGER, maximum(error**-0.2 * _SAFETY, shorter))
     return h * convert(where(error == 0.0, _LONGER, factor), h.dtype)
 
 
 def _step(f: Any, y: Tensor, slope: Tensor, t: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The value and the slope after a step, its error, and the coefficients of the interpolating
-    polynomial, highest power first.
+    """The value and the slope after a step of length `h`, its error, and the coefficients of the interpolating polynomial.
+
+    `y` and `slope` are those at the time `t`. The highest power of the polynomial comes first.
     """
     slopes, ahead, own = [slope], y, convert(h, y.dtype)
     for time, weights in _STAGES:
@@ -112,7 +113,10 @@ def _step(f: Any, y: Tensor, slope: Tensor, t: Tensor, h: Tensor) -> tuple[Tenso
 
 
 def _solved(f: Any, options: tuple[float, ...], y: Tensor, ts: Tensor) -> Tensor:
-    """The values at all times; y is the value at the first one. `options` are rtol, atol, the most steps and the longest step."""
+    """The solution of y' = f(y, t) at all times `ts`; y is the value at the first one.
+
+    `options` are rtol, atol, the largest number of steps and the longest step.
+    """
     rtol, atol, most, longest = options
 
     def until(carry: Any, target: Tensor) -> Any:
@@ -163,7 +167,10 @@ def _forward(func: Any, options: Any, y: Tensor, ts: Tensor, *args: Any) -> Any:
 
 
 def _backward(func: Any, options: Any, residuals: Any, ct: Tensor) -> Any:
-    """The cotangents of all arguments: the adjoint equation is integrated from each time to the time before it."""
+    """The cotangents of all arguments: the adjoint equation is integrated from each time to the time before it.
+
+    `residuals` are the solution, the times and the other arguments, and `ct` is the cotangent of the solution.
+    """
     ys, ts, args = residuals
     leaves, spec = pytree.flatten(args)
     active = [i for i, x in enumerate(leaves) if is_differentiable(x.dtype)]
@@ -183,7 +190,10 @@ def _backward(func: Any, options: Any, residuals: Any, ct: Tensor) -> Any:
     points = [leaves[i] for i in active]
 
     def back(carry: Any, at: Any) -> Any:
-        """The cotangents at the time before, and the cotangent of the time."""
+        """The cotangents at the time before, and the cotangent of the time.
+
+        `at` has the values at this time, the cotangents of the solution at both times, and both times.
+        """
         y_bar, t_bar, bars = carry
         y, ct_before, ct_here, t, before = at
         of_t = real((slope_of(y, t, *points) * ct_here).sum())
@@ -205,7 +215,7 @@ _solve.defvjp(_forward, _backward)
 
 
 def _integrated(func: Any, options: Any, y: Any, ts: Tensor, args: Any) -> Any:
-    """The solution for a pytree y, whose leaves become one vector."""
+    """The solution of an equation whose state is a pytree `y`, at the times `ts`; its leaves become one vector."""
     vector, tree_of = ravel_pytree(y)
 
     def flat(v: Tensor, t: Tensor, *args: Any) -> Tensor:
@@ -224,7 +234,7 @@ def odeint(
     mxstep: float = np.inf,
     hmax: float = np.inf,
 ) -> Any:
-    """Returns the solution of ``dy/dt = func(y, t, *args)`` at the times t, with the value y0 at the first time.
+    """The solution of ``dy/dt = func(y, t, *args)`` at the times t, with the value y0 at the first time.
 
     Reverse mode solves the adjoint equation, to any order. It differentiates by `y0`, `t`, `args` and the outer traced values that
     `func` reads. Forward mode raises an error, because the adaptive steps of the adjoint equation are not a linear function.

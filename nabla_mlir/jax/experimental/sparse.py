@@ -99,7 +99,7 @@ class BCOO:
         return bcoo_fromdense(mat, nse=nse, n_dense=n_dense, n_batch=n_batch, index_dtype=index_dtype)
 
     def todense(self) -> Any:
-        """Returns the array with all its elements, also those that are zero."""
+        """The array with all its elements, also those that are zero."""
         inner = self.shape[self.n_batch :]
 
         def one(data: Any, indices: Any) -> Any:
@@ -110,7 +110,7 @@ class BCOO:
         return one(self.data, self.indices)
 
     def transpose(self, axes: Any = None) -> BCOO:
-        """Returns the array with its axes permuted; it must have no batch axes and no dense axes."""
+        """The array with its axes permuted; it must have no batch axes and no dense axes."""
         self._check_plain("transpose")
         order = tuple(range(self.ndim))[::-1] if axes is None else tuple(axes)
         return BCOO((self.data, self.indices[:, np.array(order)]), shape=[self.shape[i] for i in order])
@@ -121,7 +121,7 @@ class BCOO:
         return self.transpose()
 
     def __matmul__(self, other: Any) -> Any:
-        """Returns the product with a matrix or a vector, as an array with all its elements."""
+        """The product with a matrix or a vector, as an array with all its elements."""
         self._check_plain("a product")
         if self.ndim != 2:
             raise ShapeError(f"a product requires a sparse matrix, got shape {self.shape}.", where=user_frame())
@@ -137,7 +137,7 @@ class BCOO:
         return (self.T @ left.T).T if left.ndim == 2 else self.T @ left
 
     def __mul__(self, other: Any) -> Any:
-        """Returns the elementwise product with a number or an array, which has the same positions."""
+        """The elementwise product with a number or an array, which has the same positions."""
         if getattr(other, "shape", ()) == ():
             return BCOO((self.data * other, self.indices), shape=self.shape)
         self._check_plain("a product")
@@ -170,7 +170,10 @@ pytree.register_node(
 
 
 def _restored(shape: tuple[int, ...], data: Any, indices: Any) -> BCOO:
-    """Returns an array made from the leaves of a pytree, without checks, because leaves may be objects other than arrays."""
+    """An array made from the leaves of a pytree, without checks, because leaves may be objects other than arrays.
+
+    `shape` is the shape of the dense array, `data` are the values, and `indices` their positions.
+    """
     made = object.__new__(BCOO)
     made.data, made.indices, made.shape = data, indices, shape
     made.indices_sorted = made.unique_indices = False

@@ -63,7 +63,7 @@ class WrappedFun:
 
 
 def wrap_init(f: Callable[..., Any], params: dict[str, Any] | None = None, *, debug_info: Any = None) -> WrappedFun:
-    """Returns a `WrappedFun` of the function, without transformations yet.
+    """A `WrappedFun` of the function, without transformations yet.
 
     Args:
       f: the function.
@@ -94,9 +94,9 @@ def transformation(gen: Callable[..., Any], fun: WrappedFun | None = None, *gen_
 
 
 def transformation_with_aux(gen: Callable[..., Any], fun: WrappedFun | None = None, *gen_static_args: Any) -> Any:
-    """Puts around a function a transformation with an auxiliary value; returns the function and a reader of the value.
+    """The function `fun` with a transformation that has an auxiliary value around it, and a reader of this value.
 
-    The generator yields ``(result, auxiliary value)`` last.
+    The generator `gen` gets the further arguments, and yields ``(result, auxiliary value)`` last.
     """
     if fun is None:
         return functools.partial(transformation_with_aux, gen)

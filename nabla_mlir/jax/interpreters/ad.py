@@ -36,7 +36,7 @@ def defjvp(primitive: Primitive, *rules: Callable[..., Any] | None) -> None:
     """Sets the forward rule of a primitive from one function ``rule(tangent, *args, **params)`` for each argument."""
 
     def jvp(primals: Any, tangents: Any, **params: Any) -> Any:
-        """Returns the value, and the sum of the terms of the arguments that have a tangent."""
+        """The value, and the sum of the terms of the arguments that have a tangent."""
         out = primitive.bind(*primals, **params)
         terms = [
             rule(t, *primals, **params)
@@ -60,7 +60,7 @@ def deflinear2(primitive: Primitive, transpose_rule: Callable[..., Any]) -> None
     """Declares that a primitive is linear in all arguments; the rule is ``transpose_rule(cotangent, *args, **params)``."""
 
     def jvp(primals: Any, tangents: Any, **params: Any) -> Any:
-        """Returns the value, and the primitive applied to the tangents."""
+        """The value, and the primitive applied to the tangents."""
         dense = [instantiate_zeros(t) for t in tangents]
         return primitive.bind(*primals, **params), primitive.bind(*dense, **params)
 

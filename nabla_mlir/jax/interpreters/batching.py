@@ -23,7 +23,7 @@ def moveaxis_of(x: Any, src: Any, dst: int) -> Any:
 
 
 def broadcast(x: Any, sz: int, axis: int, mesh_axis: Any = None) -> Any:
-    """Returns the array with a new axis of length `sz` at position `axis`, along which its elements are repeated."""
+    """The array with a new axis of length `sz` at position `axis`, along which its elements are repeated."""
     shape = list(x.shape)
     shape.insert(axis, sz)
     return broadcast_to(expand_dims(x, axis), tuple(shape))
@@ -43,7 +43,7 @@ def defbroadcasting(prim: Primitive) -> None:
     """Sets the batching rule of an elementwise primitive, which broadcasts its arguments."""
 
     def rule(args: Any, dims: Any, **params: Any) -> Any:
-        """Moves the mapped axes to the front, gives all arguments one rank, and calls the primitive."""
+        """The result for all entries, and its mapped axis 0: the mapped axes move to the front, and all arguments get one rank."""
         rank = max(x.ndim - (d is not None) for x, d in zip(args, dims, strict=True))
         size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
         front = [x if d is None else moveaxis_of(x, d, 0) for x, d in zip(args, dims, strict=True)]

@@ -34,7 +34,7 @@ class ConvDimensionNumbers(NamedTuple):
 
 # ---------------------------------------------------------------- products
 def _pair(name: str, lhs: Any, rhs: Any, result_dtype: Any) -> tuple[Tensor, Tensor, np.dtype]:
-    """The two factors of a product in their common dtype, and the dtype of the result."""
+    """The two factors of a product in their common dtype, and the dtype of the result, which is the common one unless requested."""
     dtype = common_dtype([lhs, rhs])
     x, y = convert(tensor(lhs), dtype), convert(tensor(rhs), dtype)
     return x, y, dtype if result_dtype is None else as_dtype(result_dtype)
@@ -105,7 +105,9 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Tensor:
 
 # ---------------------------------------------------------------- convolutions
 def conv_dimension_numbers(lhs_shape: Any, rhs_shape: Any, dimension_numbers: Any) -> ConvDimensionNumbers:
-    """Returns the axes that three words such as ``("NHWC", "HWIO", "NHWC")`` name; by default batch and features are first.
+    """The axes of input, kernel and output of a convolution, from three words such as ``("NHWC", "HWIO", "NHWC")``.
+
+    By default, batch and features are the first axes.
 
     Example:
       >>> conv_dimension_numbers((1, 5, 5, 3), (2, 2, 3, 4), ("NHWC", "HWIO", "NHWC")).rhs_spec
@@ -130,7 +132,7 @@ def conv_dimension_numbers(lhs_shape: Any, rhs_shape: Any, dimension_numbers: An
 
 
 def padtype_to_pads(in_shape: Any, window_shape: Any, window_strides: Any, padding: Padding) -> list[tuple[int, int]]:
-    """Returns the widths of the padding: for "SAME", "SAME_LOWER" (ceil(n / stride) windows) or "VALID" (no padding).
+    """The widths of the padding: for "SAME", "SAME_LOWER" (ceil(n / stride) windows) or "VALID" (no padding).
 
     If the total width is odd, "SAME" adds the last element at the end, and "SAME_LOWER" at the beginning.
 
@@ -236,7 +238,7 @@ def conv_general_dilated_patches(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Tensor:
-    """Returns the windows of a convolution as features; the order is input feature, then position in the window.
+    """The windows of a convolution as features; the order is input feature, then position in the window.
 
     Args:
       filter_shape: the lengths of the window along the spatial axes. The other arguments are those of `conv_general_dilated`.

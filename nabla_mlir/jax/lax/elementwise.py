@@ -80,7 +80,7 @@ class AccuracyMode(enum.Enum):
 
 
 def _ordered(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
-    """A comparison of `jax.lax`: it refuses complex numbers, which `numpy` orders as NumPy does."""
+    """A comparison of `jax.lax` from that of `numpy`, `own`: it refuses complex numbers, which `numpy` orders as NumPy does."""
 
     @described(name, (own.__doc__ or "").split("\n")[0])
     def f(x: Any, y: Any) -> Tensor:
@@ -255,7 +255,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Tensor:
 
 @library
 def optimization_barrier(operand: Any, /) -> Any:
-    """Returns the leaves of a pytree unchanged; a compiler may not move operations across them."""
+    """The leaves of a pytree unchanged; a compiler may not move operations across them."""
     leaves, spec = pytree.flatten(operand)
     outs = barrier.apply([tensor(leaf) for leaf in leaves], {}) if leaves else []
     return pytree.unflatten(spec, list(outs))

@@ -25,7 +25,7 @@ class FftType(enum.IntEnum):
 
 @library
 def fft(x: Any, fft_type: Any, fft_lengths: Any) -> Tensor:
-    """Returns the Fourier transform along the last ``len(fft_lengths)`` axes.
+    """The Fourier transform along the last ``len(fft_lengths)`` axes.
 
     Args:
       x: an array; real for RFFT, complex for the others.

@@ -24,13 +24,16 @@ def _check_axes(name: str, word: str, axes: Sequence[int], rank: int, *, ordered
 
 
 def _check_disjoint(name: str, first: tuple[str, Sequence[int]], second: tuple[str, Sequence[int]]) -> None:
-    """Raises ShapeError if two lists of axes, each given with its name, have a common axis."""
+    """Raises ShapeError if two lists of axes, each given with its name, have a common axis.
+
+    `first` and `second` are pairs of a name and axes, and `name` is the operation, for errors.
+    """
     if set(first[1]) & set(second[1]):
         _refuse(name, f"{first[0]} and {second[0]} without a common axis", f"{tuple(first[1])} and {tuple(second[1])}")
 
 
 def _check_indices(name: str, shape: Sequence[int]) -> None:
-    """Raises ShapeError if the array of indices is a scalar."""
+    """Raises ShapeError if the array of indices is a scalar. `shape` is the shape of this array."""
     if not shape:
         _refuse(name, "indices whose last axis contains the index vectors", "a scalar")
 
@@ -52,7 +55,10 @@ def _check_batching(name: str, x: Sequence[int], of_x: Sequence[int], indices: S
 
 
 def _check_map(name: str, word: str, axes: Sequence[int], x: Sequence[int], indices: Sequence[int]) -> None:
-    """Raises ShapeError unless each component of an index vector has its own axis of the operand."""
+    """Raises ShapeError unless each component of an index vector has its own axis of the operand.
+
+    `axes` has the axis for each component, under the name `word`; `x` and `indices` are shapes.
+    """
     if len(axes) != indices[-1]:
         _refuse(name, f"as many {word} as components of an index", f"{len(axes)} and {indices[-1]}")
     _check_axes(name, word, axes, len(x), ordered=False)
@@ -60,6 +66,8 @@ def _check_map(name: str, word: str, axes: Sequence[int], x: Sequence[int], indi
 
 def check_gather(x: Sequence[int], indices: Sequence[int], numbers: Any, sizes: Sequence[int]) -> None:
     """Raises ShapeError unless the dimension numbers of a gather fit the shapes of its operand and its indices.
+
+    `x` and `indices` are these shapes, and `sizes` the slice sizes.
 
     Raises:
       ShapeError: a condition of `stablehlo.gather` is violated.
@@ -85,13 +93,18 @@ def check_gather(x: Sequence[int], indices: Sequence[int], numbers: Any, sizes: 
 
 
 def _check_one(name: str, word: str, sizes: Sequence[int], axes: Iterable[int]) -> None:
-    """Raises ShapeError unless the slices have size 1 along the given axes."""
+    """Raises ShapeError unless the slices have size 1 along the given axes.
+
+    `word` says what kind of axes they are, `sizes` are the slice sizes.
+    """
     if any(sizes[d] != 1 for d in axes):
         _refuse(name, f"slices of size 1 along {word} axes", str(tuple(sizes)))
 
 
 def check_scatter(name: str, x: Sequence[int], indices: Sequence[int], updates: Sequence[int], numbers: Any) -> None:
     """Raises ShapeError unless the dimension numbers of a scatter fit the shapes of its operand, indices and updates.
+
+    `x`, `indices` and `updates` are these shapes.
 
     Raises:
       ShapeError: a condition of `stablehlo.scatter` is violated.

@@ -185,7 +185,10 @@ def _scattering(name: str, body: str, doc: str) -> Callable[..., Any]:
 
 
 def _positions(name: str, x: Tensor, indices: Any, new: Tensor, numbers: Any, mode: Any) -> tuple[Tensor, dict[str, Any]]:
-    """The checked indices of a scatter and its dimension numbers; with the mode CLIP the indices are clamped to the array."""
+    """The checked indices of a scatter and its dimension numbers by name; with the mode CLIP the indices are clamped to the array.
+
+    `new` are the updates, and `numbers` are JAX's dimension numbers.
+    """
     positions = require_integer(name, tensor(indices))
     check_scatter(name, x.shape, positions.shape, new.shape, numbers)
     dims = scatter_dims(
@@ -248,14 +251,17 @@ def scatter_apply(
 
 
 def _applied(func: Any, operand: Any, indices: Any, numbers: Any, shape: tuple[int, ...], unique: bool, mode: Any) -> Any:
-    """The array with `func` applied to the elements at the indices."""
+    """The array with `func` applied to the elements at the indices.
+
+    `numbers` are the dimension numbers of a scatter, and `shape` is the shape of the elements at the indices.
+    """
     old = _read(operand, indices, numbers, shape, mode)
     return scatter(operand, indices, func(old), numbers, unique_indices=unique, mode=mode)
 
 
 @library
 def _read(operand: Any, indices: Any, numbers: Static[Any], shape: Static[Any], mode: Any) -> Tensor:
-    """The elements of the array to which a scatter with these dimension numbers would write."""
+    """The elements of the array to which a scatter with these dimension numbers, and updates of this shape, would write."""
     x = tensor(operand)
     new = full(shape, 0, x.dtype)
     positions, dims = _positions("scatter_apply", x, indices, new, numbers, mode)

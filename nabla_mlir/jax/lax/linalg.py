@@ -51,7 +51,7 @@ def eigh(
     subset_by_index: Static[Any] = None,
     implementation: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """Returns the eigenvectors, as columns, and the sorted eigenvalues of Hermitian matrices.
+    """The eigenvectors, as columns, and the sorted eigenvalues of Hermitian matrices.
 
     Args:
       x: matrices of shape (..., n, n).
@@ -105,7 +105,7 @@ def eig(
     use_magma: Any = None,
     enable_eigvec_derivs: bool = False,
 ) -> tuple[Tensor, ...]:
-    """Returns the eigenvalues of general matrices, then the left and the right eigenvectors as columns, as requested.
+    """The eigenvalues of general matrices, then the left and the right eigenvectors as columns, as requested.
 
     A left eigenvector u satisfies ``u^H x = w u^H``. All have length one, and their largest entries are real. The left ones are
     rows of the inverse of the right ones, so they exist if the right ones are independent.
@@ -128,7 +128,7 @@ def eig(
 
 
 def _scaled_columns(v: Tensor) -> Tensor:
-    """The columns of complex matrices, scaled to length one and to a real largest entry."""
+    """The columns of the complex matrices `v`, scaled to length one and to a real largest entry."""
     size = ew.absolute(stop_gradient(v))
     largest = take_along_axis(v, argmax(size, -2, keepdims=True), -2)
     length = ew.sqrt(reductions.fold(ew.real(v * ew.conj(v)), (v.ndim - 2,), "add", keepdims=True))
@@ -152,7 +152,7 @@ def svd(
 
 @library
 def lu(x: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the factors of ``x[p] = L U`` in one matrix, the row exchanges as indices from 0, and the permutation p.
+    """The factors of ``x[p] = L U`` in one matrix, the row exchanges as indices from 0, and the permutation p.
 
     Example:
       >>> lu(np.array([[0.0, 1.0], [2.0, 0.0]]))[2].tolist()
@@ -255,7 +255,7 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: boo
 
 
 def _tridiagonal_solution(below: Tensor, on: Tensor, above: Tensor, right: Tensor) -> Tensor:
-    """The solution of tridiagonal systems by LAPACK's routine gtsv, without checks."""
+    """The solution of tridiagonal systems with these diagonals and right-hand sides, by LAPACK's routine gtsv, without checks."""
     results = [*((v.shape, v.dtype) for v in (below, on, above, right)), (right.shape[:-2], np.dtype(np.int32))]
     name = f"lapack_{fa.letter(on.dtype)}gtsv_ffi"
     return lapack.routine(name, [below, on, above, right], results, stack=right.ndim - 2)[3]

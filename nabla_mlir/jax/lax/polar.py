@@ -33,7 +33,7 @@ _MOST = 10  # the largest number of iterations; six are enough in f64
 
 
 def _weights(least: float, tolerance: float, most: int) -> list[tuple[float, float, float]]:
-    """Returns the weights (a, b, c) of each iteration, until all singular values from [least, 1] are 1 within the tolerance."""
+    """The weights (a, b, c) of each iteration, until all singular values from [least, 1] are 1 within the tolerance."""
     weights: list[tuple[float, float, float]] = []
     while least + tolerance < 1 and len(weights) < most:
         square = least * least
@@ -67,7 +67,7 @@ def _norm(x: Tensor) -> Tensor:
 
 
 def _iteration(x: Tensor, eps: float, most: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the unitary factor u of x, the number of iterations, and True if the last iteration changed nothing."""
+    """The unitary factor u of x, the number of iterations, and True if the last iteration changed nothing."""
     tolerance = 5.0 * eps
     size = sqrt(absolute(x).sum(0).max() * absolute(x).sum(1).max())
     u = x / convert(where(size == 0.0, 1.0, size), x.dtype)
@@ -89,7 +89,7 @@ def _iteration(x: Tensor, eps: float, most: int) -> tuple[Tensor, Tensor, Tensor
 
 @functools.partial(custom_jvp, nondiff_argnums=(1, 2))
 def _polar(x: Tensor, eps: float, most: int) -> Any:
-    """Returns the factors u and h of x, the number of iterations, and whether they converged."""
+    """The factors u and h of x, the number of iterations, and whether they converged."""
     u, count, ends = _iteration(x, eps, most)
     h = matmul(la.adjoint(u), x)
     return u, (h + la.adjoint(h)) * 0.5, count, ends
@@ -97,7 +97,10 @@ def _polar(x: Tensor, eps: float, most: int) -> Any:
 
 @_polar.defjvp
 def _polar_jvp(eps: float, most: int, primals: Any, tangents: Any) -> Any:
-    """The factors of ``x = u h`` and their tangents, by the formulas in the docstring of the module."""
+    """The factors u and h of ``x = u h``, the number of iterations, and True if they converged; and the tangents of u and h.
+
+    The formulas are in the docstring of the module.
+    """
     u, h, count, ends = _polar(*primals, eps, most)
     (x_dot,) = tangents
     m = matmul(la.adjoint(u), x_dot)
@@ -111,7 +114,7 @@ def _polar_jvp(eps: float, most: int, primals: Any, tangents: Any) -> Any:
 def qdwh(
     x: Any, *, is_hermitian: Static[bool] = False, max_iterations: Static[int | None] = None, eps: Static[float | None] = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Returns the polar decomposition ``x = u h``: u has orthonormal columns, and h is positive semidefinite.
+    """The polar decomposition ``x = u h``: u has orthonormal columns, and h is positive semidefinite.
 
     Args:
       x: a matrix of full rank with at least as many rows as columns.

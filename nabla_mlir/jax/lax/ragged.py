@@ -79,7 +79,7 @@ def ragged_dot_general(
     preferred_element_type: Any = None,
     group_offset: None = None,
 ) -> Tensor:
-    """Returns a `dot_general` in which one axis of the left factor consists of consecutive groups.
+    """A `dot_general` in which one axis of the left factor consists of consecutive groups.
 
     The ragged axis decides the result. If it is a row axis, each group is multiplied by its own entry of the right factor. If it
     is contracted or a batch axis, the result has a product for each group, along a new first axis.
@@ -151,12 +151,15 @@ def ragged_dot_general(
 
 
 def _spread(mask: Tensor, axes: Sequence[int], shape: Sequence[int]) -> Tensor:
-    """Returns the mask broadcast to a shape; `axes` are the axes of the shape that the axes of the mask become."""
+    """The mask broadcast to a shape; `axes` are the axes of the shape that the axes of the mask become."""
     order = tuple(int(k) for k in np.argsort(axes))
     return broadcast_in_dim(transposed(mask, order), shape=tuple(shape), broadcast_dimensions=tuple(sorted(axes)))
 
 
 def _masked(x: Tensor, mask: Tensor, axes: Sequence[int]) -> Tensor:
-    """Returns a copy of `x` for each group, along a new first axis; elements outside of the group are zero."""
+    """A copy of `x` for each group, along a new first axis; elements outside of the group are zero.
+
+    `axes` are the axes of `x` for the axes of `mask` after the first, that of the groups.
+    """
     shape = (mask.shape[0], *x.shape)
     return where(_spread(mask, (0, *(d + 1 for d in axes)), shape), broadcast_to(x, shape), 0).astype(x.dtype)

@@ -98,8 +98,9 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
 
 
 def _pairs(name: str, operands: Any, init_values: Any) -> tuple[list[Tensor], list[Tensor], Any]:
-    """The arrays and the initial values of a reduction as lists of leaves, and their common structure. Raises TreeError or
-    ShapeError if they do not match.
+    """The arrays and the initial values of a reduction as lists of leaves, and their common structure.
+
+    `name` is the called function. Raises TreeError or ShapeError if they do not match.
     """
     leaves, spec = pytree.flatten(operands)
     starts, of_starts = pytree.flatten(init_values)
@@ -117,7 +118,7 @@ def _pairs(name: str, operands: Any, init_values: Any) -> tuple[list[Tensor], li
 
 
 def _operation_name(computation: Callable[..., Any], x: Tensor) -> str | None:
-    """The name of the operation that a function computes in the records; None if it has no name.
+    """The word, such as "add", for a function that the records of reductions know; None for other functions.
 
     "max" and "min" of complex numbers have none, because records do not order them.
     """
@@ -126,7 +127,10 @@ def _operation_name(computation: Callable[..., Any], x: Tensor) -> str | None:
 
 
 def _elementwise(computation: Callable[..., Any], spec: Any) -> Callable[[Sequence[Tensor], Sequence[Tensor]], list[Tensor]]:
-    """A function that applies `computation`, a function of scalars, to whole arrays, element by element."""
+    """A function that applies `computation`, a function of two pytrees of scalars, to lists of whole arrays, element by element.
+
+    `spec` is the structure of these pytrees.
+    """
 
     def on_vectors(low: Any, high: Any) -> Any:
         return computation(pytree.unflatten(spec, low), pytree.unflatten(spec, high))
@@ -148,7 +152,7 @@ def _elementwise(computation: Callable[..., Any], spec: Any) -> Callable[[Sequen
 def _reduce_by_halves(xs: Sequence[Tensor], inits: Sequence[Tensor], axes: Sequence[int], join: Any) -> list[Tensor]:
     """The reduction of the arrays along the axes: halves are combined as whole arrays until one row is left.
 
-    The last step combines this row with the initial value.
+    `join` combines two lists of arrays. The last step combines the row with the initial values.
     """
     rest = [d for d in range(xs[0].ndim) if d not in axes]
     shape = tuple(xs[0].shape[d] for d in rest)
@@ -289,10 +293,11 @@ def _named_windows(x: Tensor, word: str, geometry: dict[str, Any]) -> list[Tenso
 def _folded_windows(
     xs: Sequence[Tensor], inits: Sequence[Tensor], join: Any, geometry: dict[str, Any]
 ) -> tuple[list[Tensor], Tensor | None]:
-    """The elements of each window combined by any function, and a mask of the windows without elements (None if there are none).
+    """The elements of each window combined by `join`, and a mask of the windows without elements (None if there are none).
 
-    The function has no neutral element, so a mask marks padding. The combination of an element with padding is the element. The
-    padding has the initial value, where the function and its derivatives are defined.
+    `geometry` has the parameters of the windows by name. The function has no neutral element, so a mask marks padding. The
+    combination of an element with padding is the element. The padding has the initial value, where the function and its derivatives
+    are defined.
     """
     around = geometry["base_dilations"], geometry["padding"]
     shape = geometry["window_dimensions"], geometry["window_strides"], geometry["window_dilations"]

@@ -245,7 +245,7 @@ def slice_in_dim(
 
 @library
 def _split(operand: Any, sizes: Static[Any], axis: Static[int]) -> list[Tensor]:
-    """The parts of an array along an axis; raises ShapeError unless the sizes add up to its length."""
+    """The parts of an array, of these sizes, along an axis; raises ShapeError unless the sizes add up to its length."""
     x = tensor(operand)
     at = axis_of("split", axis, x.ndim)
     if sum(sizes) != x.shape[at] or any(n < 0 for n in sizes):

@@ -17,7 +17,7 @@ from nabla_mlir.table.tensor import Tensor
 
 
 def _like(out: Any, x: Any, dtype: Any) -> Any:
-    """Returns the new array `out`, marked as weak if `x` is weak and no dtype is stated."""
+    """The new array `out`, marked as weak if `x` is weak and no dtype is stated."""
     if type(out) is Array or isinstance(out, Tensor):
         out.weak = dtype is None and is_weak(x) and not isinstance(x, (bool, np.generic))
     return out

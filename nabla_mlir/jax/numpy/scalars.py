@@ -51,7 +51,7 @@ class ScalarType(type):
 
 
 def _scalar_type(name: str) -> Any:
-    """Returns the scalar type with a name, such as "float32"."""
+    """The scalar type with a name, such as "float32"."""
     kind = as_dtype(name).type
     return ScalarType(name, (kind,), {"__module__": __package__, "__doc__": kind.__doc__})
 

@@ -61,7 +61,7 @@ def complex_loggamma(z: Tensor) -> Tensor:
 
 
 def complex_gamma(z: Tensor) -> Tensor:
-    """The gamma function; NaN at its poles, and real on the real axis."""
+    """The gamma function of complex numbers; NaN at its poles, and real on the real axis."""
     value = exp(complex_loggamma(z))
     on_axis = imag(z) == 0.0
     return where(on_axis, ew.make_complex(real(value), where(value == value, 0.0, imag(value))), value).astype(z.dtype)

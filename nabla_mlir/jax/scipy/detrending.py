@@ -51,7 +51,7 @@ def detrend(data: Any, axis: Static[int] = -1, type: str = "linear", bp: Static[
 
 
 def _without_line(rows: Tensor) -> Tensor:
-    """Returns the samples minus their best-fitting line, along the last axis."""
+    """The samples minus their best-fitting line, along the last axis."""
     n = rows.shape[-1]
     basis, _ = np.linalg.qr(np.stack([np.ones(n), np.arange(n)], 1))
     basis = basis.astype(rows.dtype)

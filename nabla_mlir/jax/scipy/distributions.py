@@ -94,7 +94,9 @@ class Distribution:
         )
 
         def f(*args: Any) -> Tensor:
-            """Splits the arguments into shapes, location and scale, and evaluates the function."""
+            """The value of the function; the last arguments are the location and the scale if the distribution has them, the others
+            its shapes.
+            """
             values = list(inexacts(name, *args))
             scale = values.pop() if self._has_scale else 1.0
             location = values.pop() if self._has_location else 0.0
@@ -133,14 +135,20 @@ class Distribution:
         return self._within(name, z, shapes)
 
     def _log_density(self, z: Any, shapes: list[Any], scale: Any) -> Any:
-        """The logarithm of the density at the standardised variable z; -inf outside of the support."""
+        """The logarithm of the density at the standardised variable z; -inf outside of the support.
+
+        `shapes` are the parameters of the distribution's shape, and `scale` is the scale of the variable.
+        """
         outside = self._formulas.get("outside")
         out = self._formulas["log"](z, *shapes) - (log(scale) if self._has_scale else 0.0)
         # outside the support the formula is finite unless a shape is NaN; the result must be -inf
         return out if outside is None else where(outside(z, *shapes), stop_gradient(out) - np.inf, out)
 
     def _within(self, name: str, z: Any, shapes: list[Any]) -> Any:
-        """A distribution function by its formula between the ends of the support, and by constants beyond them."""
+        """The distribution function `name` (cdf, sf, logcdf or logsf) at z: by its formula in the support, by constants beyond it.
+
+        `shapes` are the parameters of the distribution's shape.
+        """
         low, high = self._support
         z = floor(z) if self.is_discrete else z
         constants = {"cdf": (0.0, 1.0), "sf": (1.0, 0.0), "logcdf": (-np.inf, 0.0), "logsf": (0.0, -np.inf)}[name]
@@ -155,7 +163,10 @@ class Distribution:
         return out
 
     def _probability(self, name: str, z: Any, shapes: list[Any]) -> Any:
-        """A distribution function (cdf, sf, logcdf or logsf) by its formula, or from the formula of another one."""
+        """The distribution function `name` (cdf, sf, logcdf or logsf) at z, by its formula, or from the formula of another one.
+
+        `shapes` are the parameters of the distribution's shape.
+        """
         if name in self._formulas:
             return self._formulas[name](z, *shapes)
         if name in ("cdf", "sf"):
@@ -166,16 +177,17 @@ class Distribution:
         return log1p(-self._formulas["sf" if own == "cdf" else "cdf"](z, *shapes))
 
     def _quantile(self, name: str, q: Any, shapes: list[Any]) -> Any:
-        """The quantile function `name` (ppf or isf), from its formula or from that of the other one."""
+        """The quantile function `name` (ppf or isf) at the probability q, from its formula or from that of the other one.
+
+        `shapes` are the parameters of the distribution's shape.
+        """
         if name in self._formulas:
             return self._formulas[name](q, *shapes)
         return self._formulas["isf" if name == "ppf" else "ppf"](1.0 - q, *shapes)
 
 
 def _bound(name: str, signature: inspect.Signature, args: Any, kwargs: Any) -> list[Any]:
-    """The arguments of a call in the order of the signature, with its defaults; raises TraceError if they
-    do not fit the signature.
-    """
+    """The arguments of a call of `name` in the order of the signature, with its defaults; raises TraceError if they do not fit."""
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:

@@ -28,7 +28,7 @@ _COUNT = 44  # the number of terms of the rational series; the error is 1e-15 in
 
 
 def _coefficients() -> tuple[float, list[float]]:
-    """Returns the scale L and the coefficients of Weideman's series, highest power first, from a discrete Fourier transform."""
+    """The scale L and the coefficients of Weideman's series, highest power first, from a discrete Fourier transform."""
     points = 2 * _COUNT
     scale = math.sqrt(_COUNT / math.sqrt(2))
     t = scale * np.tan(np.arange(1 - points, points) * math.pi / points / 2)
@@ -42,7 +42,9 @@ _SCALE, _SERIES = _coefficients()
 
 @custom_jvp
 def _wofz(z: Tensor) -> Tensor:
-    """The Faddeeva function: Weideman's series in the upper half plane, and the reflection formula in the lower one."""
+    """The Faddeeva function w(z) = exp(-z²) erfc(-iz): Weideman's series in the upper half plane, a reflection formula in the lower
+    one.
+    """
     below = imag(z) < 0.0
     up = where(below, -z, z)
     distance = _SCALE - 1j * up

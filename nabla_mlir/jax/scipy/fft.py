@@ -81,8 +81,9 @@ def idctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[
 
 
 def _along(what: str, transform: Any, x: Any, type: int, s: Any, axes: Any, norm: str | None) -> Any:
-    """Returns the array after a one-dimensional transform along each of several axes; raises ShapeError unless there is a length
-    for each axis.
+    """The array after the one-dimensional `transform` along each of several axes; raises ShapeError unless each axis has a length.
+
+    `what` is the called function, and `s` are the lengths, or None.
     """
     count = np.ndim(x)
     if s is not None and len(s) > count:
@@ -98,7 +99,10 @@ def _along(what: str, transform: Any, x: Any, type: int, s: Any, axes: Any, norm
 
 
 def _rows(what: str, x: Tensor, type: int, n: int | None, axis: int, norm: str | None) -> tuple[Tensor, int]:
-    """Checks the arguments of a transform, and returns the input with the transformed axis last, and the number of that axis."""
+    """The input with the transformed axis last, cut or padded to length `n`, and the number of that axis.
+
+    Raises ShapeError for a type or norm that does not exist. `what` is the called function.
+    """
     if type != 2 or norm not in (None, "backward", "ortho"):
         raise ShapeError(f"{what} requires type 2 and norm backward or ortho, got {type} and {norm!r}.", where=user_frame())
     at = axis_of(what, axis, x.ndim)
@@ -116,7 +120,7 @@ def _twiddles(count: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _scale(count: int, dtype: np.dtype) -> np.ndarray:
-    """Returns the factors of the norm "ortho", which make the cosine transform orthogonal."""
+    """The factors of the norm "ortho", which make the cosine transform orthogonal."""
     scale = np.full(count, np.sqrt(1 / (2 * count)))
     scale[:1] = np.sqrt(1 / (4 * count))
     return scale.astype(dtype)

@@ -53,7 +53,9 @@ def _is_near(u: Tensor) -> Tensor:
 
 @deviance.defjvp
 def _deviance_jvp(primals: Any, tangents: Any) -> Any:
-    """The value and the tangent of `deviance`, whose derivative by u is u / quotient."""
+    """The value and the tangent of `deviance(u, quotient)` for a tangent of u: the derivative by u is u / quotient, with quotient =
+    1 + u.
+    """
     u, quotient = primals
     # Far from 1 the derivative of u / quotient would cancel.
     return deviance(u, quotient), tangents[0] * where(_is_near(u), u / quotient, 1.0 - 1.0 / quotient)

@@ -24,9 +24,10 @@ from nabla_mlir.transforms.scans import scan
 
 
 def _orders(z: Tensor, v: int, n_iter: int) -> Tensor:
-    """Returns the Bessel functions of orders 0 to v along a new first axis.
+    """The Bessel functions of z of orders 0 to v, along a new first axis.
 
-    Ratios of neighbouring orders are computed by downward recurrence, and normalised by 1 = J0 + 2 J2 + 2 J4 + ...
+    Ratios of neighbouring orders are computed by downward recurrence, and normalised by 1 = J0 + 2 J2 + 2 J4 + ... The recurrence
+    starts `n_iter` orders above those that it needs.
     """
     inside = absolute(z) < np.inf
     x = where(inside, z, 0.0)
@@ -86,7 +87,11 @@ def bessel_jn(z: Any, *, v: Static[int], n_iter: Static[int] = 50) -> Tensor:
 
 @library
 def _harmonics(n: Any, m: Any, theta: Any, phi: Any, n_max: Static[int]) -> Tensor:
-    """Returns the spherical harmonics, by a recurrence in the order and then one in the degree."""
+    """The spherical harmonics of degree n and order m at the angles theta and phi, by a recurrence in the order, then in the
+    degree.
+
+    `n_max` is the largest degree.
+    """
     n, m = (require_integer("sph_harm_y", tensor(x)) for x in (n, m))
     n, m, theta, phi = (x + 0.0 for x in inexacts("sph_harm_y", n, m, theta, phi))
     n, order = minimum(stop_gradient(n), float(n_max)), absolute(stop_gradient(m))

@@ -33,7 +33,7 @@ def _pole(x: Tensor) -> Tensor:
 
 
 def _kummer(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """The Kummer function by its series, or by the asymptotic series for large arguments."""
+    """The Kummer function M(a, b, x) by its series, or by the asymptotic series for large arguments."""
     below = x < 0.0  # M(a, b, x) = exp(x) M(b - a, b, -x)
     c, size = where(below, b - a, a), absolute(x)
     ends = _pole(a) | _pole(b - a)
@@ -50,6 +50,7 @@ def _kummer(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
         return part, part
 
     def asymptotic(k: Any, part: Tensor) -> tuple[Tensor, Tensor]:
+        """Term k of the asymptotic series from the last term `part`, as the next `part` and as the summand; 0 once terms grow."""
         ratio = (d + k - 1.0) * (e + k - 1.0) / k / distant
         part = where(absolute(ratio) < 1.0, part * ratio, 0.0)
         return part, part
@@ -79,7 +80,7 @@ def hyp1f1(a: Any, b: Any, x: Any) -> Tensor:
 
 # ---------------------------------------------------------------- Gauss
 def _start(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The sum of the Gauss series at x, and its derivative by x."""
+    """The sum of the Gauss series F(a, b; c; x), and its derivative by x."""
 
     def step(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Adds term k of the power series to the value, and its derivative to the slope."""
@@ -138,7 +139,7 @@ def _continued(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
         return any(stop_gradient(state[0]) > stop_gradient(end))
 
     def body(state: Any) -> Any:
-        """One step of the continuation towards the end point; nothing changes once it is reached."""
+        """The state (s, value, slope) after one step of the continuation towards the end point; unchanged once it is reached."""
         s, value, slope = state
         moves = s > end
         r = where(moves, minimum(0.5, 1.0 - end / where(moves, s, 1.0)), 0.0)
@@ -160,7 +161,9 @@ def _at_one(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
 
 
 def _gauss(terms: bool, a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
-    """The Gauss function; without `terms`, polynomials are no special case, so that derivatives by a and b are correct."""
+    """The Gauss function F(a, b; c; x); without `terms`, polynomials are no special case, so that derivatives by a and b are
+    right.
+    """
     last = maximum(where(_pole(a), a, -np.inf), where(_pole(b), b, -np.inf))
     known = stop_gradient(last) > -np.inf
     infinite = _pole(c) & ~(known & (stop_gradient(last) > stop_gradient(c)))

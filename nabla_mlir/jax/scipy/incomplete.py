@@ -43,7 +43,7 @@ _MOST = 2000  # the largest number of iterations; large parameters need some hun
 def until_still(step: Callable[[Any, Any], Any], start: tuple[Tensor, ...], slack: float = 1.0) -> tuple[Tensor, ...]:
     """The state after ``step(k, state)`` for k = 1, 2, ..., until its last value changes by at most `slack` roundings.
 
-    A few more iterations follow, because derivatives converge later than values.
+    `start` is the first state. A few more iterations follow, because derivatives converge later than values.
     """
     eps = slack * float(np.finfo(start[-1].dtype).eps)
 
@@ -64,7 +64,9 @@ def until_still(step: Callable[[Any, Any], Any], start: tuple[Tensor, ...], slac
 
 
 def ratio(numerator: Callable[[Any], Any], denominator: Callable[[Any], Any], first: Tensor) -> Tensor:
-    """The continued fraction first + n(1) / (d(1) + n(2) / (d(2) + ...)), by the algorithm of Lentz, Thompson and Barnett."""
+    """The continued fraction first + n(1) / (d(1) + n(2) / (d(2) + ...)) of `numerator` n and `denominator` d, by Lentz's
+    algorithm.
+    """
     tiny = float(np.finfo(first.dtype).tiny) * 1e10
     away = lambda v: where(absolute(v) < tiny, tiny, v)  # noqa: E731
 
@@ -228,7 +230,7 @@ def _upper(a: Tensor, x: Tensor) -> Tensor:
 
 
 def _gamma_density(a: Tensor, x: Tensor) -> Tensor:
-    """The derivative of the lower incomplete gamma function by x."""
+    """The derivative of the regularised lower incomplete gamma function P(a, x) by x: the density of the gamma distribution."""
     inside = (x > 0.0) & (x < np.inf)
     y = where(inside, x, 1.0)
     at_end = exp(-gamma.lgamma(a)) * power(x, a - 1.0) * exp(-x)  # a power has derivatives at 0, but its logarithm does not
@@ -307,7 +309,7 @@ def _beta_exponent(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Ten
 
 
 def _left_tail(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
-    """The integral of the beta density from 0 to x = 1 - y, for large parameters and x below the mean.
+    """The integral of the beta density from 0 to x = 1 - y, for large a and b and x below the mean; `d` is x b - y a, exactly.
 
     Gauss-Legendre quadrature covers the interval in which the density falls to e^-40 of its value at x.
     """
@@ -343,7 +345,7 @@ def _log_of_small(p: Tensor, q: Tensor, z: Tensor) -> Tensor:
 
 
 def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """The incomplete beta function: a continued fraction, a quadrature or a series, depending on the parameters."""
+    """The regularised incomplete beta function I_x(a, b): a continued fraction, a quadrature or a series, by the parameters."""
     finite = (a > 0.0) & (b > 0.0) & (a < np.inf) & (b < np.inf)
     order, other = where(finite, a, 1.0), where(finite, b, 1.0)
     wide = (order >= _WIDE) & (other >= _WIDE)
@@ -385,7 +387,7 @@ def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
 
 
 def _beta_density(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """The derivative of the incomplete beta function by x."""
+    """The derivative of the regularised incomplete beta function I_x(a, b) by x: the density of the beta distribution."""
     inside = (x > 0.0) & (x < 1.0)
     y = where(inside, x, 0.5)
     size = gamma.lgamma(a + b) - gamma.lgamma(a) - gamma.lgamma(b)

@@ -49,6 +49,7 @@ def _expn(n: Tensor, x: Tensor) -> Tensor:
     order = where(n > 0.0, n, 1.0)
 
     def term(k: Any, part: Tensor) -> tuple[Tensor, Tensor]:
+        """The factor (-near)^k / k! from the last one, and the summand of term k; 0 for the term that the logarithm replaces."""
         part = part * -near / k
         distance = k + 1.0 - order
         return part, where(distance == 0.0, 0.0, -part / where(distance == 0.0, 1.0, distance))
@@ -65,7 +66,7 @@ def _expn(n: Tensor, x: Tensor) -> Tensor:
 
 @_expn.defjvp
 def _expn_jvp(primals: Any, tangents: Any) -> Any:
-    """The value and the tangent of the exponential integral, whose derivative is minus the integral of order n - 1."""
+    """The value and the tangent of the exponential integral E_n(x) by x, whose derivative is minus the integral of order n - 1."""
     n, x = primals
     down = _expn(where(n > 0.0, n - 1.0, 0.0), x)
     return _expn(n, x), -tangents[1] * where(n > 0.0, down, exp(-x) * (1.0 + x) / (x * x))
@@ -156,7 +157,7 @@ def _sici(x: Tensor) -> tuple[Tensor, Tensor]:
 
 @_sici.defjvp
 def _sici_jvp(primals: Any, tangents: Any) -> Any:
-    """The values and the tangents of the sine and cosine integrals."""
+    """The values and the tangents of the sine and cosine integrals of x, whose derivatives are sin(x) / x and cos(x) / x."""
     (x,), (t,) = primals, tangents
     near = absolute(x) < 0.5  # a series is used here, because its derivatives exist at 0
     small, large = where(near, x, 0.0), where(near, 1.0, x)
@@ -199,7 +200,7 @@ _SPENCE = [float(b / math.factorial(k + 1)) for k, b in enumerate(_bernoulli(22)
 
 @custom_jvp
 def _spence(z: Tensor) -> Tensor:
-    """The Spence function by a series after a reflection formula."""
+    """The Spence function, the integral of log(t) / (1 - t) from 1 to z, by a series after a reflection formula."""
     inside = (z > 0.0) & (z < np.inf)
     x = where(inside, z, 1.0)
     low, high = x < 0.5, x > 2.0

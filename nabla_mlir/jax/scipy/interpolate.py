@@ -58,7 +58,7 @@ class RegularGridInterpolator:
             )
 
     def __call__(self, xi: Any, method: str | None = None) -> Any:
-        """Returns the values at points; `xi` is an array with the coordinates along its last axis, or a tuple of arrays.
+        """The values at points; `xi` is an array with the coordinates along its last axis, or a tuple of arrays.
 
         Raises:
           ShapeError: the method is unknown, or the number of coordinates is wrong.
@@ -67,7 +67,7 @@ class RegularGridInterpolator:
         return staged(lambda grid, values, xi: self._at(grid, values, xi, rule))(self.grid, self.values, xi)
 
     def _at(self, grid: Any, values: Any, xi: Any, method: str) -> Any:
-        """Returns the interpolated values at the points `xi`; outside of the grid, `fill_value`. Raises ShapeError for another
+        """The interpolated values at the points `xi`; outside of the grid, `fill_value`. Raises ShapeError for another
         number of coordinates.
         """
         positions = nnp.stack(nnp.broadcast_arrays(*xi), axis=-1) if isinstance(xi, tuple) else nnp.asarray(xi)
@@ -98,7 +98,7 @@ class RegularGridInterpolator:
 
 
 def _checked(method: str) -> str:
-    """Returns the method; raises ShapeError unless it is "linear" or "nearest"."""
+    """The word `method`; raises ShapeError unless it is "linear" or "nearest"."""
     if method not in ("linear", "nearest"):
         raise ShapeError(f"RegularGridInterpolator requires the method linear or nearest, got {method!r}.", where=user_frame())
     return method

@@ -62,7 +62,7 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
         self.inv_cov = inv(self.covariance)
 
     def _bandwidth(self, method: Any) -> Any:
-        """Returns the bandwidth for the argument `bw_method`; raises DtypeError for other values."""
+        """The bandwidth for the argument `bw_method`; raises DtypeError for values that are no name, number or function."""
         if method is None or (isinstance(method, str) and method == "scott"):
             return self.neff ** (-1.0 / (self.d + 4))
         if isinstance(method, str) and method == "silverman":
@@ -96,7 +96,7 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
     __call__ = evaluate
 
     def logpdf(self, x: Any) -> Any:
-        """Returns the logarithm of the density at points; it is accurate also where the density underflows."""
+        """The logarithm of the density at points; it is accurate also where the density underflows."""
         x = atleast_2d(x)
         x = x.reshape(self.d, 1) if x.shape == (1, self.d) else x
         if x.shape[0] != self.d:
@@ -104,7 +104,7 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
         return _log_density(self.dataset, self.weights, self.covariance, x)
 
     def integrate_gaussian(self, mean: Any, cov: Any) -> Any:
-        """Returns the integral of the product of this density and that of a normal distribution."""
+        """The integral of the product of this density and that of a normal distribution."""
         mean, cov = atleast_1d(mean), atleast_2d(cov)
         if mean.shape != (self.d,) or cov.shape != (self.d, self.d):
             raise ShapeError(
@@ -114,7 +114,7 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
         return exp(_log_density(self.dataset, self.weights, self.covariance + cov, mean.reshape(self.d, 1)))[0]
 
     def integrate_box_1d(self, low: Any, high: Any) -> Any:
-        """Returns the probability of the interval [low, high]; the samples must have one coordinate."""
+        """The probability of the interval [low, high]; the samples must have one coordinate."""
         if self.d != 1 or np.ndim(low) or np.ndim(high):
             raise ShapeError(
                 f"integrate_box_1d requires samples of one coordinate and two numbers, got {self.d} coordinates and "
@@ -125,13 +125,13 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
         return sum(self.weights * (ndtr((high - data) / width) - ndtr((low - data) / width)))
 
     def integrate_kde(self, other: gaussian_kde) -> Any:
-        """Returns the integral of the product of this density and another estimated density."""
+        """The integral of the product of this density and another estimated density."""
         if other.d != self.d:
             raise ShapeError(f"integrate_kde requires samples of one length, got {self.d} and {other.d}.", where=user_frame())
         return sum(exp(_log_density(self.dataset, self.weights, self.covariance + other.covariance, other.dataset)) * other.weights)
 
     def resample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
-        """Returns random samples of shape (d, *shape); they equal those of JAX for the same key."""
+        """Random samples of shape (d, *shape); they equal those of JAX for the same key."""
         first, second = random.split(key)
         positions = random.choice(first, self.n, shape=shape, p=self.weights)
         mean = np.zeros(self.d, self.covariance.dtype)
@@ -141,8 +141,9 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
 
 @library
 def _moments(dataset: Any, weights: Any) -> tuple[Any, ...]:
-    """Returns the samples as an array (d, n), their weights, the effective number of samples, and their covariance. Raises
-    ShapeError unless there are several samples, and a weight for each.
+    """The samples as an array (d, n), their weights, the effective number of samples, and their covariance.
+
+    Raises ShapeError unless there are several samples, and a weight for each.
     """
     data = require_real("gaussian_kde", inexact(atleast_2d(dataset)))
     n = data.shape[1]
@@ -160,7 +161,7 @@ def _moments(dataset: Any, weights: Any) -> tuple[Any, ...]:
 
 @library
 def _log_density(data: Any, weights: Any, covariance: Any, points: Any) -> Any:
-    """Returns the logarithm of a sum of weighted Gaussians, at the points that are the columns of `points`.
+    """The logarithm of a sum of weighted Gaussians, at the points that are the columns of `points`.
 
     The Gaussians are centred at the columns of `data` and have one covariance.
     """

@@ -212,7 +212,7 @@ def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
 def qr(
     a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False, check_finite: bool = True
 ) -> Any:
-    """Returns the factors of ``a = Q R``: "full", "economic", or only R ("r"); with `pivoting` also the column order p.
+    """The factors of ``a = Q R``: "full", "economic", or only R ("r"); with `pivoting` also the column order p.
 
     The factors with `pivoting` are those of ``a[:, p] = Q R``, where the diagonal of R descends.
 

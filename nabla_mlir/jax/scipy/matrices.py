@@ -96,7 +96,7 @@ def companion(a: Any) -> Tensor:
 
 
 def _coefficients(name: str, a: Any, fewest: int) -> Tensor:
-    """The coefficients of polynomials; raises ShapeError if there are too few."""
+    """The coefficients `a` of polynomials as a tensor; raises ShapeError for fewer than `fewest`. `name` is the called function."""
     p = inexact(atleast_1d(a))
     if p.shape[-1] < fewest:
         raise ShapeError(f"{name} requires at least {fewest} coefficients, got shape {p.shape}.", where=user_frame())
@@ -181,7 +181,9 @@ def _hadamard(n: int, dtype: Any = int) -> np.ndarray:
 
 
 def _dft(n: int, scale: str | None = None, *, dtype: Any = complex) -> np.ndarray:
-    """The matrix of the discrete Fourier transform of length n, with an optional scale."""
+    """The matrix of the discrete Fourier transform of length n, divided by the root of n ("sqrtn") or by n ("n") if `scale` says
+    so.
+    """
     if scale not in (None, "sqrtn", "n"):
         raise ShapeError(f"dft requires scale None, 'sqrtn' or 'n', got {scale!r}.", where=user_frame())
     if np.dtype(as_dtype(complex if dtype is None else dtype)).kind != "c":
@@ -210,7 +212,10 @@ def _inverse_hilbert(n: int) -> np.ndarray:
 
 
 def _of_kind(name: str, kind: str | None, low: Any, product: Any) -> np.ndarray:
-    """A lower triangular matrix, its transpose, or a symmetric product, as `kind` requests; raises ShapeError for another kind."""
+    """The lower triangular matrix `low`, its transpose, or the symmetric `product`, as `kind` requests; else raises ShapeError.
+
+    `kind` is "lower", "upper", "symmetric" or None, and `name` is the called function.
+    """
     choices = {None: product, "symmetric": product, "lower": low, "upper": low.T}
     if kind not in choices:
         raise ShapeError(f"{name} requires kind symmetric, lower or upper, got {kind!r}.", where=user_frame())

@@ -65,14 +65,14 @@ class _MultivariateNormal:
 
 
 def separate_inexacts(*xs: Any) -> list[Tensor]:
-    """Returns the arrays in one floating-point dtype, each with its own shape."""
+    """The arrays in one floating-point dtype, each with its own shape."""
     tensors = [inexact(x) for x in xs]
     dtype = np.result_type(*(x.dtype for x in tensors))
     return [inexacts("stats", x, np.zeros((), dtype))[0] for x in tensors]
 
 
 def _diagonal(x: Tensor) -> Tensor:
-    """Returns the diagonals of the matrices in the last two axes."""
+    """The diagonals of the matrices in the last two axes."""
     return sum(x * np.eye(x.shape[-1], dtype=x.dtype), -1)
 
 
@@ -85,7 +85,7 @@ class _Dirichlet:
     @staticmethod
     @library
     def logpdf(x: Any, alpha: Any) -> Tensor:
-        """Returns the logarithm of the density at the vectors along the first axis of `x`.
+        """The logarithm of the density at the vectors along the first axis of `x`.
 
         The last element of the vectors may be left out: the elements add up to 1.
         """
@@ -114,7 +114,7 @@ class _Multinomial:
     @staticmethod
     @library
     def logpmf(x: Any, n: Any, p: Any) -> Tensor:
-        """Returns the logarithm of the probability of the counts along the last axis of `x`; -inf if the
+        """The logarithm of the probability of the counts along the last axis of `x`; -inf if the
         counts do not add up to n.
         """
         x, n, p = separate_inexacts(x, n, p)

@@ -17,13 +17,15 @@ from nabla_mlir.table.tensor import Tensor
 
 
 def _reflected(i: Any, n: int) -> Any:
-    """Returns the indices reflected at the edges of an axis of length n; the edge element is repeated."""
+    """The indices reflected at the edges of an axis of length n; the edge element is repeated."""
     i = i % (2 * n)
     return nnp.where(i < n, i, 2 * n - 1 - i)
 
 
 def _mirrored(i: Any, n: int) -> Any:
-    """Returns the indices reflected at the first and last of n elements, which are not repeated."""
+    """The indices `i` reflected at the first and last of n elements, which are not repeated: for n
+    = 3, 0 1 2 3 4 give 0 1 2 1 0.
+    """
     period = max(2 * n - 2, 1)
     i = i % period
     return nnp.where(i < n, i, period - i)
@@ -84,7 +86,7 @@ def map_coordinates(input: Any, coordinates: Sequence[Any], order: Static[int], 
 
 
 def _neighbours(position: Any, order: int) -> list[tuple[Any, Any]]:
-    """Returns the indices next to a position, each with its weight: one index for order 0, two for order 1."""
+    """The indices next to a position, each with its weight: one index for order 0, two for order 1."""
     index = np.dtype(np.int32)
     if order == 0 or position.dtype.kind in "iu":
         nearest = position if position.dtype.kind in "iu" else nnp.trunc(position + nnp.copysign(0.5, position))

@@ -84,7 +84,7 @@ def minimize(
 
 
 def _bfgs(fun: Callable[[Any], Any], x0: Any, settings: Mapping[str, Any]) -> OptimizeResults:
-    """Returns the result of the BFGS iterations from x0, with the settings of `minimize`."""
+    """The result of the BFGS iterations for the function `fun` from x0, with the settings of `minimize`."""
     x = nnp.asarray(x0)
     if x.ndim != 1:
         raise ShapeError(
@@ -100,7 +100,11 @@ def _bfgs(fun: Callable[[Any], Any], x0: Any, settings: Mapping[str, Any]) -> Op
         return nnp.linalg.norm(g, ord=settings["norm"])
 
     def step(state: Any) -> Any:
-        """One iteration of BFGS: a line search along -H g, then the update of the inverse Hessian H."""
+        """The state after one iteration of BFGS: a line search along -H g, then the update of the inverse Hessian H.
+
+        The state has the point, the value, the gradient, H, the numbers of iterations and evaluations, and True if no step was
+        found.
+        """
         x, f, g, inverse, k, calls, _ = state
         d = -(inverse @ g)
         first = nnp.where(k == 0, nnp.minimum(1, 1 / nnp.linalg.norm(g)), 1)
@@ -132,7 +136,9 @@ def _bfgs(fun: Callable[[Any], Any], x0: Any, settings: Mapping[str, Any]) -> Op
 
 
 def _line_search(both: Any, x: Any, f: Any, g: Any, d: Any, first: Any, maxiter: int) -> Any:
-    """Finds a step along the direction d that satisfies the Wolfe conditions, by bisection (Lewis and Overton 2013).
+    """A step along the direction d that satisfies the Wolfe conditions, by bisection (Lewis and Overton 2013).
+
+    `both` gives the value and the gradient at a point; f and g are those at x. `first` is the length of the first trial.
 
     Returns:
       True if a step was found, its length, the value and gradient after it, and the number of evaluations.
@@ -145,7 +151,9 @@ def _line_search(both: Any, x: Any, f: Any, g: Any, d: Any, first: Any, maxiter:
         return value <= f + _DECREASE * t * slope, gradient @ d >= _CURVATURE * slope
 
     def step(state: Any) -> Any:
-        """Halves the interval that contains a suitable step, or doubles the step while there is no upper end."""
+        """The state after one more trial: the interval of suitable lengths is halved, or the length is doubled without an upper
+        end.
+        """
         t, low, high, _, _, k = state
         goes_down, _ = fits(state)
         low, high = nnp.where(goes_down, t, low), nnp.where(goes_down, high, t)

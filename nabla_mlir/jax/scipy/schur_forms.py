@@ -39,7 +39,7 @@ _NARROW = np.int8  # the dtype of constants, which promote to the dtype of any f
 # ---------------------------------------------------------------- forms
 @library
 def schur(a: Any, output: str = "real") -> tuple[Tensor, Tensor]:
-    """Returns the factors of ``a = Z T Z^H``: T is upper triangular, with 2 x 2 blocks if it is real, and Z is unitary.
+    """The factors of ``a = Z T Z^H``: T is upper triangular, with 2 x 2 blocks if it is real, and Z is unitary.
 
     The function has no derivative, as in JAX.
 
@@ -174,7 +174,10 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float
 
 @per_entry
 def _sylvester(a: Tensor, b: Tensor, c: Tensor, tol: float) -> Tensor:
-    """The solution of A X + X B = C as a linear solve, so that derivatives of every order solve the equation, too."""
+    """The solution of A X + X B = C as a linear solve, so that derivatives of every order solve the equation, too.
+
+    NaN if the sum of an eigenvalue of A and one of B is below `tol`.
+    """
     left, right = (schur(stop_gradient(x), "complex") for x in (a, b))
     sums = diagonal(left[0], axis1=-2, axis2=-1)[..., :, None] + diagonal(right[0], axis1=-2, axis2=-1)[..., None, :]
     is_solvable = (ew.absolute(sums) >= tol).all((-2, -1), keepdims=True)
@@ -189,7 +192,7 @@ def _sylvester(a: Tensor, b: Tensor, c: Tensor, tol: float) -> Tensor:
 
 
 def _by_forms(left: Any, right: Any, c: Tensor, is_solvable: Tensor) -> Tensor:
-    """The solution of A X + X B = C, from the Schur forms (T, Z) of A and B; NaN unless it is solvable."""
+    """The solution of A X + X B = C, from the Schur forms `left` and `right`, (T, Z), of A and B; NaN unless it is solvable."""
     (r, u), (s, v) = left, right
     y = _triangular_sylvester(r, s, matmul(matmul(la.adjoint(u), _complex(c)), v))
     x = matmul(matmul(u, y), la.adjoint(v))
@@ -197,11 +200,11 @@ def _by_forms(left: Any, right: Any, c: Tensor, is_solvable: Tensor) -> Tensor:
 
 
 def _triangular_sylvester(r: Tensor, s: Tensor, f: Tensor) -> Tensor:
-    """The solution of R Y + Y S = F for upper triangular R and S, column after column."""
+    """The solution of R Y + Y S = F for upper triangular R and S (`r` and `s`), column after column."""
     columns, unit = np.arange(f.shape[-1]), np.eye(r.shape[-1], dtype=_NARROW)
 
     def step(j: Any, y: Tensor) -> Tensor:
-        """Computes column j of the solution, from the columns before it."""
+        """The solution `y` with column j, which is computed from the columns before it."""
         column = _column(s, j)
         rest = _column(f, j) - matmul(y, column)
         new = triangular_solve(r + unit * _row(column, j), rest)
@@ -220,7 +223,7 @@ def _row(x: Tensor, j: Any) -> Tensor:
 
 # ---------------------------------------------------------------- functions of matrices
 def sqrtm(A: Any, blocksize: int = 1) -> Tensor:
-    """Returns the complex matrix X with ``X X = A`` whose eigenvalues have no negative real part (Björck and Hammarling 1983).
+    """The complex matrix X with ``X X = A`` whose eigenvalues have no negative real part (Björck and Hammarling 1983).
 
     Its derivative solves ``X X' + X' X = A'``. A singular matrix may have no root; then the result is not finite.
 
@@ -250,7 +253,7 @@ def _root(a: Tensor) -> Tensor:
     rows, columns, unit = np.arange(t.shape[-1])[:, None], np.arange(t.shape[-1]), np.eye(t.shape[-1], dtype=_NARROW)
 
     def step(j: Any, u: Tensor) -> Tensor:
-        """Computes column j of the square root above the diagonal; infinite where the root does not exist."""
+        """The square root `u` with column j above the diagonal; infinite where the root does not exist."""
         system = u + unit * _row(_column(u, j), j)
         is_zero = (unit == 1) & (system == 0)
         new = triangular_solve(where(is_zero, 1, system), where(rows < j, _column(t, j), 0))
@@ -318,7 +321,7 @@ def _triangular(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _parlett(a: Tensor, func: Callable[[Any], Any]) -> tuple[Tensor, Tensor]:
-    """A function of a matrix by the Parlett recurrence, and SciPy's estimate of the relative error.
+    """The function `func` of the matrix `a` by the Parlett recurrence, and SciPy's estimate of the relative error.
 
     See Golub and Van Loan, algorithm 9.1.1.
     """
@@ -328,7 +331,7 @@ def _parlett(a: Tensor, func: Callable[[Any], Any]) -> tuple[Tensor, Tensor]:
     values = diagonal(t, axis1=-2, axis2=-1)
 
     def step(j: Any, f: Tensor) -> Tensor:
-        """Computes column j above the diagonal, from the columns before it."""
+        """The matrix `f` with column j above the diagonal, which is computed from the columns before it."""
         system = t - unit * _row(_column(t, j), j)
         system = where((unit == 1) & (system == 0), 1, system)
         column = _column(t, j)

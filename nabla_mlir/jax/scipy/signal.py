@@ -54,7 +54,7 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto", prec
 
 
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: None = None) -> Any:
-    """Returns the convolution along all axes, as `convolve` does; no Fourier transform is used.
+    """The convolution along all axes, as `convolve` does; no Fourier transform is used.
 
     Raises:
       ShapeError: `axes` is not None.
@@ -65,7 +65,9 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: None = None) -> An
 
 
 def _two_axes(name: str, f: Any, in1: Any, in2: Any, mode: str, boundary: str, fillvalue: Any) -> Any:
-    """Returns ``f(in1, in2, mode)`` for two matrices; raises ShapeError for other arrays, and for a boundary other than zeros."""
+    """The result of ``f(in1, in2, mode)`` for two matrices; raises ShapeError for other arrays, and for a boundary other than
+    zeros.
+    """
     if np.ndim(in1) != 2 or np.ndim(in2) != 2 or boundary != "fill" or fillvalue != 0:
         raise ShapeError(
             f"{name} requires matrices and zeros around them, got {np.ndim(in1)} and {np.ndim(in2)} axes, "
@@ -82,7 +84,7 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
 
 
 def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: float = 0, precision: Any = None) -> Any:
-    """Returns the correlation of matrices; arguments as for `convolve`.
+    """The correlation of matrices; arguments as for `convolve`.
 
     If the length of `in2` is even, "same" starts one element later than in `correlate`, as in SciPy.
     """

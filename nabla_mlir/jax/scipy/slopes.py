@@ -24,12 +24,12 @@ def with_slopes(
 
     @functools.cache
     def with_constants(constants: tuple[int, ...]) -> Any:
-        """Returns the function with its derivatives; the parameters at the positions `constants` are not differentiated."""
+        """The function with its derivatives; the parameters at the positions `constants` are not differentiated."""
         whole = custom_jvp(f, constants)
 
         @whole.defjvp
         def rule(*args: Any) -> Any:
-            """Returns the value, and the tangent as a sum over the argument and the parameters with tangents."""
+            """The value, and the tangent as a sum over the argument and the parameters with tangents."""
             *fixed, primals, tangents = args
             values, seeds = list(primals), list(tangents)
             for k, constant in zip(constants, fixed, strict=True):

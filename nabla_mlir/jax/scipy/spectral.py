@@ -64,7 +64,10 @@ def _frequencies(count: int, is_onesided: bool, fs: Any) -> Any:
 
 
 def _transformed(segments: Tensor, detrend: Any, window: Any, count: int, is_onesided: bool) -> Tensor:
-    """The Fourier transforms of segments, after their trend is removed and they are multiplied by the window."""
+    """The Fourier transforms of length `count` of segments, after their trend is removed and they are multiplied by the window.
+
+    `detrend` is a function, a name, or False; `is_onesided` keeps the frequencies that are not negative.
+    """
     if callable(detrend):
         segments = detrend(segments)
     elif detrend:

@@ -114,7 +114,7 @@ def _cauchy_cdf(z: Any) -> Any:
 
 
 def _cauchy_log_cdf(z: Any) -> Any:
-    """The logarithm of the distribution function of the Cauchy distribution."""
+    """The logarithm of the distribution function of the Cauchy distribution at the standardised variable z."""
     far = _far(z) & (z < 0)  # the angle is its tangent, -1 / z
     near = _unless(far, -1.0, z)
     value = where(near < 0, log(_cauchy_cdf(near)), log1p(-_cauchy_cdf(-near)))

@@ -10,7 +10,7 @@ from nabla_mlir.jax.primitives import Primitive
 
 
 def __getattr__(name: str) -> Primitive:
-    """Returns the primitive for a name such as `add_p`."""
+    """The primitive for a name such as `add_p`."""
     made = primitive(name.removesuffix("_p")) if name.endswith("_p") else None
     if made is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -100,7 +100,10 @@ def _solved(
     M: Any,
     symmetric: bool = False,
 ) -> Any:
-    """Solves an equation of pytrees by a method for vectors, and returns the solution as a pytree like `b`."""
+    """The solution of A x = b, for pytrees, by `method`, a function of vectors; a pytree like `b`.
+
+    The other parameters are those of `cg`; `symmetric` says that A is.
+    """
 
     def run(b: Any, x0: Any) -> Any:
         """Solves the equation of vectors, and converts the solution to a pytree."""
@@ -120,14 +123,17 @@ def _solved(
 
 
 def _linear(a: Any, unravel: Callable[[Any], Any]) -> Linear:
-    """Converts a matrix, or a linear function of pytrees, to a function from vectors to vectors."""
+    """A function from vectors to vectors, for the matrix or linear function of pytrees `a`; `unravel` makes a pytree from
+    a vector.
+    """
     apply = a if callable(a) else functools.partial(nnp.matmul, nnp.asarray(a))
     return lambda v: ravel_pytree(apply(unravel(v)))[0].astype(v.dtype)
 
 
 def _cg(matvec: Linear, b: Any, x: Any, limit: Any, maxiter: int, inverse: Linear) -> Any:
-    """Returns the solution that conjugate gradients reach from x; ends at a residual of at most `limit` or after `maxiter`
-    iterations.
+    """The solution that conjugate gradients reach from x; ends at a residual of at most `limit` or after `maxiter` iterations.
+
+    `matvec` multiplies by the matrix, and `inverse` by the preconditioner.
     """
 
     def step(state: Any) -> Any:
@@ -145,7 +151,11 @@ def _cg(matvec: Linear, b: Any, x: Any, limit: Any, maxiter: int, inverse: Linea
 
 
 def _bicgstab(matvec: Linear, b: Any, x: Any, limit: Any, maxiter: int, inverse: Linear) -> Any:
-    """Returns the solution of the stabilised biconjugate gradient method for vectors, from the start x."""
+    """The solution that the stabilised biconjugate gradient method reaches from x, in at most `maxiter` steps.
+
+    It ends when the norm of the residual is at most `limit`. `matvec` multiplies by the matrix, and `inverse` by the
+    preconditioner.
+    """
 
     def step(state: Any) -> Any:
         """One iteration: a step along the direction p, then a step that minimises the residual."""
@@ -169,12 +179,18 @@ def _bicgstab(matvec: Linear, b: Any, x: Any, limit: Any, maxiter: int, inverse:
 
 
 def _gmres(restart: int, matvec: Linear, b: Any, x: Any, limit: Any, maxiter: int, inverse: Linear) -> Any:
-    """Returns the solution of GMRES for vectors, from the start x. `restart` is the number of basis vectors of a cycle."""
+    """The solution that GMRES reaches from x; ends at a residual of at most `limit` or after `maxiter` cycles of `restart` basis
+    vectors.
+
+    `matvec` multiplies by the matrix, and `inverse` by the preconditioner.
+    """
     count = min(restart, b.size)
     eps = nnp.finfo(b.dtype).eps
 
     def direction(j: Any, state: Any) -> Any:
-        """Adds basis vector j + 1 of the Krylov space, orthogonal to the earlier ones, and column j of the Hessenberg matrix."""
+        """The basis of the Krylov space with vector j + 1, orthogonal to the earlier ones, and the Hessenberg matrix with
+        column j.
+        """
         basis, hessenberg = state
         w = matvec(inverse(basis[j]))
         size = nnp.linalg.norm(w)

@@ -195,7 +195,7 @@ def _normalised(quat: Any) -> Tensor:
 
 @library
 def _product(p: Any, q: Any) -> Tensor:
-    """The normalised product of two quaternions."""
+    """The normalised product p q of two quaternions (x, y, z, w)."""
     p, q = inexact(p), inexact(q)
     v, w, a, b = p[..., :3], p[..., 3:], q[..., :3], q[..., 3:]
     vector = w * a + b * v + cross(v, a)
@@ -219,8 +219,9 @@ def _magnitude(quat: Any) -> Tensor:
 
 @library
 def _mean(quat: Any, weights: Any) -> Tensor:
-    """The quaternion of the weighted mean rotation: the eigenvector of a matrix with the largest eigenvalue. Raises ShapeError
-    unless there is a weight for each rotation.
+    """The quaternion of the weighted mean rotation: the eigenvector of a matrix with the largest eigenvalue.
+
+    Raises ShapeError unless there is a weight for each rotation.
     """
     q, w = inexact(quat), inexact(weights)
     if q.ndim != 2 or w.shape != q.shape[:1]:
@@ -328,7 +329,10 @@ def _axes_of(name: str, seq: str, most: int) -> list[int]:
 
 @library
 def _from_euler(angles: Any, seq: Static[str], degrees: Static[bool]) -> Tensor:
-    """The quaternions of angles about the axes of `seq`; raises ShapeError for another number of angles."""
+    """The quaternions of `angles` about the axes of `seq`, such as "xyz" (fixed axes) or "XYZ" (axes of the body).
+
+    Raises ShapeError for another number of angles.
+    """
     axes, amounts = _axes_of("from_euler", seq, 3), inexact(angles)
     if amounts.shape[-1] != len(axes):
         raise ShapeError(f"from_euler requires {len(axes)} angles for {seq!r}, got shape {amounts.shape}.", where=user_frame())
@@ -343,8 +347,9 @@ def _from_euler(angles: Any, seq: Static[str], degrees: Static[bool]) -> Tensor:
 
 @library
 def _as_euler(quat: Any, seq: Static[str], degrees: Static[bool]) -> Tensor:
-    """The Euler angles of quaternions, by the method of Bernardes and Viollet (2022), as in SciPy. Raises ShapeError unless `seq`
-    names three axes.
+    """The Euler angles of quaternions about the axes of `seq`, by the method of Bernardes and Viollet (2022), as in SciPy.
+
+    Raises ShapeError unless `seq` names three axes.
     """
     axes, q, is_fixed = _axes_of("as_euler", seq, 3), inexact(quat), seq.islower()
     if len(axes) != 3:
