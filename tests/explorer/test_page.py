@@ -189,7 +189,7 @@ def test_phases_of_iree_lead_back_to_the_program(opened):
     one.page.click("#passes .pass:has-text('dispatch-creation')")
     one.page.locator("#ir .row:has-text('linalg.matmul')").first.click()
     words = one.text("#origin")
-    assert "programs.py:8" in words
+    assert "programs.py:10" in words
     assert "Ends in the kernel" in words
     one.page.locator("#origin h3:has-text('In the program that IREE compiles') + ul .link").first.click()
     assert "stablehlo.dot_general" in one.page.locator("#ir .row.picked").first.inner_text()
