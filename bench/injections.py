@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import io
 import json
 import os
 import signal
@@ -46,7 +45,7 @@ from nabla_mlir.compiling.lowering import clone_module, compile_lowered
 from nabla_mlir.compiling.parts import expensive_operations
 from nabla_mlir.compiling.reference_check import CHECKED, DIFFERS, check_artifact, check_in_parts
 from nabla_mlir.compiling.reference_runs import ReferenceRuns, entries_of
-from nabla_mlir.dialects.context import parse_module
+from nabla_mlir.dialects.context import bytecode_of, parse_module
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.interpreter import Budget, OutOfStepsError, functions
 from nabla_mlir.interpreter.executable import InterpretedExecutable
@@ -95,12 +94,7 @@ def _of_case(folder: Path, diff: list[int]) -> Iterator[tuple[str, ir.Module]]:
 
 def outcome(module: ir.Module, broken: ir.Module, is_compiled: bool, in_parts: bool) -> tuple[str, str]:
     """The status and the details of the check of a module against code that was compiled from another module."""
-    if is_compiled:
-        vmfb = compile_lowered(broken, TARGET, cache=False)
-    else:
-        file = io.BytesIO()
-        broken.operation.write_bytecode(file)
-        vmfb = file.getvalue()
+    vmfb = compile_lowered(broken, TARGET, cache=False) if is_compiled else bytecode_of(broken)
     checks = (check_in_parts if in_parts else check_artifact)(module, TARGET, vmfb)
     statuses = {check.status for check in checks.values()}
     text = "; ".join(map(str, checks.values()))

@@ -43,7 +43,7 @@ def context() -> Context:
 
 
 def bytecode_of(module: ir.Module | ir.Operation) -> bytes:
-    """A module as MLIR bytecode, with its locations; equal modules have equal bytecode."""
+    """A module as MLIR bytecode, with its locations."""
     file = io.BytesIO()
     module.operation.write_bytecode(file)
     return file.getvalue()

@@ -140,12 +140,15 @@ def _evict(bound: int) -> None:
 
     It also removes temporary files that are an hour older than the newest file: a crash left them.
     """
+    files: list[os.DirEntry[str]] = []
     entries = []
     for folder in os.scandir(cache_dir() / "vmfb"):
-        with contextlib.suppress(OSError):  # another process may remove an entry
-            for entry in os.scandir(folder):
-                stat = entry.stat()
-                entries.append((stat.st_mtime, stat.st_size, entry.path))
+        with contextlib.suppress(OSError):
+            files += os.scandir(folder)
+    for file in files:
+        with contextlib.suppress(OSError):  # another process may remove it
+            stat = file.stat()
+            entries.append((stat.st_mtime, stat.st_size, file.path))
     entries.sort(reverse=True)
     total, newest = 0, entries[0][0] if entries else 0.0
     for time, size, path in entries:

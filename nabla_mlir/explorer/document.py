@@ -98,7 +98,7 @@ class Document:
 
 
 def unchanged(last: State, state: State) -> list[int]:
-    """For each line of `state`, the index of the equal line in the state `last` before; -1 for a new line.
+    """The indices of the lines of `state` in `last`, the state before it; a new line has -1.
 
     A line is unchanged if its operation has a predecessor with the same text except for the names of values. The indices increase:
     if operations have changed their order, the longest increasing sequence counts as unchanged.

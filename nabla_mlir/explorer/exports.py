@@ -40,7 +40,7 @@ def _event(name: str, pid: int, start: float, seconds: float, args: dict[str, An
 
 
 def reads_of_lines(texts: Sequence[str], depths: Sequence[int]) -> list[list[int]]:
-    """For each line of a module, the indices of the lines that define its operands; a name refers to its innermost definition.
+    """The lines that define the operands of each line of a module, by index. A name refers to its innermost definition.
 
     `texts` are the lines, and `depths` their depths of indentation.
 

@@ -127,7 +127,7 @@ def document_of(phases: Phases, texts: Numbers, recorder: Recorder) -> dict[str,
 
 
 def same_lines(before: Sequence[Line], after: Sequence[Line]) -> list[int]:
-    """For each line of `after`, the index of the equal line in `before`, in which names may differ; -1 for a new line.
+    """The indices of the lines of `after` in `before`; a new line has -1. Equal lines may have other names of values.
 
     Only equal lines in the same order count, so a moved line is new: a b c before and c a b after give -1 0 1.
     """

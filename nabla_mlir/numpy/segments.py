@@ -108,7 +108,7 @@ def _segments(
 
 @library
 def _scattered(data: Any, segment_ids: Any, count: Static[int], combiner: str, is_sorted: bool, is_unique: bool) -> Tensor:
-    """For each of `count` segments, the rows of `data` with its id, combined by `combiner` ("add", "mul", "max" or "min")."""
+    """One row for each of `count` segments: the rows of `data` with its id, combined by "add", "mul", "max" or "min"."""
     x, ids = tensor(data), require_integer("segment_ids", tensor(segment_ids))
     if x.shape[: ids.ndim] != ids.shape:
         raise ShapeError(

@@ -343,7 +343,7 @@ class IndexedUpdate:
         return x
 
     def _counts(self, mode: Any, wraps: bool) -> Any:
-        """How often the index contains each element, in an array like x; None for an index without integer arrays."""
+        """An array like x that counts how often the index selects each element; None for an index without integer arrays."""
         shape, items = static_index(tuple(np.shape(self._x)), self._index)
         items = tuple(np.asarray(i) if isinstance(i, list) else i for i in items)
         arrays = [i for i in items if hasattr(i, "dtype") and i.dtype.kind != "b" and i.ndim]

@@ -153,7 +153,7 @@ def _one_by_one(step: Any, operands: Any, indices: Tensor, updates: Any, dims: D
 
 
 def _read_back(x: Tensor, indices: Tensor, updates: Tensor, params: Any) -> Tensor:
-    """For each update, the element of `x` at the index to which the update was written; `params` are those of the scatter."""
+    """The elements of `x` at the indices of the updates, in the shape of `updates`; `params` are the parameters of the scatter."""
     dims = params["scatter_dimension_numbers"]
     sizes = _window_sizes(x, updates, dims)
     return gather(

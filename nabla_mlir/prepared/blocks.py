@@ -20,13 +20,13 @@ Form = Callable[[Function], Function]  # a transform of a function of one vector
 
 
 def form_of_block(operations: Sequence[ir.Operation], state: int, size: int) -> Form:
-    """The fastest form of a function for `size` vectors: one batch, one after another, or a loop over short groups.
+    """The fastest transform of a function of one vector to a function of `size` vectors along a leading axis.
 
-    A form turns a function of one vector into a function of vectors along a leading axis. A batch is faster if the state that the
-    vectors share is larger than the values that each of them writes: products of a matrix with vectors become products of two
-    matrices. It is also faster if the work is so small that the number of operations counts. Otherwise a batch only makes
-    intermediate results larger than the cache. Example, 16 vectors: a recurrent network takes 380 µs for each vector as a batch,
-    and 52 µs one after another; a residual block 3000 and 2000 µs.
+    It is a batch, a list of calls, or a loop over short groups. A batch is faster if the vectors share a state that is larger than
+    the values that each of them writes: products of a matrix with vectors become products of two matrices. It is also faster if
+    the work is so small that the number of operations counts. Otherwise a batch only makes intermediate results larger than the
+    cache. Example, 16 vectors: a recurrent network takes 380 µs for each vector as a batch, and 52 µs one after another; a
+    residual block 3000 and 2000 µs.
 
     Args:
       operations: the operations of the function for one vector, including its return.

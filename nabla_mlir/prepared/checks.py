@@ -143,9 +143,8 @@ def _flat(tree: Any) -> Tensor:
 def _images(function: Map, like: Any, vectors: Sequence[Tensor], form: Form, size: int | None = None) -> list[Tensor]:
     """The images of flat vectors under a function of pytrees, again as flat vectors.
 
-    The vectors are computed in blocks of `size` by `form`, which turns the function into one of several vectors along a leading
-    axis; the last block is padded with zeros. `like` is an argument of the function, or its specs, whose structure the vectors
-    take.
+    `form` transforms the function to a function of several vectors along a leading axis. It is called on blocks of `size` vectors,
+    the last of which is padded with zeros. `like` is an argument of the function, or the specs of one: it gives the structure.
     """
     leaves, spec = pytree.flatten(like)
     ends = list(itertools.accumulate(map(_size, leaves), initial=0))

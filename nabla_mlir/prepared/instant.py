@@ -139,9 +139,10 @@ class InstantExecutable:
 
 
 def load_prepared(source: Any, maker: str, point: tuple[Any, ...], target: str | Target | None, **options: Any) -> Module:
-    """A module in this process, from a compiled stage, a stage, or a function that the function named `maker` turns into a stage.
+    """A module that runs in this process. `source` is a compiled stage, another stage, or a function.
 
-    `point` has the arguments of the function or specs of them, and `options` are keyword arguments of the maker. Without a target
+    `maker` is the name of the function that makes a stage of a function, with `options` as keyword arguments. `point` has the
+    arguments of the function, or specs of them. Without a target
     it runs like functions outside `jit`: it is interpreted until compiling pays off.
     """
     source = _stage_of(source, maker, point, options)

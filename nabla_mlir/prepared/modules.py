@@ -320,7 +320,7 @@ class Methods:
         return {m.name: m for m in [*methods, *into]}
 
     def _form_of_blocks(self) -> Form:
-        """The form in which products with several vectors are fastest; it turns a function of one vector into one of several."""
+        """The fastest transform of the product with one vector to the product with several vectors."""
         operations = [op.operation for op in self.split.rest.regions[0].blocks[0].operations]
         return form_of_block(operations, self.split.nbytes, self.block)
 

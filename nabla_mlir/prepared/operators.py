@@ -266,7 +266,7 @@ class PreparedOperator(PointOperator):
     __copy__ = clone
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """How pickle makes the operator: the receiver computes the state again at this point."""
+        """The recipe of pickle: a function and its arguments. The receiver computes the state again at this point."""
         return _at, (type(self), self._module, self.x, self.data, self.damping)
 
     def __dask_tokenize__(self) -> tuple[str, ...]:

@@ -221,7 +221,7 @@ class Piece:
         return self.part
 
     def __reduce__(self) -> Any:
-        """How pickle moves the piece: work, index, point and data are sent, and the receiver computes the residuals again."""
+        """The recipe of pickle: it sends work, index, point and data. The receiver computes the residuals again."""
         device = getattr(self.work.module.executable, "device", None)  # the interpreter has no device
         if device is not None:
             device.hal.allocator.trim()  # pieces move to disk if memory is short, so the memory of earlier pieces is freed

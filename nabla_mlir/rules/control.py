@@ -341,7 +341,7 @@ def _gated_branch(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], batc
 
 
 def _masks(index: Tensor, branches: int) -> list[Tensor]:
-    """For each of `branches` branches, the mask of the entries whose index selects it."""
+    """The masks of the entries whose index selects branch 0, 1, ..., one mask for each of `branches` branches."""
     if index.dtype == BOOL:
         return [index, logical_not(index)]
     last = branches - 1

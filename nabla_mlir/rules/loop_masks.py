@@ -44,7 +44,7 @@ def masked_backward(op: ir.Operation, roles: Roles, cts: Sequence[MaybeZero], re
 
 
 def _assume_masks(seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir.Value], rows: Sequence[MaybeZero]) -> Masks:
-    """For each carry of the backward loop, a mask outside of which its initial value is zero, or None.
+    """The mask of each carry of the backward loop; outside of it, the initial value of the carry is zero. None means no mask.
 
     A mask of one cotangent is assumed for all carries of the same shape.
 
@@ -63,7 +63,7 @@ def _assume_masks(seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir
 
 
 def _prove_masks(backward: Backward, masks: Sequence[Tensor | None]) -> list[bool]:
-    """For each carry of the backward loop, True if it has no mask, or if it provably stays zero outside its mask.
+    """A list with True for each carry of the backward loop that has no mask, or that provably stays zero outside of it.
 
     `masks` has the mask of the initial value of each carry, or None.
     """

@@ -162,8 +162,9 @@ def _mask_of_selection(op: ir.Operation) -> Asking[Tensor | None]:
 
 
 def shared_masks(cts: Sequence[MaybeZero]) -> dict[tuple[int, ...], Tensor]:
-    """For each shape, one mask outside of which all cotangents `cts` of this shape that have masks are zero: the union of their
-    masks.
+    """The union of the masks of all cotangents `cts` of a shape, by shape: outside of it, these cotangents are zero.
+
+    Cotangents without a mask are ignored.
     """
     masks: dict[tuple[int, ...], Tensor] = {}
     for ct in cts:

@@ -118,7 +118,7 @@ class Module:
         return "nabla_mlir.Module", self.digest
 
     def __reduce__(self) -> Recipe:
-        """How pickle makes the module: from the manifest, the StableHLO, and a recipe for each executable."""
+        """The recipe of pickle: it sends the manifest, the StableHLO, and a recipe for each executable."""
         recipes = {other.driver: other.recipe() for other in self._others.values()}
         names = {name: other.driver for name, other in self._others.items()}
         return _restored, (self.manifest, self.code, _Source.of(self._stablehlo), self.executable.recipe(), recipes, names)

@@ -259,7 +259,7 @@ def _edges(pattern: Pattern) -> int:
 def _lattice_colorings(
     pattern: Pattern, kind: str, least: int, most: int, depth: int | None
 ) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
-    """For each grid that the columns may form, the grid and a lattice coloring with fewer colors than those before."""
+    """Pairs of a grid that the columns may form and a lattice coloring of it; each coloring has fewer colors than those before."""
     middle = pattern.shape[0] // 2
     together = pattern.indices[pattern.indptr[middle] : pattern.indptr[middle + 1]]
     for grid in lattice.grids_of(pattern.shape[1], pattern.grids, together):

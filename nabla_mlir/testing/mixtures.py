@@ -139,12 +139,12 @@ def check_compiled(program: Program, target: str) -> str:
 def _difference(program: Program, got: Sequence[Any]) -> str:
     """The first result of a step that differs from NumPy's, as text; "" if there is none.
 
-    Args:
-        program: The program, with NumPy's result of each step.
-        got: Our result of each step.
-
     A result is right if it is close to NumPy's, or to what NumPy computes from our results of the steps before: a quotient by a
     logarithm near 0 may be far from NumPy's although both logarithms are right to the last digit.
+
+    Args:
+      program: the program, with NumPy's result of each step.
+      got: our result of each step.
     """
     digits = max(_worst(program.arguments), _worst(program.values))
     values = [*program.arguments, *got]

@@ -76,7 +76,7 @@ def jet(fun: Callable[..., Any], primals: Sequence[Any], series: Sequence[Sequen
 
 
 def _derivatives_of_leaves(series: Any, primals: Any) -> list[tuple[list[Any], int]]:
-    """For each leaf of the arguments, the list of its derivatives along the curve, and the index of its argument.
+    """One pair for each leaf of the arguments: the list of its derivatives along the curve, and the index of its argument.
 
     `series` holds one list for each argument: its derivatives of order 1, 2, ..., pytrees like the argument or zeros.
     """

@@ -9,7 +9,7 @@ from nabla_mlir.base.errors import CompileError
 from nabla_mlir.compiling import compiler
 from nabla_mlir.compiling.compiler import clear_memory, compile_module
 from nabla_mlir.compiling.lowering import compile_lowered
-from nabla_mlir.dialects.context import parse_module
+from nabla_mlir.dialects.context import bytecode_of, parse_module
 from nabla_mlir.targets import CPU, CUDA, Vulkan, toolchain
 
 
@@ -225,10 +225,4 @@ def test_artifacts_are_the_same_bytes_wherever_they_are_built(tmp_path):
 
 
 def test_bytecode_and_text_compile_alike(mlir, vmfb):
-    import io
-
-    from nabla_mlir.dialects.context import parse_module
-
-    buffer = io.BytesIO()
-    parse_module(mlir).operation.write_bytecode(buffer)
-    assert compile_module(buffer.getvalue()) == vmfb
+    assert compile_module(bytecode_of(parse_module(mlir))) == vmfb

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from xla import run_traced
 
 import nabla_mlir as nm
 from nabla_mlir.base.errors import ImportIRError, RuleMissingError
-from nabla_mlir.dialects.context import parse_module
+from nabla_mlir.dialects.context import bytecode_of, parse_module
 
 X = np.array([0.5, -1.0, 2.0], np.float32)
 
@@ -214,9 +213,7 @@ def test_several_entry_points() -> None:
 
 
 def test_bytecode() -> None:
-    data = io.BytesIO()
-    parse_module(TWO).operation.write_bytecode(data)
-    np.testing.assert_array_equal(nm.jit(nm.from_stablehlo(data.getvalue(), "f"))(X), 2 * X)
+    np.testing.assert_array_equal(nm.jit(nm.from_stablehlo(bytecode_of(parse_module(TWO)), "f"))(X), 2 * X)
 
 
 @pytest.fixture

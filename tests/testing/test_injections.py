@@ -1,7 +1,5 @@
 """Faults injected into programs: each is one changed operation of a valid module, and the check catches those on rare values."""
 
-import io
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ import nabla_mlir.numpy as nnp
 from nabla_mlir.compiling import reference_check
 from nabla_mlir.compiling.lowering import clone_module
 from nabla_mlir.compiling.reference_check import check_artifact
-from nabla_mlir.dialects.context import parse_module
+from nabla_mlir.dialects.context import bytecode_of, parse_module
 from nabla_mlir.interpreter import Budget, OutOfStepsError, interpreted
 from nabla_mlir.interpreter.executable import InterpretedExecutable
 from nabla_mlir.testing.injections import FAULTS, inject
@@ -105,9 +103,7 @@ def test_faults_on_rare_values_are_caught(name, monkeypatch):
         injection = inject(broken, fault, np.random.RandomState(k))
         if injection is None or not injection.operation.startswith(operation):
             continue
-        file = io.BytesIO()
-        broken.operation.write_bytecode(file)
-        (check,) = check_artifact(module, nm.CPU("host"), file.getvalue()).values()
+        (check,) = check_artifact(module, nm.CPU("host"), bytecode_of(broken)).values()
         assert check.status == "differs", injection
         caught += 1
     assert caught
@@ -117,9 +113,8 @@ def test_the_arguments_of_a_call_are_not_all_that_is_checked(monkeypatch):
     """Zeros show nothing of a product."""
     monkeypatch.setattr(reference_check, "Executable", Interpreter)
     module = nm.trace(lambda x: x * 3.0 - 2.0 * x * x, X, name="f").lower().module
-    file = io.BytesIO()
-    nm.trace(lambda x: x * 3.0 + 2.0 * x * x, X, name="f").lower().module.operation.write_bytecode(file)
-    (check,) = check_artifact(module, nm.CPU("host"), file.getvalue(), {"f": [0 * X]}).values()
+    broken = nm.trace(lambda x: x * 3.0 + 2.0 * x * x, X, name="f").lower().module
+    (check,) = check_artifact(module, nm.CPU("host"), bytecode_of(broken), {"f": [0 * X]}).values()
     assert check.status == "differs"
 
 
@@ -129,9 +124,7 @@ def test_branches_that_no_draw_reaches_are_named(monkeypatch):
 
     def detail(f):
         module = nm.trace(f, np.ones(3), name="f").lower().module
-        file = io.BytesIO()
-        module.operation.write_bytecode(file)
-        (check,) = check_artifact(module, nm.CPU("host"), file.getvalue()).values()
+        (check,) = check_artifact(module, nm.CPU("host"), bytecode_of(module)).values()
         assert check.status == "checked"
         return check.detail
 

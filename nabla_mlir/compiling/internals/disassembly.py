@@ -62,7 +62,7 @@ def functions(text: str) -> dict[str, dict[str, Block]]:
 
 
 def wide_results(text: str) -> dict[str, list[bool]]:
-    """For each function by name, a list with True for each result of 64 bits, from the text of `iree-dump-module`.
+    """The widths of the results of each function, by its name: True for a result of 64 bits. `text` is from `iree-dump-module`.
 
     A number of 64 bits fills two registers; the text of a call names only the first one.
 

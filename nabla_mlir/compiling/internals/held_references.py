@@ -49,7 +49,7 @@ def _rows(blocks: Mapping[str, Block]) -> Iterator[tuple[Moves, set[int]]]:
 
 
 def _reads(blocks: Mapping[str, Block]) -> dict[str, set[str]]:
-    """For each block by label, the reference registers that it or a later block reads before it sets them.
+    """The reference registers that are live at the start of each block, by its label: they are read before they are set.
 
     This is the backward analysis of live values, repeated until nothing changes.
     """
