@@ -89,9 +89,7 @@ class ArrayMethods(AnyArray, ArrayOperators):
         indices_are_sorted: bool = False,
         fill_value: Any = None,
     ) -> Self:
-        """The elements at `indices` along `axis`, or of the flattened array; the arguments are those of
-        `nabla_mlir.numpy.take`.
-        """
+        """The elements at `indices` along `axis`, or of the flattened array."""
         return self._call("take", indices, axis, mode, unique_indices, indices_are_sorted, fill_value)
 
     def compress(self, condition: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0) -> Self:
