@@ -23,7 +23,7 @@ from nabla_mlir.base.errors import CompileError, MiscompileError, TargetError, o
 from nabla_mlir.base.locks import new_lock
 from nabla_mlir.base.log import logger
 from nabla_mlir.compiling import cache as disk
-from nabla_mlir.compiling.internals.messages import CIRCULAR, STREAMABLE
+from nabla_mlir.compiling.internals.messages import OF_STRATEGIES
 from nabla_mlir.compiling.lowering import compile_lowered
 from nabla_mlir.compiling.reference_check import DIFFERS, NOT_CHECKED, Checks, check_artifact, check_in_parts, reason_not_to
 from nabla_mlir.compiling.reference_runs import TOO_LONG, Examples, entries_of
@@ -138,7 +138,7 @@ def compile_unchecked(
 ) -> tuple[Strategy, bytes]:
     """The first strategy with which IREE compiles a lowered module, and the artifact (.vmfb) that it gives.
 
-    The next strategy is tried only if IREE refuses the module for a cycle of dispatches. `title` is the name of the module in
+    The next strategy is tried only if IREE refuses the module for a fault that it avoids. `title` is the name of the module in
     messages, and `flags` are additional flags of iree-compile.
 
     Raises:
@@ -149,7 +149,7 @@ def compile_unchecked(
         try:
             return strategy, compile_lowered(module, target, flags=flags, cache=cache, title=title, strategy=strategy)
         except CompileError as error:
-            if error.fault not in (CIRCULAR, STREAMABLE):
+            if error.fault not in OF_STRATEGIES:
                 raise
             _LOG.warning("IREE refuses %s %s: the next strategy is tried", title or "a module", strategy.name)
     return last, compile_lowered(module, target, flags=flags, cache=cache, title=title, strategy=last)

@@ -15,7 +15,7 @@ from nabla_mlir.compiling import checking, lowering, reference_check, reference_
 from nabla_mlir.compiling.comparison import compare
 from nabla_mlir.compiling.internals.messages import CIRCULAR
 from nabla_mlir.compiling.reference_check import check_artifact
-from nabla_mlir.dialects.context import context
+from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.regions import functions_of, nested
 from nabla_mlir.interpreter import interpreted
 from nabla_mlir.interpreter.rounding import Perturbation
@@ -400,6 +400,24 @@ def test_a_circular_dependency_is_compiled_by_the_next_strategy(monkeypatch, cap
     monkeypatch.setattr(checking, "STRATEGIES", checking.STRATEGIES[:2])
     with pytest.raises(CompileError, match="circular"):  # where there is nothing to put a barrier around
         lowered(lambda x: x + 1.0, X).compile()
+
+
+def test_equal_results_of_a_dispatch_are_compiled_by_another_strategy():
+    """Only IREE sees that the slice is the whole of x, and that the last two results are equal."""
+    kinds, type = np.random.default_rng(0).choice(["add", "maximum", "subtract"], 130), "tensor<7xf64>"
+    steps = "\n".join(f"%{n} = stablehlo.{kind} %{n - 1}, %{n - 2} : {type}" for n, kind in enumerate(kinds, 4))
+    module = parse_module(f"""func.func @f(%0: {type}, %1: {type}) -> ({type}, {type}, {type}) {{
+      %part = stablehlo.slice %1 [0:7] : ({type}) -> {type}
+      %narrow = stablehlo.convert %1 : ({type}) -> tensor<7xf32>
+      %2 = stablehlo.convert %narrow : (tensor<7xf32>) -> {type}
+      %3 = stablehlo.add %2, %0 : {type}
+      {steps}
+      %a = stablehlo.multiply %133, %1 : {type}
+      %b = stablehlo.multiply %133, %part : {type}
+      return %133, %a, %b : {type}, {type}, {type}
+    }}""")
+    _, checks = checking.compile_checked(module, nm.CPU("host", checking="always"), cache=False)
+    assert (checks["f"].status, checks["f"].strategy) == ("checked", "with each operation in a dispatch of its own")
 
 
 def test_loops_whose_length_values_decide_are_checked():

@@ -38,6 +38,11 @@ func.func @f(%x: tensor<8xf32>, %zero: tensor<f32>) -> tensor<8xf32> {
   }) : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32>
   return %0 : tensor<8xf32>
 }"""
+PADDED = """
+func.func @f(%x: tensor<7xf32>, %zero: tensor<f32>) -> tensor<8xf32> {
+  %0 = stablehlo.pad %x, %zero, low = [1], high = [0], interior = [0] : (tensor<7xf32>, tensor<f32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}"""
 SINE = module("tensor<2xf64>", "stablehlo.sine %x : tensor<2xf64>")
 
 
@@ -156,8 +161,11 @@ def test_a_long_module_is_compiled_in_two_steps_to_the_same_bytes(in_two_steps, 
     assert compile_module(TINY, target, cache=False) == in_steps
 
 
-@pytest.mark.parametrize(("source", "verified"), [(TINY, [False, False]), (NARROW, [False, True]), (RUNNING, [False, True])])
-def test_the_code_of_windows_is_verified_after_each_pass(in_two_steps, source, verified):
+@pytest.mark.parametrize(
+    ("source", "verified"),
+    [(TINY, [False, False]), (NARROW, [False, True]), (RUNNING, [False, True, True]), (PADDED, [False, True, False])],
+)
+def test_windows_and_updates_are_verified_after_each_pass(in_two_steps, source, verified):
     compile_module(source)
     assert ["--verify=false" not in arguments for arguments in in_two_steps] == verified
 

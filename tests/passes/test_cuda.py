@@ -146,7 +146,7 @@ def test_a_sum_of_many_arguments(target: Any) -> None:
         assert text.count("compute_barrier") == 2
     else:  # dispatches of a chain, whose pieces read at most 12 values
         reads = [line.partition(" ins(")[2].partition(" : ")[0].count("%") for line in text.splitlines() if " ins(" in line]
-        assert text.count("flow.dispatch.region") == len(reads) == 10
+        assert text.count("flow.dispatch.workgroups") == len(reads) == 10
         assert max(reads) <= 12
     compiled = lowered.compile(target)
     if target.name == "cpu":

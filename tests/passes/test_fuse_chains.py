@@ -141,7 +141,7 @@ def test_random_code_in_dispatches_of_few_buffers(seed):
     module = parse_module(text)
     FuseChainsPass(max_copies=2, max_bindings=6, max_operations=12).run(module.operation)
     assert module.operation.verify()
-    assert str(module).count("flow.dispatch.region") > 2
+    assert str(module).count("flow.dispatch.workgroups") > 2
     assert max(_bound(str(module))) <= 6
     for found, expected in zip(Program(str(module))("f", *inputs), Program(text)("f", *inputs), strict=True):
         np.testing.assert_allclose(found, expected, rtol=2e-5)
@@ -157,7 +157,7 @@ def test_chains_in_regions():
 
     x = np.float64(0.3)
     lowered = nm.trace(program, x).lower()
-    assert str(legalize(lowered.module, CPU(schedule=False))).count("flow.dispatch.region") == 2
+    assert str(legalize(lowered.module, CPU(schedule=False))).count("flow.dispatch.workgroups") == 2
     y = x
     for _ in range(3):
         y = 0.1 * f(y) + x
@@ -165,7 +165,7 @@ def test_chains_in_regions():
 
 
 def test_equal_results_are_one() -> None:
-    """The sine and the cosine in it both reduce the angle; of two equal results of a dispatch IREE takes one for another."""
+    """The sine and the cosine in it both reduce the angle; IREE refuses a dispatch with two equal results."""
     lowered = nm.trace(digamma, nm.spec((), "f8")).lower()
     x = np.float64(-2.3)
     np.testing.assert_allclose(lowered.compile(nm.CPU("host"))(x), scipy.special.digamma(x), rtol=1e-13)

@@ -36,6 +36,12 @@ def test_separate_functions_agree_with_the_interpreter():
     assert count.compiled["separate functions"] >= 1
 
 
+@pytest.mark.parametrize("seed", [90001137, 90008775])
+def test_programs_that_were_wrong(seed):
+    """The parts of a number and of its conjugate were read as different values; two pads shared the buffer that they fill."""
+    assert [str(fault) for fault in faults_of([deep.Deep.of(seed)])] == []
+
+
 def test_the_families_have_all_kinds():
     families = [deep.Family.of(number) for number in range(400)]
     assert {family.dtype for family in families} == set(deep._DTYPES)

@@ -14,12 +14,15 @@ _NO_MEMORY = r"bad_alloc|[Oo]ut of memory|Cannot allocate memory|failed to map s
 _NO_ROOM = r"No space left on device|[Dd]isk quota exceeded|File too large|iree-lld: error: \S+\.o: "
 # Parts of messages by which a refusal is known to be a certain fault, where no fact about the module tells it.
 CIRCULAR, STREAMABLE = "circular_dependency", "streamable_op"  # accepted with barriers around branches and loops
+EQUAL_RESULTS = "equal_results_of_a_dispatch"  # accepted with each operation in a dispatch of its own
+OF_STRATEGIES = frozenset({CIRCULAR, STREAMABLE, EQUAL_RESULTS})  # accepted with another strategy
 FAULTS = {
     "two_scatters_into_one_constant": "'stream.yield' op used resource not listed",
     "sum_of_small_sums": "failed to legalize operation 'memref.alloc'",
     "wide_convolution": "'linalg.generic' op inferred input/output operand",
     CIRCULAR: "circular dependency",
     STREAMABLE: "streamable op expected to be in an execution region",
+    EQUAL_RESULTS: "write affecting operations on global resources",
 }
 
 

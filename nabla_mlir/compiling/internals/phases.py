@@ -22,9 +22,16 @@ SEPARATE = "--iree-hal-link-executables=false"
 LIBRARY_ALONE = ("--compile-mode=hal-executable", UNVERIFIED)
 # Flags that require a single library: C code calls it, the system's linker makes it, or the user requests it.
 _ONE_LIBRARY = ("--iree-hal-link", "--iree-llvmcpu-link", "--iree-llvmcpu-static")
-# Operations that IREE updates in place: if two wrongly share a buffer, only IREE's verifier detects it, before buffers
-# are laid out.
-_UPDATES = (b'"stablehlo.scatter"(', b"stablehlo.dynamic_update_slice ")
+# Operations that IREE computes in place: it fills memory, and writes into it. If two wrongly share a buffer, only IREE's
+# verifier detects it, before buffers are laid out. Example: two pads with one shape and one padding value fill one buffer.
+_UPDATES = (
+    b'"stablehlo.scatter"(',
+    b"stablehlo.dynamic_update_slice ",
+    b"stablehlo.pad ",
+    b"stablehlo.concatenate ",
+    b'"stablehlo.reduce_window"(',
+    b'"stablehlo.sort"(',
+)
 LOOP = b"stablehlo.while"
 BRANCHES = (LOOP, b"stablehlo.if", b"stablehlo.case")  # the operations that become blocks of the host program
 # Operations on sliding windows: IREE's tiles of them may not fit together, which only its verifier detects.
@@ -58,7 +65,7 @@ def steps(source: bytes, arguments: Sequence[str], in_steps: bool) -> list[tuple
     last: tuple[str, ...] = (f"--compile-from={_KERNELS}", _NO_NAMES)
     if set(LOCAL) <= set(arguments) and not is_short and not any(window in source for window in _WINDOWS):
         last = (*last, UNVERIFIED)
-    if LOOP not in source and sum(map(source.count, _UPDATES)) < 2:
+    if LOOP not in source and not any(update in source for update in _UPDATES):
         return [(*to_kernels, UNVERIFIED), last]
     return [(*to_flow, UNVERIFIED), ("--compile-from=flow", *to_kernels), last]
 

@@ -1,4 +1,4 @@
-"""Calls of kernels: the executable in the module, the operation that runs it, and regions that become one kernel."""
+"""Calls of kernels: the executable in the module, the operation that runs it, and code that becomes one kernel."""
 
 from __future__ import annotations
 
@@ -16,16 +16,49 @@ DISPATCH = "flow.dispatch"
 Constants = dict[tuple[ir.Block, ir.Type, int], ir.Value]
 
 
-def region(name: str, types: str, lines: Sequence[str], values: str) -> list[str]:
-    """The text of a region that becomes one kernel.
+def workgroups(
+    name: str, operands: Sequence[tuple[str, str]], types: Sequence[str], lines: Sequence[str], values: str
+) -> list[str]:
+    """The text of an operation that becomes one kernel.
+
+    A `flow.dispatch.region` would be shorter, but IREE 3.13 confuses the results of a region if it finds two of them equal,
+    for example after it has merged two operands. It refuses workgroups that store one value twice.
 
     Args:
-      name: the name of its results, as in `%r:2`.
+      name: the name of its results, as in `%r`.
+      operands: the name and the type of each operand; `lines` read operand number i as `%m{i}`.
       types: the types of its results.
       lines: its operations.
-      values: the values that it returns.
+      values: the name of the operation in `lines` whose results it returns.
     """
-    return [f"{name} = flow.dispatch.region -> ({types}) {{", *lines, f"flow.return {values} : {types} }}"]
+    memory = [*(f"readonly:{type}" for _, type in operands), *(f"writeonly:{type}" for type in types)]
+    memory = [f"!iree_tensor_ext.dispatch.tensor<{each}>" for each in memory]
+    loads = [
+        f"%m{i} = iree_tensor_ext.dispatch.tensor.load %p{i}, {_whole(type)} : {memory[i]} -> {type}"
+        for i, (_, type) in enumerate(operands)
+    ]
+    stores = [
+        f"iree_tensor_ext.dispatch.tensor.store {values}#{i}, %p{n}, {_whole(type)} : {type} -> {memory[n]}"
+        for i, (n, type) in enumerate(enumerate(types, len(operands)))
+    ]
+    names, sources = ", ".join(n for n, _ in operands), ", ".join(t for _, t in operands)
+    return [
+        f"{name}:{len(types)} = flow.dispatch.workgroups({names}) : ({sources}) -> ({', '.join(types)}) =",
+        f"({', '.join(f'%p{i}: {each}' for i, each in enumerate(memory))}) {{",
+        *loads,
+        *lines,
+        *stores,
+        "flow.return } count() -> (index, index, index) {",
+        "%x, %y, %z = iree_tensor_ext.dispatch.workgroup_count_from_slice()",
+        "flow.return %x, %y, %z : index, index, index }",
+    ]
+
+
+def _whole(type: str) -> str:
+    """The part of a tensor that is the whole tensor, as text; `type` is its type."""
+    sizes = [n for n in type.removeprefix("tensor<").split("x")[:-1] if n.isdigit()]
+    zeros, ones = ", ".join("0" for _ in sizes), ", ".join("1" for _ in sizes)
+    return f"offsets = [{zeros}], sizes = [{', '.join(sizes)}], strides = [{ones}]"
 
 
 def call_kernel(

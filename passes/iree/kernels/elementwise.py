@@ -12,7 +12,7 @@ from nabla_mlir.dialects.builder import Val, bitcast, broadcast, reshape, signle
 from nabla_mlir.dialects.regions import last_of, made_by
 from nabla_mlir.dialects.stablehlo import I64Array, emit
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.passes.iree.internals.dispatches import region
+from nabla_mlir.passes.iree.internals.dispatches import workgroups
 from nabla_mlir.passes.iree.kernels.code import NestWriter
 from nabla_mlir.passes.iree.kernels.graph import NotSupported, Shape
 from nabla_mlir.passes.iree.kernels.reader import Reader, splat_of
@@ -97,7 +97,7 @@ def _simplified(inputs: Sequence[str], lines: Sequence[str], codes: Sequence[Cod
     """The computation of one element after MLIR's simplification, with inputs named %arg0, %arg1, ...
 
     `inputs` has their types; `lines` compute `codes` from inputs named %in0, %in1, ... IREE 3.13 simplifies the body of a dispatch,
-    too. If results are then equal to each other (1 + x and x + 1), to an input or to a constant, it confuses them.
+    too. If results are then equal to each other (1 + x and x + 1), it refuses the dispatch.
     """
     arguments = ", ".join(f"%in{i}: {t}" for i, t in enumerate(inputs))
     types = ", ".join(code.type for code in codes)
@@ -127,11 +127,12 @@ def _text(
     positions = ", ".join(f"affine_map<({indices}) -> ({', '.join(f'd{i}' for i in dims)})>" for dims in (*maps, *[whole] * count))
     elements = [str(c.type) for c in codes]
     types = [f"tensor<{''.join(f'{n}x' for n in shape)}{e}>" for e in elements]
-    reads = ", ".join(f"%x{i}" for i in range(len(operands))), ", ".join(str(x.type) for x in operands)
-    ins = f"ins({reads[0]} : {reads[1]}) " if operands else ""
+    inputs = [(f"%x{i}", str(x.type)) for i, x in enumerate(operands)]
+    reads = ", ".join(f"%m{i}" for i in range(len(inputs)))
+    ins = f"ins({reads} : {', '.join(type for _, type in inputs)}) " if inputs else ""
     arguments = [f"%arg{i}: {x.type.element_type}" for i, x in enumerate(operands)]
     arguments += [f"%out{i}: {e}" for i, e in enumerate(elements)]
-    results, kinds = ", ".join(f"%y#{i}" for i in range(count)), ", ".join(types)
+    kinds = ", ".join(types)
     body = [
         *(f"%e{i} = tensor.empty() : {t}" for i, t in enumerate(types)),
         f"%y:{count} = linalg.generic {{indexing_maps = [{positions}], iterator_types = [{', '.join(_PARALLEL for _ in whole)}]}}",
@@ -142,8 +143,8 @@ def _text(
     ]
     return "\n".join(
         [
-            f"func.func @f({', '.join(f'%x{i}: {x.type}' for i, x in enumerate(operands))}) {{",
-            *region(f"%r:{count}", kinds, body, results),
+            f"func.func @f({', '.join(f'{name}: {type}' for name, type in inputs)}) {{",
+            *workgroups("%r", inputs, types, body, "%y"),
             "return }",
         ]
     )

@@ -133,7 +133,7 @@ def _chains(block: ir.Block) -> list[_Chain]:
     known: dict[ir.Value, _Value] = {}
     chains: dict[ir.Value, _Chain] = {}
     order: dict[ir.Value, int] = {}
-    fixed: set[ir.Value] = set()  # constant values: IREE confuses equal results of a dispatch
+    fixed: set[ir.Value] = set()  # constant values, which need no dispatch
     for op in (o.operation for o in block.operations):
         reads = [(v, known[v]) for v in reads_of(op) if v in known]
         shape = space_of(op)
@@ -160,8 +160,8 @@ def _chains(block: ir.Block) -> list[_Chain]:
     result = list(dict.fromkeys(chains.values()))
     for chain in result:
         chain.ops.sort(key=lambda o: order[o.results[0]])
-    #  A dispatch gets its final operands when it is written. If constants and equal values were merged later, results
-    # of the dispatch could become equal, and IREE would confuse them.
+    # A dispatch gets its final operands when it is written. If constants and equal values were merged later, results of the
+    # dispatch could become equal, and IREE would refuse it.
     return sorted(result, key=lambda chain: known[chain.ops[0].results[0]].stage)
 
 

@@ -146,6 +146,12 @@ def subtract(z: Val, w: Val) -> Val:
     return complex_(real(z) - real(w), imag(z) - imag(w))
 
 
+@_complex("chlo.conj", into=ARITHMETIC)
+def conjugate(z: Val) -> Val:
+    """The conjugate of z by parts, so that equal parts of z and its conjugate are seen to be equal."""
+    return complex_(real(z), -imag(z))
+
+
 @_complex("stablehlo.negate", into=ARITHMETIC)
 def negate(z: Val) -> Val:
     """The negative -z by parts."""

@@ -6,11 +6,14 @@
 
 // Each value is read by the two behind it; IREE would write the first of them once for each way to the last.
 // CHECK-LABEL: func.func @recurrence
-// CHECK: %[[Y:.*]] = flow.dispatch.region -> (tensor<3xf32>) {
-// CHECK: linalg.generic
-// CHECK-SAME: ins(%arg0 : tensor<3xf32>)
+// CHECK: %[[Y:.*]] = flow.dispatch.workgroups(%arg0) : (tensor<3xf32>) -> tensor<3xf32> =
+// CHECK-NEXT: (%[[IN:.*]]: !iree_tensor_ext.dispatch.tensor<readonly:tensor<3xf32>>, %[[OUT:.*]]: !iree_tensor_ext.dispatch.tensor<writeonly:tensor<3xf32>>) {
+// CHECK: %[[X:.*]] = iree_tensor_ext.dispatch.tensor.load %[[IN]]
+// CHECK: %[[RESULT:.*]] = linalg.generic
+// CHECK-SAME: ins(%[[X]] : tensor<3xf32>)
 // CHECK-COUNT-4: arith.mulf
 // CHECK: linalg.yield %{{.*}} : f32
+// CHECK: iree_tensor_ext.dispatch.tensor.store %[[RESULT]], %[[OUT]]
 // CHECK-NOT: stablehlo
 // CHECK: return %[[Y]]
 func.func @recurrence(%x: tensor<3xf32>) -> tensor<3xf32> {
@@ -24,7 +27,7 @@ func.func @recurrence(%x: tensor<3xf32>) -> tensor<3xf32> {
 
 // What IREE writes few operations for is left to it.
 // CHECK-LABEL: func.func @short
-// CHECK-NOT: flow.dispatch.region
+// CHECK-NOT: flow.dispatch.workgroups
 // CHECK: return
 func.func @short(%x: tensor<3xf32>) -> tensor<3xf32> {
   %a = stablehlo.sine %x : tensor<3xf32>
@@ -36,9 +39,9 @@ func.func @short(%x: tensor<3xf32>) -> tensor<3xf32> {
 // CHECK-LABEL: func.func @reads
 // CHECK: %[[Y:.*]] = stablehlo.reshape %arg1 : (tensor<1xi32>) -> tensor<i32>
 // CHECK-NOT: broadcast_in_dim
-// CHECK: flow.dispatch.region -> (tensor<3x2xi32>)
+// CHECK: flow.dispatch.workgroups(%arg0, %[[Y]]) : (tensor<2xi32>, tensor<i32>) -> tensor<3x2xi32>
 // CHECK: linalg.generic {indexing_maps = [#[[COLUMN]], #[[SCALAR]], #[[WHOLE]]]
-// CHECK-SAME: ins(%arg0, %[[Y]] : tensor<2xi32>, tensor<i32>)
+// CHECK-SAME: ins(%{{.*}}, %{{.*}} : tensor<2xi32>, tensor<i32>)
 // CHECK: return
 func.func @reads(%x: tensor<2xi32>, %y: tensor<1xi32>) -> tensor<3x2xi32> {
   %two = stablehlo.constant dense<2> : tensor<3x2xi32>
@@ -55,8 +58,8 @@ func.func @reads(%x: tensor<2xi32>, %y: tensor<1xi32>) -> tensor<3x2xi32> {
 
 // A dispatch reads and writes at most four buffers.
 // CHECK-LABEL: func.func @results
-// CHECK-COUNT-3: flow.dispatch.region
-// CHECK-NOT: flow.dispatch.region
+// CHECK-COUNT-3: flow.dispatch.workgroups
+// CHECK-NOT: flow.dispatch.workgroups
 // CHECK: return
 func.func @results(%x: tensor<3xf32>)
     -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) {
@@ -70,9 +73,9 @@ func.func @results(%x: tensor<3xf32>)
 
 // A sum leaves the chain, and what reads it begins another one, that is short.
 // CHECK-LABEL: func.func @stages
-// CHECK: flow.dispatch.region -> (tensor<3xf32>)
+// CHECK: flow.dispatch.workgroups(%arg0) : (tensor<3xf32>) -> tensor<3xf32>
 // CHECK: stablehlo.reduce
-// CHECK-NOT: flow.dispatch.region
+// CHECK-NOT: flow.dispatch.workgroups
 // CHECK: return
 func.func @stages(%x: tensor<3xf32>) -> tensor<3xf32> {
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
@@ -87,9 +90,9 @@ func.func @stages(%x: tensor<3xf32>) -> tensor<3xf32> {
   return %f : tensor<3xf32>
 }
 
-// Results that are equal once MLIR has simplified the code (1 + e, e + 1) are one of the dispatch: IREE takes one for another.
+// Results that are equal once MLIR has simplified the code (1 + e, e + 1) are one of the dispatch: IREE refuses a dispatch that writes one value twice.
 // CHECK-LABEL: func.func @equal
-// CHECK: %[[Y:.*]]:2 = flow.dispatch.region -> (tensor<3xf32>, tensor<3xf32>) {
+// CHECK: %[[Y:.*]]:2 = flow.dispatch.workgroups(%arg0) : (tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>)
 // CHECK: linalg.yield %{{.*}}, %{{.*}} : f32, f32
 // CHECK: return %[[Y]]#0, %[[Y]]#1, %[[Y]]#1
 func.func @equal(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) {
@@ -107,7 +110,7 @@ func.func @equal(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf
 // Those that are a number or an input are no results of the dispatch.
 // CHECK-LABEL: func.func @known
 // CHECK: %[[ZERO:.*]] = stablehlo.constant dense<0> : tensor<3xi32>
-// CHECK: %[[Y:.*]] = flow.dispatch.region -> (tensor<3xi32>) {
+// CHECK: %[[Y:.*]] = flow.dispatch.workgroups(%arg0) : (tensor<3xi32>) -> tensor<3xi32>
 // CHECK: return %[[Y]], %[[ZERO]], %arg0
 func.func @known(%x: tensor<3xi32>) -> (tensor<3xi32>, tensor<3xi32>, tensor<3xi32>) {
   %a = stablehlo.multiply %x, %x : tensor<3xi32>
