@@ -24,6 +24,11 @@ class Slice:
         fields = (op.attributes[name] for name in ("start_indices", "limit_indices", "strides"))
         return Slice(*(tuple(I64Array.decode(field)) for field in fields))
 
+    @staticmethod
+    def whole(shape: Sequence[int]) -> Slice:
+        """All elements of an array with this shape."""
+        return Slice((0,) * len(shape), tuple(shape), (1,) * len(shape))
+
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the selected elements."""

@@ -147,6 +147,33 @@ def test_random_code_in_dispatches_of_few_buffers(seed):
         np.testing.assert_allclose(found, expected, rtol=2e-5)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "ui32"])
+@pytest.mark.parametrize(
+    ("index", "read"),
+    [("0:6, 2:3", np.s_[0:6, 2]), ("1:6:2, 0:5", np.s_[1:6:2, 0:5]), ("2:3, 1:5:3", np.s_[2, 1:5:3]), ("3:4, 4:5", np.s_[3, 4])],
+)
+def test_slices_are_read_from_the_value_of_which_they_are_parts(index, read, dtype):
+    y = np.arange(1, 31, dtype=_TYPES[dtype]).reshape(6, 5)
+    x = y[read]
+    part = ("{}x" * x.ndim).format(*x.shape) + dtype
+    sizes = "x".join(str(len(range(*map(int, axis.split(":"))))) for axis in index.split(", "))
+    text = f"""func.func @f(%y: tensor<6x5x{dtype}>) -> tensor<{part}> {{
+      %s = stablehlo.slice %y [{index}] : (tensor<6x5x{dtype}>) -> tensor<{sizes}x{dtype}>
+      %x = stablehlo.reshape %s : (tensor<{sizes}x{dtype}>) -> tensor<{part}>
+      %a = stablehlo.add %x, %x : tensor<{part}>
+      %b = stablehlo.multiply %a, %x : tensor<{part}>
+      %c = stablehlo.maximum %b, %a : tensor<{part}>
+      %d = stablehlo.add %c, %b : tensor<{part}>
+      return %d : tensor<{part}>
+    }}"""
+    module = parse_module(text)
+    FuseChainsPass(max_copies=2).run(module.operation)
+    assert "offsets = [0, 0], sizes = [6, 5]" not in str(module)
+    assert "flow.dispatch.workgroups" in str(module)
+    found = Program(str(module))("f", y)
+    np.testing.assert_array_equal(found, np.maximum(2 * x * x, 2 * x) + 2 * x * x)
+
+
 # A chain in the body of a loop, and one in a branch; what both read comes from outside.
 def test_chains_in_regions():
     f = nm.grad(nm.grad(recurrence([0.01 * k for k in range(25)])))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from iree.compiler import ir
 from iree.compiler.dialects import arith
 
 from nabla_mlir.dialects.regions import function_around, functions_of
 from nabla_mlir.passes.iree.internals.executables import EXECUTABLE
+from nabla_mlir.passes.slices import Slice
 
 DISPATCH = "flow.dispatch"
 
@@ -16,9 +18,24 @@ DISPATCH = "flow.dispatch"
 Constants = dict[tuple[ir.Block, ir.Type, int], ir.Value]
 
 
-def workgroups(
-    name: str, operands: Sequence[tuple[str, str]], types: Sequence[str], lines: Sequence[str], values: str
-) -> list[str]:
+@dataclass(frozen=True)
+class Operand:
+    """A part of a value in memory that a kernel reads.
+
+    Attributes:
+      name: the name of the value.
+      memory: the type of the value.
+      part: the elements that are read.
+      type: the type of the part; it may lack axes of size 1.
+    """
+
+    name: str
+    memory: str
+    part: Slice
+    type: str
+
+
+def workgroups(name: str, operands: Sequence[Operand], types: Sequence[str], lines: Sequence[str], values: str) -> list[str]:
     """The text of an operation that becomes one kernel.
 
     A `flow.dispatch.region` would be shorter, but IREE 3.13 confuses the results of a region if it finds two of them equal,
@@ -26,22 +43,22 @@ def workgroups(
 
     Args:
       name: the name of its results, as in `%r`.
-      operands: the name and the type of each operand; `lines` read operand number i as `%m{i}`.
+      operands: the operands; `lines` read operand number i as `%m{i}`.
       types: the types of its results.
       lines: its operations.
       values: the name of the operation in `lines` whose results it returns.
     """
-    memory = [*(f"readonly:{type}" for _, type in operands), *(f"writeonly:{type}" for type in types)]
+    memory = [*(f"readonly:{x.memory}" for x in operands), *(f"writeonly:{type}" for type in types)]
     memory = [f"!iree_tensor_ext.dispatch.tensor<{each}>" for each in memory]
     loads = [
-        f"%m{i} = iree_tensor_ext.dispatch.tensor.load %p{i}, {_whole(type)} : {memory[i]} -> {type}"
-        for i, (_, type) in enumerate(operands)
+        f"%m{i} = iree_tensor_ext.dispatch.tensor.load %p{i}, {_window(x.part)} : {memory[i]} -> {x.type}"
+        for i, x in enumerate(operands)
     ]
     stores = [
-        f"iree_tensor_ext.dispatch.tensor.store {values}#{i}, %p{n}, {_whole(type)} : {type} -> {memory[n]}"
+        f"iree_tensor_ext.dispatch.tensor.store {values}#{i}, %p{n}, {_window(Slice.whole(_sizes(type)))} : {type} -> {memory[n]}"
         for i, (n, type) in enumerate(enumerate(types, len(operands)))
     ]
-    names, sources = ", ".join(n for n, _ in operands), ", ".join(t for _, t in operands)
+    names, sources = ", ".join(x.name for x in operands), ", ".join(x.memory for x in operands)
     return [
         f"{name}:{len(types)} = flow.dispatch.workgroups({names}) : ({sources}) -> ({', '.join(types)}) =",
         f"({', '.join(f'%p{i}: {each}' for i, each in enumerate(memory))}) {{",
@@ -54,11 +71,15 @@ def workgroups(
     ]
 
 
-def _whole(type: str) -> str:
-    """The part of a tensor that is the whole tensor, as text; `type` is its type."""
-    sizes = [n for n in type.removeprefix("tensor<").split("x")[:-1] if n.isdigit()]
-    zeros, ones = ", ".join("0" for _ in sizes), ", ".join("1" for _ in sizes)
-    return f"offsets = [{zeros}], sizes = [{', '.join(sizes)}], strides = [{ones}]"
+def _sizes(type: str) -> tuple[int, ...]:
+    """The shape of a tensor from the text of its type: (2, 3) for tensor<2x3xf32>."""
+    return tuple(int(n) for n in type.removeprefix("tensor<").split("x")[:-1] if n.isdigit())
+
+
+def _window(part: Slice) -> str:
+    """The elements of a slice as the text of offsets, sizes and strides."""
+    fields = {"offsets": part.start, "sizes": part.shape, "strides": part.strides}
+    return ", ".join(f"{name} = [{', '.join(map(str, numbers))}]" for name, numbers in fields.items())
 
 
 def call_kernel(

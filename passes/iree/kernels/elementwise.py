@@ -12,11 +12,12 @@ from nabla_mlir.dialects.builder import Val, bitcast, broadcast, reshape, signle
 from nabla_mlir.dialects.regions import last_of, made_by
 from nabla_mlir.dialects.stablehlo import I64Array, emit
 from nabla_mlir.dialects.types import shape_and_dtype
-from nabla_mlir.passes.iree.internals.dispatches import workgroups
+from nabla_mlir.passes.iree.internals.dispatches import Operand, workgroups
 from nabla_mlir.passes.iree.kernels.code import NestWriter
 from nabla_mlir.passes.iree.kernels.graph import NotSupported, Shape
 from nabla_mlir.passes.iree.kernels.reader import Reader, splat_of
 from nabla_mlir.passes.iree.kernels.writer import Code
+from nabla_mlir.passes.slices import Slice
 
 
 def space_of(op: ir.Operation) -> Shape | None:
@@ -55,34 +56,78 @@ def as_dispatch(ops: Sequence[ir.Operation], results: Sequence[ir.Value]) -> Non
     shape = space(shape_and_dtype(results[0].type)[0])
     writer = NestWriter(0)
     with ir.InsertionPoint(ops[-1]), ops[-1].location:
-        operands: list[Val] = []
-        maps: list[Sequence[int]] = []
+        inputs: list[_Input] = []
         indices: dict[tuple[ir.Value, tuple[int, ...]], int] = {}  # several broadcasts of one value may share one input
         for value, node in reader.inputs.items():
             source, dims = _before_broadcast(value)
-            i = indices.setdefault((source, tuple(dims)), len(operands))
-            if i == len(operands):
-                operands.append(reshape(signless(Val(source)), space(shape_and_dtype(source.type)[0])))
-                maps.append(dims if operands[-1].shape else ())
+            i = indices.setdefault((source, tuple(dims)), len(inputs))
+            if i == len(inputs):
+                inputs.append(_Input.of(source, dims))
             writer.values[node] = writer.writer.named(f"%in{i}", node.dtype)
         codes = [writer.scalar(reader.node(r)) for r in results]
-        body = _simplified([str(x.type.element_type) for x in operands], writer.writer.blocks[0].lines, codes)
+        body = _simplified([x.element for x in inputs], writer.writer.blocks[0].lines, codes)
         outputs: dict[ir.Value, Val] = {}
         for value in body.results:
             if isinstance(value, ir.BlockArgument):
                 i = value.arg_number
-                outputs[value] = broadcast(operands[i], shape, maps[i])
+                outputs[value] = broadcast(inputs[i].value(), shape, inputs[i].dims)
             elif (maker := value.owner).name == "arith.constant":
                 splat = ir.DenseElementsAttr.get_splat(ir.RankedTensorType.get(shape, value.type), maker.attributes["value"])
                 outputs[value] = Val(emit("stablehlo.constant", [], attributes={"value": splat}).results[0])
         distinct = [value for value in dict.fromkeys(body.results) if value not in outputs]
         if distinct:
-            dispatch = _parsed(_text(shape, operands, maps, distinct, body.lines), operands, ops[-1])
+            dispatch = _parsed(_text(shape, inputs, distinct, body.lines), [x.memory for x in inputs], ops[-1])
             outputs.update(zip(distinct, map(Val, dispatch.results), strict=True))
         for old, value in zip(results, body.results, strict=True):
             old.replace_all_uses_with(_like(outputs[value], old.type).value)
     for op in reversed(ops):
         op.erase()
+
+
+class _Input(NamedTuple):
+    """A value that the dispatch reads, or the slice of a value.
+
+    For example, the column `reshape(slice(x))` of a matrix x is read from x.
+
+    Attributes:
+      source: the column.
+      memory: the matrix x.
+      part: the elements of `memory` that are read.
+      dims: the dimensions of the dispatch along which the column runs.
+    """
+
+    source: ir.Value
+    memory: Val
+    part: Slice
+    dims: Sequence[int]
+
+    @staticmethod
+    def of(source: ir.Value, dims: Sequence[int]) -> _Input:
+        """The input for a value that runs along the dimensions `dims`."""
+        shape = space(shape_and_dtype(source.type)[0])
+        dims = dims if shape else ()
+        maker = made_by(source)
+        if maker is not None and maker.name == "stablehlo.reshape":
+            maker = made_by(maker.operands[0])
+        if maker is not None and maker.name == "stablehlo.slice":
+            part = Slice.of(maker)
+            if shape in (part.shape, tuple(n for n in part.shape if n != 1)):
+                return _Input(source, signless(Val(maker.operands[0])), part, dims)
+        return _Input(source, reshape(signless(Val(source)), shape), Slice.whole(shape), dims)
+
+    def value(self) -> Val:
+        """The value that is read, with the shape of the dispatch along its dimensions."""
+        return reshape(signless(Val(self.source)), space(shape_and_dtype(self.source.type)[0]))
+
+    @property
+    def element(self) -> str:
+        """The type of an element."""
+        return str(self.memory.type.element_type)
+
+    def operand(self, name: str) -> Operand:
+        """The operand of the dispatch that has this name."""
+        sizes = space(shape_and_dtype(self.source.type)[0])
+        return Operand(name, str(self.memory.type), self.part, f"tensor<{''.join(f'{n}x' for n in sizes)}{self.element}>")
 
 
 class _Body(NamedTuple):
@@ -110,27 +155,25 @@ def _simplified(inputs: Sequence[str], lines: Sequence[str], codes: Sequence[Cod
     return _Body(module, inner, list(last_of(function.regions[0].blocks[0]).operands))
 
 
-def _text(
-    shape: Shape, operands: Sequence[Val], maps: Sequence[Sequence[int]], codes: Sequence[ir.Value], lines: Sequence[str]
-) -> str:
+def _text(shape: Shape, inputs: Sequence[_Input], codes: Sequence[ir.Value], lines: Sequence[str]) -> str:
     """The text of a function that contains the dispatch.
 
     Args:
       shape: the shape over which the operations are elementwise.
-      operands: the arguments of the function.
-      maps: for each operand, the dimensions of `shape` along which it runs.
+      inputs: the inputs of the dispatch; the arguments of the function are their values in memory.
       codes: the values of `lines` that are results.
       lines: the computation of one element, from %arg0, %arg1, ...
     """
     count, indices = len(codes), ", ".join(f"d{i}" for i in range(len(shape)))
     whole = range(len(shape))
-    positions = ", ".join(f"affine_map<({indices}) -> ({', '.join(f'd{i}' for i in dims)})>" for dims in (*maps, *[whole] * count))
+    maps = [*(x.dims for x in inputs), *[whole] * count]
+    positions = ", ".join(f"affine_map<({indices}) -> ({', '.join(f'd{i}' for i in dims)})>" for dims in maps)
     elements = [str(c.type) for c in codes]
     types = [f"tensor<{''.join(f'{n}x' for n in shape)}{e}>" for e in elements]
-    inputs = [(f"%x{i}", str(x.type)) for i, x in enumerate(operands)]
-    reads = ", ".join(f"%m{i}" for i in range(len(inputs)))
-    ins = f"ins({reads} : {', '.join(type for _, type in inputs)}) " if inputs else ""
-    arguments = [f"%arg{i}: {x.type.element_type}" for i, x in enumerate(operands)]
+    operands = [x.operand(f"%x{i}") for i, x in enumerate(inputs)]
+    reads = ", ".join(f"%m{i}" for i in range(len(operands)))
+    ins = f"ins({reads} : {', '.join(x.type for x in operands)}) " if operands else ""
+    arguments = [f"%arg{i}: {x.element}" for i, x in enumerate(inputs)]
     arguments += [f"%out{i}: {e}" for i, e in enumerate(elements)]
     kinds = ", ".join(types)
     body = [
@@ -143,8 +186,8 @@ def _text(
     ]
     return "\n".join(
         [
-            f"func.func @f({', '.join(f'{name}: {type}' for name, type in inputs)}) {{",
-            *workgroups("%r", inputs, types, body, "%y"),
+            f"func.func @f({', '.join(f'{x.name}: {x.memory}' for x in operands)}) {{",
+            *workgroups("%r", operands, types, body, "%y"),
             "return }",
         ]
     )

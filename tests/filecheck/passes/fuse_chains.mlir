@@ -122,3 +122,19 @@ func.func @known(%x: tensor<3xi32>) -> (tensor<3xi32>, tensor<3xi32>, tensor<3xi
   %g = stablehlo.or %f, %x : tensor<3xi32>
   return %e, %f, %g : tensor<3xi32>, tensor<3xi32>, tensor<3xi32>
 }
+
+// A slice is read from the value that it is a part of, also without its axes of size 1.
+// CHECK-LABEL: func.func @column
+// CHECK: flow.dispatch.workgroups(%arg0) : (tensor<3x2xf32>) -> tensor<3xf32>
+// CHECK: iree_tensor_ext.dispatch.tensor.load %{{.*}}, offsets = [0, 1], sizes = [3, 1], strides = [1, 1]
+// CHECK-SAME: -> tensor<3xf32>
+func.func @column(%y: tensor<3x2xf32>) -> tensor<3xf32> {
+  %s = stablehlo.slice %y [0:3, 1:2] : (tensor<3x2xf32>) -> tensor<3x1xf32>
+  %x = stablehlo.reshape %s : (tensor<3x1xf32>) -> tensor<3xf32>
+  %a = stablehlo.sine %x : tensor<3xf32>
+  %b = stablehlo.multiply %a, %x : tensor<3xf32>
+  %c = stablehlo.multiply %b, %a : tensor<3xf32>
+  %d = stablehlo.multiply %c, %b : tensor<3xf32>
+  %e = stablehlo.multiply %d, %c : tensor<3xf32>
+  return %e : tensor<3xf32>
+}
