@@ -32,10 +32,11 @@ def unsigned(op: ir.Operation, target: Target) -> Replacement:
 def convolution(op: ir.Operation, target: Target) -> Replacement:
     """A convolution in another form: in f32, of a padded operand, with a reversed kernel, or one convolution for each group.
 
-    The result is None if no fault of IREE applies. The faults: narrow floats are rounded after every addition. On Vulkan the
-    results of grouped convolutions are zero. A depthwise kernel is not reversed by window_reversal, other tiles for a GPU are not
-    either, and a kernel whose length is a multiple of a tile does not compile; so kernels are reversed before the convolution. A
-    convolution with complex padding crashes the compiler; so complex values are padded before the convolution.
+    The result is None if no fault of IREE applies. The faults: narrow floats are rounded after every addition, and a
+    convolution of them with one kernel for each channel is refused. On Vulkan the results of grouped convolutions are zero. A
+    depthwise kernel is not reversed by window_reversal, other tiles for a GPU are not either, and a kernel whose length is a
+    multiple of a tile does not compile; so kernels are reversed before the convolution. A convolution with complex padding
+    crashes the compiler; so complex values are padded before the convolution.
     """
     x, kernel = operands(op)
     result = Val(op.results[0])
@@ -44,7 +45,9 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
         x = _padded(x, attributes)
         if x.value != op.operands[0]:
             return Val(b.make(op.name, [x, kernel], [op.results[0].type], attributes).results[0])
-    if not target.narrow_convolutions and is_narrow(x.dtype):  # IREE chooses a wrong tile shape, also if the conversions are fused
+    is_refused = _has_one_kernel_for_each_channel(x, kernel, attributes)
+    # Without narrow_convolutions IREE chooses a wrong tile shape. Barriers are needed: it would fuse the conversions.
+    if is_narrow(x.dtype) and (is_refused or not target.narrow_convolutions):
         wide = [b.stored(b.convert(v, F32)) for v in (x, kernel)]
         wide_op = b.make(op.name, wide, [b.like(result, F32)], attributes)
         return b.convert(Val(wide_op.results[0]), result.dtype)
@@ -83,6 +86,13 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
         shape = [s // count if d == feature else s for d, s in enumerate(result.shape)]
         parts.append(Val(b.make(op.name, [left, right], [tensor_type(shape, result.dtype)], attributes).results[0]))
     return b.concat(parts, feature)
+
+
+def _has_one_kernel_for_each_channel(x: Val, kernel: Val, attributes: dict[str, ir.Attribute]) -> bool:
+    """True if each channel of `x` has its own kernel and becomes one channel."""
+    lhs, rhs, _ = hlo.ConvDims.decode(attributes["dimension_numbers"])
+    groups = hlo.I64.decode(attributes["feature_group_count"])
+    return groups > 1 and groups == x.shape[lhs.index("f")] == kernel.shape[rhs.index("o")]
 
 
 def _padded(x: Val, attributes: dict[str, ir.Attribute]) -> Val:

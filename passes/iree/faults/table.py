@@ -91,6 +91,11 @@ FAULTS = (
         since="",
     ),
     Fault(
+        "depthwise_convolution_of_narrow_numbers",
+        "A convolution with one kernel for each channel, of narrow numbers with a result in f32, does not compile.",
+        "nabla-legalize-convolutions",
+    ),
+    Fault(
         "padding_of_a_complex_convolution",
         "The padding of a complex convolution kills the compiler.",
         "nabla-legalize-convolutions",
