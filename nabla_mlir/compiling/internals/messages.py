@@ -17,7 +17,6 @@ CIRCULAR, STREAMABLE = "circular_dependency", "streamable_op"  # accepted with b
 EQUAL_RESULTS = "equal_results_of_a_dispatch"  # accepted with each operation in a dispatch of its own
 OF_STRATEGIES = frozenset({CIRCULAR, STREAMABLE, EQUAL_RESULTS})  # accepted with another strategy
 FAULTS = {
-    "two_scatters_into_one_constant": "'stream.yield' op used resource not listed",
     "sum_of_small_sums": "failed to legalize operation 'memref.alloc'",
     "wide_convolution": "'linalg.generic' op inferred input/output operand",
     CIRCULAR: "circular dependency",

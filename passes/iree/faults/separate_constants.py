@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 from iree.compiler import ir
 
-from nabla_mlir.dialects.regions import nested_in_functions
-from nabla_mlir.dialects.stablehlo import constant_attribute
+from nabla_mlir.dialects.regions import made_by, nested_in_functions
+from nabla_mlir.dialects.stablehlo import constant_attribute, constant_splat
+from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.passes.iree.faults.aliasing import computed, constant_key, copy_numbers
 from nabla_mlir.table.traits import updated
@@ -31,6 +33,10 @@ class SeparateConstantsPass(Pass):
     one type of results, both add to one buffer: of ``(pool(x), pool(2 * x))`` the first result is the sum of both, and the
     second is 0 (3.13). So each gets an initial value that IREE does not know to be equal, except for windows of a constant:
     IREE evaluates them, and with a hidden initial value it takes one element of a window for all.
+
+    IREE fills memory with the padding value of a pad, and writes the operand into it. Of two pads with one padding value of 64
+    bits, both write into one memory, or the module is refused as above (3.13). So each gets a padding value of its own. Shorter
+    numbers and zeros are right: IREE fills memory with them by a command, not by a kernel.
 
     Example: tests/filecheck/passes/separate_constants.mlir
     """
@@ -55,7 +61,19 @@ class SeparateConstantsPass(Pass):
                     start = op.operands[at]
                     if constant_key(op.operands[i]) is None:
                         writes.setdefault((constant_key(start) or start, result.type), []).append((op, at))
+            if op.name == "stablehlo.pad" and _fills_by_kernel(op.operands[1]):
+                writes.setdefault(("pad", constant_key(op.operands[1]) or op.operands[1]), []).append((op, 1))
         repeats = [write for key, group in writes.items() if max(uses.get(key, 0), len(group)) > 1 for write in group]
         for (op, i), number in zip(repeats, copy_numbers(module), strict=False):
             with ir.InsertionPoint(op), op.location:
                 op.operands[i] = computed(op.operands[i], number)
+
+
+def _fills_by_kernel(scalar: ir.Value) -> bool:
+    """True if IREE fills memory with this number by a kernel: it has 64 bits and is not known to be zero."""
+    _, dtype = shape_and_dtype(scalar.type)
+    if dtype.itemsize < 8:
+        return False
+    maker = made_by(scalar)
+    number = constant_splat(maker) if maker is not None and maker.name == "stablehlo.constant" else None
+    return number is None or any(np.array(number).astype(dtype).tobytes())

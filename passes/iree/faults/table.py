@@ -96,6 +96,11 @@ FAULTS = (
         "nabla-legalize-convolutions",
     ),
     Fault(
+        "pads_with_one_wide_number",
+        "Two pads with one padding value of 64 bits, which is not zero, do not compile if one operation reads both results.",
+        "nabla-separate-constants",
+    ),
+    Fault(
         "padding_of_a_complex_convolution",
         "The padding of a complex convolution kills the compiler.",
         "nabla-legalize-convolutions",
@@ -308,13 +313,6 @@ WITH_REMEDIES = (
         "targets/vulkan.py (`open_as`, `flags`)",
         since="3.13",
         targets=("vulkan",),
-    ),
-    Fault(
-        "two_scatters_into_one_constant",
-        "Two scatters into one constant do not compile if one operation reads both results.",
-        "nabla-separate-constants",
-        since="",
-        remedies=(("--iree-stream-partitioning-favor=debug",),),
     ),
     Fault(
         "sum_of_small_sums",

@@ -43,3 +43,23 @@ func.func @windows(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<3xf32>, tens
   }) : (tensor<4xf32>, tensor<f32>) -> tensor<3xf32>
   return %0, %1 : tensor<3xf32>, tensor<3xf32>
 }
+
+// Two pads with one number of 64 bits write into one memory; zeros and shorter numbers are left as they are.
+// CHECK-LABEL: func.func @pads
+// CHECK: %[[FIRST:.*]] = linalg.fill
+// CHECK: %[[BITS:.*]] = stablehlo.bitcast_convert %[[FIRST]]
+// CHECK: stablehlo.pad %arg0, %[[BITS]]
+// CHECK: %[[SECOND:.*]] = linalg.fill
+// CHECK: %[[OTHER:.*]] = stablehlo.bitcast_convert %[[SECOND]]
+// CHECK: stablehlo.pad %arg1, %[[OTHER]]
+// CHECK: stablehlo.pad %arg0, %cst
+// CHECK: stablehlo.pad %arg1, %cst
+func.func @pads(%x: tensor<4xf64>, %y: tensor<4xf64>) -> (tensor<5xf64>, tensor<5xf64>, tensor<6xf64>, tensor<6xf64>) {
+  %one = stablehlo.constant dense<1.0> : tensor<f64>
+  %zero = stablehlo.constant dense<0.0> : tensor<f64>
+  %0 = stablehlo.pad %x, %one, low = [1], high = [0], interior = [0] : (tensor<4xf64>, tensor<f64>) -> tensor<5xf64>
+  %1 = stablehlo.pad %y, %one, low = [0], high = [1], interior = [0] : (tensor<4xf64>, tensor<f64>) -> tensor<5xf64>
+  %2 = stablehlo.pad %x, %zero, low = [2], high = [0], interior = [0] : (tensor<4xf64>, tensor<f64>) -> tensor<6xf64>
+  %3 = stablehlo.pad %y, %zero, low = [0], high = [2], interior = [0] : (tensor<4xf64>, tensor<f64>) -> tensor<6xf64>
+  return %0, %1, %2, %3 : tensor<5xf64>, tensor<5xf64>, tensor<6xf64>, tensor<6xf64>
+}
