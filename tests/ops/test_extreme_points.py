@@ -40,6 +40,10 @@ def _entropy(x: Any) -> tuple[Any, Any, Any] | None:
     return None if x <= 0 else (-x * mp.log(x), -1 - mp.log(x), -1 / x)
 
 
+def _scaled(values: tuple[Any, Any, Any] | None, factor: Any) -> tuple[Any, Any, Any] | None:
+    return None if values is None else (factor * values[0], factor * values[1], factor * values[2])
+
+
 def _cauchy_log_survival(x: Any) -> tuple[Any, Any, Any]:
     p, s = 1 / (1 + x * x), mp.atan2(1, x)
     return mp.log1p(-mp.atan2(1, -x) / mp.pi) if x < 0 else mp.log(s / mp.pi), -p / s, p * p / s * (2 * x - 1 / s)
@@ -64,6 +68,8 @@ EXTREMES: dict[str, tuple[Callable[[Any], Any], Reference]] = {
     "squareplus": (nm.nn.squareplus, _squareplus),
     "soft_sign": (nm.nn.soft_sign, lambda x: (x / (1 + abs(x)), (1 + abs(x)) ** -2, -2 * mp.sign(x) / (1 + abs(x)) ** 3)),
     "entr": (special.entr, _entropy),
+    "x * log(x)": (lambda x: x * nnp.log(x), lambda x: _scaled(_entropy(x), -1)),
+    "x * log2(x)": (lambda x: x * nnp.log2(x), lambda x: _scaled(_entropy(x), -1 / mp.log(2))),
     "cauchy.logpdf": (
         stats.cauchy.logpdf,
         lambda x: (-mp.log1p(x * x) - mp.log(mp.pi), -2 * x / (1 + x * x), 2 * (x * x - 1) / (1 + x * x) ** 2),
@@ -136,7 +142,7 @@ def test_huge_and_tiny_arguments(name: str, form: str) -> None:
 @pytest.mark.slow
 def test_huge_and_tiny_arguments_compiled() -> None:
     """Compiled code has no subnormal numbers; no factor of these derivatives is one at these points."""
-    names = ["arcsinh", "gelu", "squareplus", "cauchy.logsf"]
+    names = ["arcsinh", "gelu", "squareplus", "cauchy.logsf", "x * log(x)"]
     x = np.array([-1e300, -2e200, -3e150, -1e40, -200.0, -0.003, -1e-40, -1e-150])
     x = np.concatenate([x, -x])
     run = nm.jit(lambda x: [_every(EXTREMES[name][0])(x) for name in names])
