@@ -105,3 +105,21 @@ def test_functions_of_matrices_whose_eigenvalues_are_equal_but_for_rounding(name
     wanted = (quotients * inner**2).sum()
     found = hessians(lambda t: nnp.trace(nnp.linalg.matrix_function(function, a + t * b)), 0.0)
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("is_compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_second_derivatives_of_vectors_of_matrices_of_any_size(dtype: Any, is_compiled: bool) -> None:
+    a, b = np.array([[2.0, 1], [1, 3]], dtype), np.array([[0.3, -0.7], [0.5, 0.4]], dtype)
+
+    def every(scale: Any) -> Any:
+        return [
+            outer(inner(lambda t, f=factors: f((a + t * b) * scale)[0, 0] ** 2))(np.zeros((), dtype))
+            for factors in (lambda x: nnp.linalg.svd(x)[0], lambda x: nnp.linalg.eigh(x)[1])
+            for inner, outer in ((nm.grad, nm.jacfwd), (nm.grad, nm.grad), (nm.jacfwd, nm.jacfwd), (nm.jacfwd, nm.grad))
+        ]
+
+    run = nm.jit(every) if is_compiled else every
+    true = [float(v) for v in every(dtype(1))]
+    for scale in (1e-200, 1e200) if dtype == np.float64 else (1e-25, 1e25):
+        np.testing.assert_allclose([float(v) for v in run(dtype(scale))], true, rtol=100 * np.finfo(dtype).eps)
