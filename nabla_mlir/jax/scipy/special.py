@@ -10,6 +10,8 @@ import numpy as np
 from nabla_mlir.base.errors import DtypeError, user_frame
 from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.jax.scipy.boxcox import boxcox as boxcox
+from nabla_mlir.jax.scipy.boxcox import boxcox1p as boxcox1p
 from nabla_mlir.jax.scipy.complex_gamma import complex_gamma, complex_loggamma
 from nabla_mlir.jax.scipy.error_integrals import dawsn as dawsn
 from nabla_mlir.jax.scipy.error_integrals import erfcx as erfcx
@@ -40,8 +42,8 @@ from nabla_mlir.numpy.bessel import i1e as i1e
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, inexacts
 from nabla_mlir.numpy.reductions import logsumexp as logsumexp
-from nabla_mlir.numpy.special_values import nan_where, polynomial, times_log, times_log1p
-from nabla_mlir.numpy.ufuncs import absolute, exp, expm1, log, log1p, sqrt
+from nabla_mlir.numpy.special_values import nan_where, times_log, times_log1p
+from nabla_mlir.numpy.ufuncs import exp, log, log1p, sqrt
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import gamma as gamma_functions
 from nabla_mlir.ops.autodiff import stop_gradient
@@ -271,32 +273,6 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Tensor:
     """p log(p / q) - p + q."""
     p, q = inexacts("kl_div", p, q)
     return rel_entr(p, q) - p + q
-
-
-@library
-def boxcox(x: ArrayLike, lmbda: Any) -> Tensor:
-    """(x**lmbda - 1) / lmbda, and log(x) where lmbda is 0."""
-    x, power = inexacts("boxcox", x, lmbda)
-    return _power_less_one(log(x), power)
-
-
-@library
-def boxcox1p(x: ArrayLike, lmbda: Any) -> Tensor:
-    """boxcox(1 + x, lmbda), accurate near 0."""
-    x, power = inexacts("boxcox1p", x, lmbda)
-    return _power_less_one(log1p(x), power)
-
-
-_EXPONENTIAL = [1 / math.factorial(k + 2) for k in range(12)]  # (exp(w) - 1 - w) / w^2
-
-
-def _power_less_one(logarithm: Tensor, power: Tensor) -> Tensor:
-    """The function (exp(power * logarithm) - 1) / power; small exponents use a series, whose derivatives exist at 0."""
-    w = product(power, logarithm)
-    small = absolute(w) < 0.2
-    safe = where(small | (power == 0.0), 1.0, power)
-    second = logarithm * logarithm * polynomial(where(small, w, 0.0), _EXPONENTIAL)
-    return where(small, logarithm + product(power, second), expm1(where(small, 1.0, w)) / safe)
 
 
 # ---------------------------------------------------------------- the normal distribution
