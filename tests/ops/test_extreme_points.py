@@ -75,6 +75,12 @@ EXTREMES: dict[str, tuple[Callable[[Any], Any], Reference]] = {
     "entr": (special.entr, _entropy),
     "x * log(x)": (lambda x: x * nnp.log(x), lambda x: _scaled(_entropy(x), -1)),
     "x * log2(x)": (lambda x: x * nnp.log2(x), lambda x: _scaled(_entropy(x), -1 / mp.log(2))),
+    "xlogy(x, x)": (lambda x: special.xlogy(x, x), lambda x: _scaled(_entropy(x), -1)),
+    "rel_entr(x, 1)": (lambda x: special.rel_entr(x, np.ones((), x.dtype)), lambda x: _scaled(_entropy(x), -1)),
+    "kl_div(1, x)": (
+        lambda x: special.kl_div(np.ones((), x.dtype), x),
+        lambda x: None if x <= 0 else (x - 1 - mp.log(x), 1 - 1 / x, x**-2),
+    ),
     "boxcox(x, 2)": (lambda x: special.boxcox(x, 2.0), _boxcox_of_two),
     "cauchy.logpdf": (
         stats.cauchy.logpdf,
@@ -148,7 +154,7 @@ def test_huge_and_tiny_arguments(name: str, form: str) -> None:
 @pytest.mark.slow
 def test_huge_and_tiny_arguments_compiled() -> None:
     """Compiled code has no subnormal numbers; no factor of these derivatives is one at these points."""
-    names = ["arcsinh", "gelu", "squareplus", "cauchy.logsf", "x * log(x)", "boxcox(x, 2)"]
+    names = ["arcsinh", "gelu", "squareplus", "cauchy.logsf", "x * log(x)", "boxcox(x, 2)", "xlogy(x, x)", "rel_entr(x, 1)"]
     x = np.array([-1e300, -2e200, -3e150, -1e40, -200.0, -0.003, -1e-40, -1e-150])
     x = np.concatenate([x, -x])
     run = nm.jit(lambda x: [_every(EXTREMES[name][0])(x) for name in names])
