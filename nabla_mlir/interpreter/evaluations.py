@@ -45,7 +45,8 @@ def evaluation_of(record: OpDef, op: ir.Operation) -> Evaluation | None:
         except ImportError:
             return None
         f = getattr(special, record.numpy.removeprefix("scipy.special:"))
-        return _with_wide_operands(_lgamma(f) if f is special.gammaln else f, op)
+        corrected = {special.gammaln: _lgamma, special.digamma: _digamma}.get(f)
+        return _with_wide_operands(f if corrected is None else corrected(f), op)
     return None if record.numpy is None else _with_wide_operands(record.numpy, op)
 
 
@@ -63,18 +64,40 @@ def _with_wide_operands(f: Callable[..., Any], op: ir.Operation) -> Evaluation:
 
 
 def _lgamma(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-    """SciPy's log|gamma| `f` with two corrections: inf at -inf, as in C99, and accurate float64 values near the first negative
-    roots.
-    """
+    """SciPy's log|gamma| `f` with two corrections: inf at -inf, as in C99, and accurate values near the roots above -3."""
+    from scipy import special
 
     def evaluate(x: np.ndarray) -> np.ndarray:
-        """Returns log(abs(gamma(x))); near its two roots below -2 a polynomial replaces the function, which loses digits there."""
-        result = np.where(np.isinf(x), x.dtype.type(np.inf), f(x))
+        """Returns log(abs(gamma(x))).
+
+        SciPy's real function loses digits near its roots. Its complex one has a series near 1 and 2; the two roots below -2 have a
+        polynomial in float64.
+        """
+        result = np.asarray(np.where(np.isinf(x), x.dtype.type(np.inf), f(x)))
+        near = np.minimum(np.abs(x - 1), np.abs(x - 2)) < 0.2
+        result[near] = special.loggamma(x[near].astype(np.complex128)).real
         near = (x > -2.8125) & (x < -2.3125)
         if x.dtype == np.float64 and near.any():
             some = x[near]
             factors = [(some - root) - low for root, low in ROOTS]
             result[near] = np.polynomial.polynomial.polyval(some * 4.0 + 10.25, OVER_ROOTS) * factors[0] * factors[1]
+        return result
+
+    return evaluate
+
+
+def _digamma(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    """SciPy's digamma `f`, and next to its negative poles the reflection formula of the distance from the pole.
+
+    SciPy's own reflection rounds pi x, which has an error as large as the distance.
+    """
+
+    def evaluate(x: np.ndarray) -> np.ndarray:
+        """Returns the digamma function of `x`; there is no correction between the poles, and none above -1/2."""
+        result, rest = np.asarray(f(x)), x - np.rint(x)
+        near = (x < -0.5) & (np.abs(rest) < 0.25) & (rest != 0)
+        wide = x[near].astype(np.float64)
+        result[near] = f(1 - wide) - np.pi / np.tan(np.pi * (wide - np.rint(wide)))
         return result
 
     return evaluate

@@ -20,7 +20,6 @@ from nabla_mlir.numpy.operands import convert, inexacts
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops.gamma import lgamma
-from nabla_mlir.ops.guards import quotient
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.tensor import Tensor, full, full_like
 from nabla_mlir.transforms.control import fori_loop, while_loop
@@ -121,9 +120,18 @@ def _pieces(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return is_near, lg.select(is_near, size, eight), lg.select(is_near, eight, size)
 
 
+@custom_jvp
 def _kink(x: Tensor) -> Tensor:
     """The sign of x; its derivative at 0 is NaN, because the derivative of exp(-abs(x)) jumps at 0."""
-    return quotient(x, ew.absolute(x))
+    return ew.sign(x)
+
+
+@_kink.defjvp
+def _kink_jvp(primals: Any, tangents: Any) -> Any:
+    """The derivative is 0 or NaN; the terms of the derivative of x / abs(x) are 1 / abs(x), and others are lost beside them."""
+    (x,), (t,) = primals, tangents
+    at_zero = lg.compare(x, full_like(x, 0), comparison_direction="EQ")
+    return _kink(x), t * lg.select(at_zero, full_like(x, np.nan), full_like(x, 0))
 
 
 # ---------------------------------------------------------------- with the factor exp(-abs(x))

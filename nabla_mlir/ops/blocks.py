@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from nabla_mlir.dialects.types import is_complex
-from nabla_mlir.ops.elementwise import convert, imag, make_complex, real
+from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.ops.elementwise import absolute, convert, imag, make_complex, real
 from nabla_mlir.ops.linalg import mask_like, on_diagonal
 from nabla_mlir.ops.logic import select
+from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.shape import broadcast_in_dim, pad, reduce_sum, slice_
 from nabla_mlir.table.tensor import Tensor, full, full_like
 
@@ -74,4 +76,8 @@ def rotation(inner: Tensor, gaps: Tensor) -> Tensor:
         NaN, even if `inner` is 0 and a limit exists.
     """
     off = mask_like(inner, "NE")
-    return inner * select(off, 1.0 / select(off, gaps, full_like(gaps, 1)), full_like(gaps, 0))
+    # Both are divided by the largest gap, because derivatives contain squares of gaps, which overflow and underflow.
+    sizes, axes = absolute(stop_gradient(gaps)), (gaps.ndim - 2, gaps.ndim - 1)
+    largest = reduce(sizes, full((), float(np.finfo(sizes.dtype).tiny), sizes.dtype), dimensions=axes, body="max")
+    unit = as_dtype(broadcast_in_dim(largest, shape=gaps.shape, broadcast_dimensions=tuple(range(gaps.ndim - 2))), inner.dtype)
+    return select(off, inner / unit, full_like(inner, 0)) / select(off, gaps / unit, full_like(inner, 1))

@@ -15,12 +15,12 @@ from nabla_mlir.dialects.types import is_complex
 from nabla_mlir.ops.blocks import diagonal_of, in_columns, in_rows, rotation
 from nabla_mlir.ops.elementwise import absolute, conj, convert, imag, make_complex, real
 from nabla_mlir.ops.lapack import cubic, option, register_routine, routine, solver
-from nabla_mlir.ops.linalg import adjoint, matmul
-from nabla_mlir.ops.logic import compare, select
+from nabla_mlir.ops.linalg import adjoint, identity_like, mask_like, matmul
+from nabla_mlir.ops.logic import compare, logical_and, select
 from nabla_mlir.ops.reduction import reduce
 from nabla_mlir.ops.shape import iota, reduce_sum
 from nabla_mlir.table.rules import ZERO, MaybeZero, MaybeZeros, Tensors, sole
-from nabla_mlir.table.tensor import Tensor, full
+from nabla_mlir.table.tensor import Tensor, full, full_like
 
 
 def _geev(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, target: str, **_: Any) -> list[MaybeZero]:
@@ -37,13 +37,42 @@ def _geev(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, targ
         *values, _left, right, _info = routine(target, xs, results, compute_left="N", compute_right="V")
     w = make_complex(*values) if split else values[0]
     da = convert(sole(tangents), dtype=w.dtype) if split else sole(tangents)
-    inner = solver(right)(matmul(da, right))
+    inner = _in_basis(w, right, da)
     dw = diagonal_of(inner)
     out_tangents: list[MaybeZero] = [real(dw), imag(dw)] if split else [dw]
     dleft: MaybeZero = ZERO
     if wants["left"]:  # left vectors are right vectors of the adjoint, whose eigenvalues are conjugate
-        dleft = _vectors(conj(w), left, solver(left)(matmul(adjoint(da), left)))
+        dleft = _vectors(conj(w), left, _in_basis(conj(w), left, adjoint(da)))
     return [*out_tangents, dleft, _vectors(w, right, inner) if wants["right"] else ZERO, ZERO]
+
+
+def _in_basis(w: Tensor, v: Tensor, da: Tensor) -> Tensor:
+    """inv(v) A' v for the tangent A' = `da` of a matrix with eigenvalues `w` and vectors `v`.
+
+    A column is NaN if its eigenvalue has no derivative.
+    """
+    inverse = solver(v)(identity_like(v))
+    return matmul(inverse, matmul(da, v)) * in_columns(_nan_if_defective(w, inverse), w.shape[-1])
+
+
+def _nan_if_defective(w: Tensor, inverse: Tensor) -> Tensor:
+    """NaN for eigenvalues `w` that have no derivative, or one without digits, and 1 for others.
+
+    The rows of `inverse`, the inverse of the eigenvectors, give the condition numbers of the eigenvalues. If the vectors of equal
+    eigenvalues are dependent, rounding splits both: the gap of the eigenvalues is their rounding error times the condition number.
+    Of 400 random defective matrices of 2 to 5 rows, 2 % are not recognised with the bound 100, and no random matrix is refused.
+    """
+    n = w.shape[-1]
+    distance = absolute(in_columns(w, n) - in_rows(w, n))
+    distance = select(mask_like(distance, "NE"), distance, full_like(distance, np.inf))
+    gap = reduce(distance, full((), np.inf, distance.dtype), dimensions=(w.ndim,), body="min")
+    condition, size = (
+        reduce(x, full((), 0, x.dtype), dimensions=(w.ndim,), body="max") for x in (absolute(inverse), in_columns(absolute(w), n))
+    )
+    eps = float(np.finfo(gap.dtype).eps)
+    is_ill = compare(condition, full_like(condition, 0.01 * eps**-0.5), comparison_direction="GT")
+    is_near = compare(condition * size * (100 * eps), gap, comparison_direction="GE")
+    return select(logical_and(is_ill, is_near), full_like(w, np.nan), full_like(w, 1))
 
 
 def _vectors(w: Tensor, v: Tensor, inner: Tensor) -> Tensor:

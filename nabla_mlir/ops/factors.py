@@ -4,6 +4,9 @@ The derivative of y = sqrt(x) is 1 / (2 y), infinite at 0; the derivative of y *
 0, where floating point computes 0 * inf = NaN. So rules multiply with `times`, which looks for a common root in both
 factors. The product without the root has all its derivatives at 0. Examples are a squared norm, and a kernel of a
 squared distance. In this module, y is the root.
+
+A divisor that is no root cancels only if it is the other factor itself: the derivative of ``x * log(x)`` contains
+``x * (1 / x)``, whose own derivative would contain 1 / x**2, which overflows or underflows long before x does.
 """
 
 from __future__ import annotations
@@ -37,12 +40,16 @@ def times(t: Tensor, c: Tensor) -> Tensor:
 def cancelled(t: Tensor, c: Tensor) -> Tensor | None:
     """t * c without a root, if one factor is divided by the root and the other is a multiple of it; else None.
 
-    For example, ``(s / y) * (y + y)`` with y = sqrt(x) becomes ``s * 2``.
+    For example, ``(s / y) * (y + y)`` with y = sqrt(x) becomes ``s * 2``. Also ``(s / x) * x`` becomes ``s`` for any x.
 
     Args:
       t: a tangent or a cotangent.
       c: the factor by which a rule multiplies t.
     """
+    for a, b in ((t, c), (c, t)):
+        rest = _times_divisor(b.value, a.value)
+        if rest is not None:
+            return rest
     if not _has_root(c.value):
         return None
     for a, b in ((t, c), (c, t)):
@@ -52,6 +59,20 @@ def cancelled(t: Tensor, c: Tensor) -> Tensor | None:
             if rest is not None and share is not None:
                 return rest * share
     return None
+
+
+def _times_divisor(value: ir.Value, x: ir.Value) -> Tensor | None:
+    """value * x, if `value` is a quotient by x or a constant multiple of one, as the derivative of log2(x) is; else None."""
+    op = made_by(value)
+    if op is None or op.name not in ("stablehlo.divide", "stablehlo.multiply"):
+        return None
+    above, below = (wrap(v) for v in op.operands)
+    if op.name == "stablehlo.divide" and below.value == x:
+        return above
+    if splat_of(below) is None:
+        return None
+    rest = _times_divisor(above.value, x)
+    return None if rest is None else REGISTRY[op.name](rest, below)
 
 
 def divided(t: Tensor, y: Tensor) -> Tensor | None:

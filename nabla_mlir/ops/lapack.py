@@ -326,10 +326,9 @@ def _gesdd(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, config: Any, tar
     projection = matmul(adjoint(thin_u), da)
     inner = matmul(projection, v)
     columns, rows = in_columns(s, k), in_rows(s, k)
-    gaps = as_dtype((columns - rows) * (columns + rows), a.dtype)
-    scale_columns, scale_rows = as_dtype(columns, a.dtype), as_dtype(rows, a.dtype)
-    left = inner * scale_columns
-    right = scale_rows * inner
+    gaps, sums = as_dtype(columns - rows, a.dtype), columns + rows  # the squares of the singular values may overflow
+    left = inner * as_dtype(columns / sums, a.dtype)
+    right = inner * as_dtype(rows / sums, a.dtype)
     rotate_u, rotate_v = rotation(left + adjoint(left), gaps), rotation(right + adjoint(right), gaps)
     inverse = as_dtype(1.0 / s, a.dtype)
     if is_complex(a.dtype):

@@ -293,3 +293,15 @@ def test_the_ends_of_the_gamma_functions() -> None:
     for results in (f(x), nm.trace(f, x, name="f").lower().compile("cpu")(x)):
         for got, numbers in zip(results, want, strict=True):
             np.testing.assert_array_equal(got, numbers)
+
+
+def test_digits_of_gamma_functions_beside_their_roots_and_poles() -> None:
+    """SciPy 1.17 loses them."""
+    for f, true, x in (
+        (special.gammaln, mpmath.loggamma, 1 - 2.0**-53),
+        (special.gammaln, mpmath.loggamma, 2 + 1e-12),
+        (special.digamma, mpmath.digamma, -1 + 2.0**-53),
+        (special.digamma, mpmath.digamma, -20 + 1e-9),
+    ):
+        with mpmath.workdps(50):
+            np.testing.assert_allclose(float(f(np.float64(x))), float(true(mpmath.mpf(x))), rtol=2e-15)

@@ -105,3 +105,52 @@ def test_functions_of_matrices_whose_eigenvalues_are_equal_but_for_rounding(name
     wanted = (quotients * inner**2).sum()
     found = hessians(lambda t: nnp.trace(nnp.linalg.matrix_function(function, a + t * b)), 0.0)
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("is_compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_second_derivatives_of_vectors_of_matrices_of_any_size(dtype: Any, is_compiled: bool) -> None:
+    a, b = np.array([[2.0, 1], [1, 3]], dtype), np.array([[0.3, -0.7], [0.5, 0.4]], dtype)
+
+    def every(scale: Any) -> Any:
+        return [
+            outer(inner(lambda t, f=factors: f((a + t * b) * scale)[0, 0] ** 2))(np.zeros((), dtype))
+            for factors in (lambda x: nnp.linalg.svd(x)[0], lambda x: nnp.linalg.eigh(x)[1])
+            for inner, outer in ((nm.grad, nm.jacfwd), (nm.grad, nm.grad), (nm.jacfwd, nm.jacfwd), (nm.jacfwd, nm.grad))
+        ]
+
+    run = nm.jit(every) if is_compiled else every
+    true = [float(v) for v in every(dtype(1))]
+    for scale in (1e-200, 1e200) if dtype == np.float64 else (1e-25, 1e25):
+        np.testing.assert_allclose([float(v) for v in run(dtype(scale))], true, rtol=100 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [[[1, 1], [0, 1]], [[0, 1], [0, 0]], [[3, 1], [-1, 1]], [[0, 0, 1], [0, 0, 1], [0, 0, 0]], [[2, 1, 0], [0, 2, 1], [0, 0, 2]]],
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_eigenvalues_of_defective_matrices_have_no_derivative(matrix: list[list[int]], dtype: Any) -> None:
+    f = lambda a: (nnp.linalg.eigvals(a) ** 2).sum().real  # noqa: E731
+    a = np.array(matrix, dtype)
+    for slope in (nm.grad(f)(a), nm.jvp(f, (a,), (np.arange(a.size, dtype=dtype).reshape(a.shape) + 1,))[1]):
+        assert np.isnan(slope).any()
+    vectors = lambda a: (lambda v: (v * v.conj()).real[0].sum())(nnp.linalg.eig(a)[1])  # noqa: E731
+    assert np.isnan(nm.grad(vectors)(a)).any()
+    for found in hessians(lambda t: f(a + t * np.ones_like(a)), np.zeros((), dtype)):
+        assert np.isnan(found)
+
+
+def test_eigenvalues_of_matrices_that_are_not_defective_have_their_derivative() -> None:
+    f = lambda a: (nnp.linalg.eigvals(a) ** 2).sum().real  # noqa: E731
+    for matrix in (
+        [[1.0, 1e10], [0.0, 2.0]],
+        [[2.0, 0.0], [0.0, 2.0]],
+        [[1.0, 1e-3], [0.0, 1.0 + 1e-5]],
+        [[0.0, 1.0], [-1.0, 0.0]],
+    ):
+        a = np.array(matrix)
+        np.testing.assert_allclose(nm.grad(f)(a), 2 * a.T, rtol=1e-6, atol=1e-5)
+    many = np.random.default_rng(47).normal(size=(300, 4, 4))
+    for dtype, rtol in ((np.float64, 1e-8), (np.float32, 2e-2)):
+        np.testing.assert_allclose(nm.grad(lambda a: f(a))(many.astype(dtype)), 2 * many.swapaxes(1, 2), rtol=rtol, atol=rtol)

@@ -62,6 +62,8 @@ SECOND: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
         [1, 0, 4],
         np.diag([-1, 0, -1 / 16]),
     ),
+    "i0e beside its kink": (lambda x: special.i0e(x[0]), [3e-20], [[1.5]]),
+    "i1e beside its kink": (lambda x: special.i1e(x[0]), [-3e-20], [[1.0]]),
     "trace of a matrix function": (
         lambda t: nnp.trace(nnp.linalg.matrix_function(lambda w: w**2, np.eye(2) + t[0] * np.array([[0, 1], [1, 0]]))),
         np.zeros(1),

@@ -49,8 +49,8 @@ def _matrix(*entries: Any) -> Any:
 
 # A function, the same of mpmath's numbers, and its singular points.
 FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], list[tuple[float, ...]]]] = {
-    "xlogy": (special.xlogy, lambda x, y: x * mp.log(y), [(0, 0.5), (0, 0)]),
-    "xlog1py": (special.xlog1py, lambda x, y: x * mp.log(1 + y), [(0, 0.5), (0, -1)]),
+    "xlogy": (special.xlogy, lambda x, y: x * mp.log(y), [(0, 0.5), (0, 0), (0.5, 0)]),
+    "xlog1py": (special.xlog1py, lambda x, y: x * mp.log(1 + y), [(0, 0.5), (0, -1), (0.5, -1)]),
     "entr": (special.entr, lambda x: -x * mp.log(x), [(0,)]),
     "rel_entr": (special.rel_entr, lambda p, q: p * mp.log(p / q), [(0, 0.5), (0.5, 0)]),
     "kl_div": (special.kl_div, lambda p, q: p * mp.log(p / q) - p + q, [(0, 0.5)]),
@@ -64,6 +64,15 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], list[tuple[fl
     "gammainc(1, x)": (lambda x: special.gammainc(1.0, x), lambda x: 1 - mp.exp(-x), [(0,)]),
     "gammainc(2, x)": (lambda x: special.gammainc(2.0, x), lambda x: 1 - mp.exp(-x) * (1 + x), [(0,)]),
     "gammaincc(3, x)": (lambda x: special.gammaincc(3.0, x), lambda x: mp.exp(-x) * (1 + x + x * x / 2), [(0,)]),
+    "gammainc(1, x), x tiny": (lambda x: special.gammainc(1.0, x), lambda x: -mp.expm1(-x), [(1e-200,)]),
+    "gammainc(2, x), x tiny": (lambda x: special.gammainc(2.0, x), lambda x: 1 - mp.exp(-x) * (1 + x), [(1e-200,)]),
+    "gammainc(a, 1)": (
+        lambda a: special.gammainc(a, 1.0),
+        lambda a: mp.gammainc(a, 0, 1, regularized=True) if a > 0 else mp.mpc(0, 1),
+        [(0,)],
+    ),
+    "betainc(a, 1, 1/2)": (lambda a: special.betainc(a, 1.0, 0.5), lambda a: mp.mpf(2) ** -a if a > 0 else mp.mpc(0, 1), [(0,)]),
+    "betainc(1, 2, x), x tiny": (lambda x: special.betainc(1.0, 2.0, x), lambda x: x * (2 - x), [(1e-200,)]),
     "gammainc(1/2, x)": (lambda x: special.gammainc(0.5, x), lambda x: mp.erf(mp.sqrt(x)), [(0,)]),
     "betainc(1, 2, x)": (lambda x: special.betainc(1.0, 2.0, x), lambda x: 1 - (1 - x) ** 2, [(0,), (1,)]),
     "betainc(2, 2, x)": (lambda x: special.betainc(2.0, 2.0, x), lambda x: x * x * (3 - 2 * x), [(0,), (1,)]),

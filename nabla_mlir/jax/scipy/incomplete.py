@@ -12,25 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from nabla_mlir.jax.scipy.gamma_ratios import (
-    LARGE,
-    SHIFT,
-    deviance,
-    gamma_step,
-    of_format,
-    over_square,
-    stirling_rest,
-    stirling_series,
+from nabla_mlir.jax.scipy.gamma_densities import (
+    beta_density,
+    beta_exponent,
+    beta_term,
+    distance_from_mean,
+    gamma_density,
+    gamma_term,
 )
+from nabla_mlir.jax.scipy.gamma_ratios import SHIFT, gamma_step, of_format, over_square, stirling_series
 from nabla_mlir.jax.scipy.slopes import with_slopes
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, inexacts, require_real
 from nabla_mlir.numpy.reductions import any
 from nabla_mlir.numpy.special_values import signbit
-from nabla_mlir.numpy.ufuncs import absolute, exp, floor, log, power, sqrt
+from nabla_mlir.numpy.ufuncs import absolute, exp, floor, log, sqrt
 from nabla_mlir.ops import elementwise as ew
-from nabla_mlir.ops import gamma
 from nabla_mlir.ops.autodiff import stop_gradient
+from nabla_mlir.ops.guards import product
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import library
 from nabla_mlir.table.tensor import Tensor, full_like
@@ -127,15 +126,6 @@ _SLOPES = (
 )
 
 
-def _gamma_term(a: Tensor, x: Tensor) -> Tensor:
-    """The term x^a exp(-x) / gamma(a + 1) for finite x > 0; for large `a` by the deviance, because the powers would cancel."""
-    large = a >= LARGE
-    high, low = where(large, a, LARGE), where(large, 1.0, a)
-    position = where(large, x, LARGE)
-    near = exp(-high * deviance((position - high) / high, position / high) - stirling_series(high)) / sqrt(high * (2 * math.pi))
-    return where(large, near, exp(low * log(x) - x - gamma.lgamma(low + 1.0)))
-
-
 @custom_jvp
 def _signed_root(u: Tensor) -> Tensor:
     """The number eta with the sign of u and eta^2 / 2 = u - log(1 + u), for u from -1/2 to 1."""
@@ -189,7 +179,7 @@ def _lower_and_upper(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
     one, zero = full_like(a, 1), full_like(a, 0)
     *_, gaps, series = until_still(term, (one, one, zero, zero, one))
-    density = _gamma_term(order, where(low, near, far))
+    density = gamma_term(order, where(low, near, far))
     lower = density * series
     # For a small order, the upper function is 1 - exp(this number), which is small.
     exponent = a1 * log(x1 / (a1 + (SHIFT + 1.0))) - gamma_step(one, a1) + ew.log_plus_one(a1 * exp(-x1) * gaps)
@@ -199,9 +189,16 @@ def _lower_and_upper(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return (where(even, uniform[0], where(low, lower, 1.0 - upper)), where(even, uniform[1], where(low, rest, upper)))
 
 
+def _kink(parameter: Tensor) -> Tensor:
+    """0 where a parameter is 0; its derivative is NaN, because that of the function is not the one of its limit."""
+    return product(parameter, exp(parameter * np.nan))
+
+
 def _at_ends(a: Tensor, x: Tensor, value: Tensor, at_zero: float) -> Tensor:
     """The value with the limits of the function where a or x is 0 or infinite; NaN outside of the domain."""
-    value = where((x == 0.0) | (a == np.inf), at_zero, where((x == np.inf) | (a == 0.0), 1.0 - at_zero, value))
+    value = where(
+        (x == 0.0) | (a == np.inf), at_zero, where(x == np.inf, 1.0 - at_zero, where(a == 0.0, 1.0 - at_zero + _kink(a), value))
+    )
     is_open = (a == x) & ((x == 0.0) | (x == np.inf))
     return where((a >= 0.0) & (x >= 0.0) & ~is_open, value, np.nan)
 
@@ -229,16 +226,8 @@ def _upper(a: Tensor, x: Tensor) -> Tensor:
     return _at_ends(a, x, _lower_and_upper(a, x)[1], 1.0)
 
 
-def _gamma_density(a: Tensor, x: Tensor) -> Tensor:
-    """The derivative of the regularised lower incomplete gamma function P(a, x) by x: the density of the gamma distribution."""
-    inside = (x > 0.0) & (x < np.inf)
-    y = where(inside, x, 1.0)
-    at_end = exp(-gamma.lgamma(a)) * power(x, a - 1.0) * exp(-x)  # a power has derivatives at 0, but its logarithm does not
-    return where(inside, _gamma_term(a, y) * a / y, where(x == 0.0, at_end, where(x == np.inf, 0.0, np.nan)))
-
-
-_gammainc = with_slopes(_lower, _gamma_density)
-_gammaincc = with_slopes(_upper, lambda a, x: -_gamma_density(a, x))
+_gammainc = with_slopes(_lower, gamma_density)
+_gammaincc = with_slopes(_upper, lambda a, x: -gamma_density(a, x))
 
 
 @library
@@ -267,47 +256,6 @@ _WIDE = 1000.0  # for larger parameters the density is bell-shaped, and a quadra
 _NODES = np.polynomial.legendre.leggauss(40)
 
 
-def _exact_product(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The rounded product of x and y, and its rounding error (Dekker 1971)."""
-    factor = 4097.0 if x.dtype.itemsize <= 4 else 134217729.0
-    (x1, x2), (y1, y2) = ((high, v - high) for v in (x, y) for high in [v * factor - (v * factor - v)])
-    product = x * y
-    return product, ((x1 * y1 - product) + x1 * y2 + x2 * y1) + x2 * y2
-
-
-def _exact_sum(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The rounded sum of x and y, and its rounding error (Knuth)."""
-    total = x + y
-    part = total - x
-    return total, (x - (total - part)) + (y - part)
-
-
-def _gap(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """The number x b - (1 - x) a, computed without loss of digits although large numbers cancel.
-
-    Divided by a + b, it is the distance of x from the mean of the beta distribution.
-    """
-    plain = x * b - (1.0 - x) * a
-    a, b, x = (stop_gradient(v) for v in (a, b, x))
-    (first, e1), (second, e2) = _exact_product(x, a), _exact_product(x, b)
-    part, e3 = _exact_sum(first, -a)
-    total, e4 = _exact_sum(part, second)
-    correction = ((total - stop_gradient(plain)) + e4) + ((e1 + e2) + e3)
-    return plain + where(absolute(correction) < np.inf, correction, 0.0)
-
-
-def _beta_term(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
-    """The term x^a y^b / beta(a, b) for y = 1 - x and d = x b - y a, by deviances, which avoid the cancellation of powers."""
-    exponent = _beta_exponent(a, b, x, y, d)
-    return exp(exponent + stirling_rest(a + b) - stirling_rest(a) - stirling_rest(b)) * sqrt(a / (a + b) * b * (0.5 / math.pi))
-
-
-def _beta_exponent(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
-    """The logarithm of x^a y^b minus its largest value, for d = x b - y a."""
-    share = a / (a + b)
-    return -(a * deviance(d / a, x / share) + b * deviance(-d / b, y / (b / (a + b))))
-
-
 def _left_tail(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
     """The integral of the beta density from 0 to x = 1 - y, for large a and b and x below the mean; `d` is x b - y a, exactly.
 
@@ -322,7 +270,7 @@ def _left_tail(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
     order, other, at, rest, shift, scale = (reshaped(v, (*v.shape, 1)) for v in (a, b, x, y, d, length))
     step = scale * nodes
     at, rest, shift = at - step, rest + step, shift - (order + other) * step
-    total = (exp(_beta_exponent(order, other, at, rest, shift)) / (at * rest) * weights).sum(-1)
+    total = (exp(beta_exponent(order, other, at, rest, shift)) / (at * rest) * weights).sum(-1)
     size = exp(stirling_series(n) - stirling_series(a) - stirling_series(b)) * sqrt(a / n * b * (0.5 / math.pi))
     return total * length * size
 
@@ -357,7 +305,7 @@ def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     p, q, z, w = where(swap, other, order), where(swap, order, other), where(swap, high, low), where(swap, low, high)
     p1, q1, z1, w1 = (where(wide, 1.0, p), where(wide, 1.0, q), where(wide, 0.25, z), where(wide, 0.75, w))
 
-    d = _gap(order, other, low)
+    d = distance_from_mean(order, other, low)
     d = where(swap, -d, d)
     d1, d2 = where(wide, 0.25 * q1 - 0.75 * p1, d), where(wide & inside, d, 0.0)
     gap = 1.0 - d1
@@ -371,7 +319,7 @@ def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
         return k + k * (q1 - k) * z1 / (p1 + 2.0 * k - 1.0) + (p1 + k) / (p1 + 2.0 * k + 1.0) * (gap + k * (1.0 + w1))
 
     # The even part of the fraction of DLMF 8.17.22; it uses 1 - x if that is small (Didonato and Morris 1992).
-    narrow = _beta_term(p1, q1, z1, w1, d1) / p1 / ratio(numerator, denominator, gap / (p1 + 1.0))
+    narrow = beta_term(p1, q1, z1, w1, d1) / p1 / ratio(numerator, denominator, gap / (p1 + 1.0))
     p2, q2 = where(wide, p, _WIDE), where(wide, q, _WIDE)
     bell = wide & inside
     value = where(wide, _left_tail(p2, q2, where(bell, z, 0.5), where(bell, w, 0.5), d2), narrow)
@@ -380,20 +328,10 @@ def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     value = where(small, exp(exponent), value)
     value = where(swap, where(small, -ew.exponential_minus_one(exponent), 1.0 - value), value)
     # A parameter of 0 or infinity concentrates the distribution at one end.
-    value = where((a == 0.0) | (b == np.inf), 1.0, where((b == 0.0) | (a == np.inf), 0.0, value))
+    value = where(b == np.inf, 1.0, where(a == np.inf, 0.0, where(b == 0.0, _kink(b), where(a == 0.0, 1.0 + _kink(a), value))))
     value = where(x <= 0.0, 0.0, where(x >= 1.0, 1.0, value))
     is_open = ((a == 0.0) & (b == 0.0)) | ((a == np.inf) & (b == np.inf))
     return where((a >= 0.0) & (b >= 0.0) & (x >= 0.0) & (x <= 1.0) & ~is_open, value, np.nan)
 
 
-def _beta_density(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """The derivative of the regularised incomplete beta function I_x(a, b) by x: the density of the beta distribution."""
-    inside = (x > 0.0) & (x < 1.0)
-    y = where(inside, x, 0.5)
-    size = gamma.lgamma(a + b) - gamma.lgamma(a) - gamma.lgamma(b)
-    at_end = exp(size) * power(x, a - 1.0) * power(1.0 - x, b - 1.0)  # a power has derivatives at 0, but its logarithm does not
-    at_end = where((x == 0.0) | (x == 1.0), at_end, np.nan)
-    return where(inside, _beta_term(a, b, y, 1.0 - y, _gap(a, b, y)) / (y * (1.0 - y)), at_end)
-
-
-_betainc = with_slopes(_beta, _beta_density)
+_betainc = with_slopes(_beta, beta_density)

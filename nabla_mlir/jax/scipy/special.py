@@ -10,6 +10,8 @@ import numpy as np
 from nabla_mlir.base.errors import DtypeError, user_frame
 from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import is_complex
+from nabla_mlir.jax.scipy.boxcox import boxcox as boxcox
+from nabla_mlir.jax.scipy.boxcox import boxcox1p as boxcox1p
 from nabla_mlir.jax.scipy.complex_gamma import complex_gamma, complex_loggamma
 from nabla_mlir.jax.scipy.error_integrals import dawsn as dawsn
 from nabla_mlir.jax.scipy.error_integrals import erfcx as erfcx
@@ -25,6 +27,11 @@ from nabla_mlir.jax.scipy.incomplete import betainc as betainc
 from nabla_mlir.jax.scipy.incomplete import gammainc as gammainc
 from nabla_mlir.jax.scipy.incomplete import gammaincc as gammaincc
 from nabla_mlir.jax.scipy.incomplete import gammasgn as gammasgn
+from nabla_mlir.jax.scipy.information import entr as entr
+from nabla_mlir.jax.scipy.information import kl_div as kl_div
+from nabla_mlir.jax.scipy.information import rel_entr as rel_entr
+from nabla_mlir.jax.scipy.information import xlog1py as xlog1py
+from nabla_mlir.jax.scipy.information import xlogy as xlogy
 from nabla_mlir.jax.scipy.integrals import bernoulli as bernoulli
 from nabla_mlir.jax.scipy.integrals import exp1 as exp1
 from nabla_mlir.jax.scipy.integrals import expi as expi
@@ -40,8 +47,7 @@ from nabla_mlir.numpy.bessel import i1e as i1e
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexact, inexacts
 from nabla_mlir.numpy.reductions import logsumexp as logsumexp
-from nabla_mlir.numpy.special_values import nan_where, polynomial, times_log, times_log1p
-from nabla_mlir.numpy.ufuncs import absolute, exp, expm1, log, log1p, sqrt
+from nabla_mlir.numpy.ufuncs import exp, log, log1p, sqrt
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops import gamma as gamma_functions
 from nabla_mlir.ops.autodiff import stop_gradient
@@ -109,20 +115,6 @@ def logit(x: ArrayLike) -> Tensor:
     """log(x / (1 - x))."""
     p = inexact(x)
     return ew.log(p) - ew.log_plus_one(-p)
-
-
-@library
-def xlogy(x: ArrayLike, y: ArrayLike) -> Tensor:
-    """x * log(y), and 0 where x is 0; NaN where x or y is NaN."""
-    x, y = inexacts("xlogy", x, y)
-    return times_log(nan_where(y, x), y)
-
-
-@library
-def xlog1py(x: ArrayLike, y: ArrayLike) -> Tensor:
-    """x * log(1 + y), and 0 where x is 0; NaN where x or y is NaN."""
-    x, y = inexacts("xlog1py", x, y)
-    return times_log1p(nan_where(y, x), y)
 
 
 @library
@@ -233,70 +225,6 @@ def multigammaln(a: ArrayLike, d: Static[int]) -> Tensor:
     for k in range(d):
         total = total + gammaln(a - k / 2)
     return total
-
-
-# ---------------------------------------------------------------- information
-@library
-def entr(x: ArrayLike) -> Tensor:
-    """-x log(x); 0 at 0, and -inf for negative numbers."""
-    return _entr(inexact(x))
-
-
-@custom_jvp
-def _entr(x: Tensor) -> Tensor:
-    return where(x < 0.0, -np.inf, -times_log(x, x))
-
-
-@_entr.defjvp
-def _entr_jvp(primals: Any, tangents: Any) -> Any:
-    """The value and the tangent of the entropy -x log(x), whose slope is -1 - log(x).
-
-    The second derivative is then -1 / x. The derivative by the factors of -x log(x) contains x * (1 / x**2), which overflows.
-    """
-    (x,), (t,) = primals, tangents
-    outside = x < 0.0
-    return _entr(x), t * where(outside, 0.0, -1.0 - log(where(outside, 1.0, x)))
-
-
-@library
-def rel_entr(p: ArrayLike, q: ArrayLike) -> Tensor:
-    """p log(p / q); 0 where p is 0 and q >= 0, inf elsewhere outside the domain, and NaN where p or q is NaN."""
-    p, q = inexacts("rel_entr", p, q)
-    outside = ((p < 0.0) & (q == q)) | ((q < 0.0) & (p == p))
-    return where(outside, np.inf, product(nan_where(q, p), log(p) - log(q)))
-
-
-@library
-def kl_div(p: ArrayLike, q: ArrayLike) -> Tensor:
-    """p log(p / q) - p + q."""
-    p, q = inexacts("kl_div", p, q)
-    return rel_entr(p, q) - p + q
-
-
-@library
-def boxcox(x: ArrayLike, lmbda: Any) -> Tensor:
-    """(x**lmbda - 1) / lmbda, and log(x) where lmbda is 0."""
-    x, power = inexacts("boxcox", x, lmbda)
-    return _power_less_one(log(x), power)
-
-
-@library
-def boxcox1p(x: ArrayLike, lmbda: Any) -> Tensor:
-    """boxcox(1 + x, lmbda), accurate near 0."""
-    x, power = inexacts("boxcox1p", x, lmbda)
-    return _power_less_one(log1p(x), power)
-
-
-_EXPONENTIAL = [1 / math.factorial(k + 2) for k in range(12)]  # (exp(w) - 1 - w) / w^2
-
-
-def _power_less_one(logarithm: Tensor, power: Tensor) -> Tensor:
-    """The function (exp(power * logarithm) - 1) / power; small exponents use a series, whose derivatives exist at 0."""
-    w = product(power, logarithm)
-    small = absolute(w) < 0.2
-    safe = where(small | (power == 0.0), 1.0, power)
-    second = logarithm * logarithm * polynomial(where(small, w, 0.0), _EXPONENTIAL)
-    return where(small, logarithm + product(power, second), expm1(where(small, 1.0, w)) / safe)
 
 
 # ---------------------------------------------------------------- the normal distribution
