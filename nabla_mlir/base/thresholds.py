@@ -74,7 +74,7 @@ READ_OPERATION: Annotated[float, Chosen("µs", "20 to 45")] = 30.0
 INTERPRETED_ELEMENT: Annotated[float, Chosen("ns", "0.2 to 3")] = 1.0
 INTERPRETED_FUNCTION: Annotated[float, Chosen("ns", "exp and log 0.5 to 1, sin 0.6 and 8.4, logistic 2 and 14")] = 5.0
 INTERPRETED_SPECIAL: Annotated[float, Chosen("ns", "SciPy's erf 3.5, digamma 9, lgamma 13, erfinv 17")] = 15.0
-DRAWN_ELEMENT: Annotated[float, Chosen("ns of an argument for a check, drawn, copied and given to the code", "15 to 20")] = 18.0
+DRAWN_ELEMENT: Annotated[float, Chosen("ns of an argument for a check, drawn, copied and given to the code", "4 to 8")] = 6.0
 INTERPRETED_PICKED: Annotated[float, Chosen("ns of a gathered element", "x[i] of 10⁵ takes 17")] = 20.0
 INTERPRETED_ONE_BY_ONE: Annotated[float, Chosen("ns", "scatters 35, sorts 80")] = 60.0
 INTERPRETED_FLOP: Annotated[float, Chosen("ns", "0.02 in f32, 0.05 in f64, on one core")] = 0.05
@@ -82,7 +82,7 @@ INTERPRETED_CONVOLUTION: Annotated[float, Chosen("ns for each operation on numbe
 INTERPRETED_ROW: Annotated[float, Chosen("µs of a row of a matrix that is factored", "10 to 50")] = 20.0
 # The additional time of a perturbed run: for each operation, and for each element of a result.
 PERTURBED_STEP: Annotated[float, Chosen("µs", "5 to 30")] = 12.0
-PERTURBED_ELEMENT: Annotated[float, Chosen("ns", "4.3 in f32, 6.5 in f64")] = 5.0
+PERTURBED_ELEMENT: Annotated[float, Chosen("ns", "0.7 to 1.4 in f32, 1.7 to 3 in f64")] = 2.0
 # The number of functions called outside `jit` whose compiled or interpreted form is cached, and of forms of each transformed
 # function.
 CACHED_FUNCTIONS: Annotated[int, Chosen("functions", "a compiled one takes about a megabyte")] = 512

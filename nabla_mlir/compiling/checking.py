@@ -29,7 +29,7 @@ from nabla_mlir.compiling.reference_check import DIFFERS, NOT_CHECKED, Checks, c
 from nabla_mlir.compiling.reference_runs import TOO_LONG, Examples, entries_of
 from nabla_mlir.compiling.strategies import STRATEGIES, Strategy
 from nabla_mlir.compiling.wrong_numbers import culprit, save_reproducer
-from nabla_mlir.runtime.drawn import DRAWS, RARE_DRAWS
+from nabla_mlir.runtime.drawn import DRAWS, FORM, RARE_DRAWS
 from nabla_mlir.runtime.manifest import Check
 from nabla_mlir.targets import Target
 
@@ -181,7 +181,7 @@ def _report(
 
 _known: dict[str, Checks] = {}
 # A release that draws other arguments compares again what an earlier release has compared.
-_FORM = (b"check", *(draw.encode() for draw in (*DRAWS, *RARE_DRAWS)))
+_FORM = (b"check", b"%d" % FORM, *(draw.encode() for draw in (*DRAWS, *RARE_DRAWS)))
 _lock = new_lock()
 
 

@@ -12,7 +12,7 @@ from nabla_mlir.dialects.types import is_complex, is_float
 
 Arrays = Sequence[np.ndarray]
 # Units in the last place of an element within which it is right without a perturbed run.
-_CLOSE = 16.0
+CLOSE = 16.0
 # A difference of this many times the spread of perturbed runs is a fault. The runs are perturbed by
 # `rounding.AMPLITUDE` units. Eight runs miss a jump that half of all roundings would show with probability 1/256: too often for
 # an index, which has no error but jumps.
@@ -92,6 +92,26 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
     return Outcome(None, worst, claims / elements, numbers / elements) if elements else Outcome(None, worst, 1.0)
 
 
+def apparent_error(got: Arrays, wanted: Arrays) -> float:
+    """The largest distance of results from the interpreter's results `wanted`, in units in the last place of the largest element.
+
+    It is infinite if indices or truth values differ, or if only one of two elements is a number.
+    """
+    worst = 0.0
+    for x, y in zip(map(np.asarray, got), map(np.asarray, wanted), strict=True):
+        size = np.abs(_numbers(y))
+        unit = unit_of(y.dtype) * size.max(initial=0.0, where=np.isfinite(size)) + _smallest_normal(y)
+        worst = max(worst, _largest_ratio(x, y, np.full(y.shape, unit)))
+    return worst
+
+
+def number_share(wanted: Arrays) -> float:
+    """The share of the elements of all results that are not NaN."""
+    sizes = [(int(np.isnan(_numbers(np.asarray(y))).sum()), np.size(y)) for y in wanted]
+    elements = sum(size for _, size in sizes)
+    return 1.0 - sum(count for count, _ in sizes) / elements if elements else 1.0
+
+
 def bound_of(wanted: np.ndarray, reruns: Arrays) -> np.ndarray:
     """The largest right distance of each element from the interpreter's result `wanted`; infinite if rounding decides the element.
 
@@ -126,7 +146,7 @@ def _close_distance(wanted: np.ndarray) -> np.ndarray:
     """The distance from the interpreter's result within which an element is right without a perturbed run."""
     unit, size = unit_of(wanted.dtype), np.abs(_numbers(wanted))
     size = np.where(np.isfinite(size), size, 0.0)
-    return unit * _CLOSE * size + _smallest_normal(wanted)
+    return unit * CLOSE * size + _smallest_normal(wanted)
 
 
 def _smallest_normal(x: np.ndarray) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.errors import CompileError, DeployError
-from nabla_mlir.compiling.comparison import Arrays, Outcome, compare
+from nabla_mlir.compiling.comparison import CLOSE, Arrays, Outcome, apparent_error, compare, number_share
 from nabla_mlir.compiling.estimates import compilation_of, estimate
 from nabla_mlir.compiling.part_runs import PartDiffersError, PartRuns
 from nabla_mlir.compiling.reference_runs import ABSENT, TOO_LONG, Examples, ReferenceRuns, entries_of, reason_of
@@ -29,14 +29,19 @@ from nabla_mlir.targets import TARGETS, Target
 
 Checks = dict[str, Check]  # by entry point
 CHECKED, DIFFERS, NOT_CHECKED = "checked", "differs", "not checked"
-# The order of the draws: large numbers saturate networks, and only definite matrices have factors.
-_DRAWS = (DRAWS[1], DRAWS[0], *DRAWS[2:])
+# The order of the draws: only large numbers show most overflows. Numbers around 1 saturate networks, but only definite matrices
+# have factors.
+_DRAWS = (DRAWS[1], DRAWS[3], DRAWS[2], DRAWS[0])
 _DRAWS_OF_FACTORS = DRAWS
+_IN_TEXTS = ("", DRAWS[1], DRAWS[0], *DRAWS[2:], *RARE_DRAWS)  # "" are the arguments of a call
 # LAPACK defines no factors of a matrix with an infinite entry: which entries are numbers depends on the order of its steps.
 _RARE_DRAWS_OF_FACTORS = tuple(draw for draw in RARE_DRAWS if draw not in ("infinities", "NaN"))
 _RANDOM = "on random arguments, "
 _REST = 0.5  # the part of what the first draw leaves that further draws may take: their calls of compiled code cost time, too
+_PENDING = "only perturbed runs can decide"
 _UNDECIDED, _NO_NUMBERS = "rounding decides its values", "its results are not numbers on random arguments"
+# If rounding has explained an apparent error, perturbed runs exceed the budget again only for one of so many times the size.
+_TIMES_AS_FAR = 16.0
 # A compiled loop is stopped after this many seconds plus this many times the interpreter's time.
 _SECONDS, _TIMES = 10.0, 100.0
 
@@ -70,25 +75,29 @@ def check_artifact(
     """
     comparison = _Comparison(ReferenceRuns(module), target, vmfb, strategy)
     allowance = allowance_of(module)
-    is_definite = comparison.runs.is_definite
+    is_definite, branches = comparison.runs.is_definite, comparison.runs.branches
     first, *others = _DRAWS_OF_FACTORS if is_definite else _DRAWS
+    others = [first, *others] if examples else others
     rare = _RARE_DRAWS_OF_FACTORS if is_definite else RARE_DRAWS
-    checks = comparison.checks(examples or {}, first, allowance if is_bounded else None)
+    sets = {"" if examples else first: comparison.checks(examples or {}, first, allowance if is_bounded else None)}
     allowance.steps *= _REST
-    branches = comparison.runs.branches
-    for draw in (*((first, *others) if examples else others), *rare):
+    for k, draw in enumerate((*others, *rare)):
+        checks = _joined(sets)
         is_wrong = any(check.status == DIFFERS for check in checks.values())
         if is_wrong or (draw in RARE_DRAWS and not branches.one_sided):
             break
-        if all(check.status == NOT_CHECKED for check in checks.values()):
+        is_open = all(check.status == NOT_CHECKED for check in checks.values())
+        if is_open:
             if draw in RARE_DRAWS:
                 break
             allowance = allowance_of(module)
-        found = comparison.checks({}, draw, allowance)
+        # Only perturbed runs show the free choices of factorisations.
+        allowance.is_plain = not (is_open or is_definite)
+        found = comparison.checks({}, draw, allowance, later=max(len(others) - 1 - k, 0))
         if all(check.detail == TOO_LONG for check in found.values()):
             break
-        checks = {name: _join_checks(check, found[name]) for name, check in checks.items()}
-    return {name: _with_branches(check, branches.one_sided) for name, check in checks.items()}
+        sets[draw] = found
+    return {name: _with_branches(check, branches.one_sided) for name, check in _joined(sets).items()}
 
 
 def check_in_parts(
@@ -108,21 +117,24 @@ def check_in_parts(
     except CompileError as error:
         return {name: Check(NOT_CHECKED, f"its parts do not compile ({error.message})") for name in entries_of(module)}
     comparison = _Comparison(ReferenceRuns(module, noise=noise, instead=parts), target, vmfb, strategy.name)
-    first, *others = _DRAWS_OF_FACTORS if comparison.runs.is_definite else _DRAWS
-    checks = comparison.checks(examples or {}, first, None)
+    is_definite, branches = comparison.runs.is_definite, comparison.runs.branches
+    first, *others = _DRAWS_OF_FACTORS if is_definite else _DRAWS
+    rare = _RARE_DRAWS_OF_FACTORS if is_definite else RARE_DRAWS
+    sets = {"" if examples else first: comparison.checks(examples or {}, first, None)}
     spent = comparison.runs.spent
-    for draw in (first, *others) if examples else others:
-        is_long = spent > thresholds.CHECK_IN_PARTS and any(check.status == CHECKED for check in checks.values())
-        if is_long or any(check.status == DIFFERS for check in checks.values()):
+    for draw in (*((first, *others) if examples else others), *rare):
+        statuses = {check.status for check in _joined(sets).values()}
+        is_long = spent > thresholds.CHECK_IN_PARTS and CHECKED in statuses
+        is_useless = draw in RARE_DRAWS and not (branches.one_sided and CHECKED in statuses)
+        if is_long or is_useless or DIFFERS in statuses:
             break
-        found = comparison.checks({}, draw, None)
+        sets[draw] = comparison.checks({}, draw, None)
         spent += comparison.runs.spent
-        checks = {name: _join_checks(check, found[name]) for name, check in checks.items()}
+    checks = _joined(sets)
     in_parts = {
         name: replace(check, detail=f"{check.detail}; {parts}") for name, check in checks.items() if check.status == CHECKED
     }
-    one_sided = comparison.runs.branches.one_sided
-    return {name: _with_branches(check, one_sided) for name, check in (checks | in_parts).items()}
+    return {name: _with_branches(check, branches.one_sided) for name, check in (checks | in_parts).items()}
 
 
 def _with_branches(check: Check, one_sided: int) -> Check:
@@ -133,14 +145,27 @@ def _with_branches(check: Check, one_sided: int) -> Check:
     return replace(check, detail=f"{check.detail}; one side only of {what}")
 
 
+def _joined(sets: Mapping[str, Checks]) -> Checks:
+    """One check for each entry point, by name, from its checks on several sets of arguments, each by the name of the draw."""
+    first, *others = sorted(sets, key=_IN_TEXTS.index)
+    checks = sets[first]
+    for draw in others:
+        checks = {name: _join_checks(check, sets[draw][name]) for name, check in checks.items()}
+    return checks
+
+
 def _join_checks(first: Check, second: Check) -> Check:
     """One check from those of an entry point on two sets of arguments; a difference wins, and one without numbers is ignored."""
-    if second.status == NOT_CHECKED:
+    if second.status == NOT_CHECKED or first.status == DIFFERS:
         return first
     if first.status == NOT_CHECKED or second.status == DIFFERS:
         return second
     other = second.detail.removeprefix(_RANDOM) if _RANDOM in first.detail else second.detail
     return replace(first, detail=f"{first.detail}, {other}", ratio=max(first.ratio, second.ratio))
+
+
+class _PostponedError(Exception):
+    """A comparison needs a perturbed run, and the budget is kept for other sets of arguments."""
 
 
 class _Comparison:
@@ -153,17 +178,23 @@ class _Comparison:
         self._start, self._strategy = self.executable, strategy
         self._interrupts = Interrupts("the code is wrong.")
         self._is_bounded: dict[str, bool] = {}  # by entry point: True if its loops end by themselves
+        self._costs: dict[str, float] = {}  # the steps of a plain call of each entry point
+        self._kept = 0.0  # the steps of plain calls for which the budget is kept
+        self._explained = CLOSE  # the largest apparent error that perturbed runs beyond the budget have explained
 
-    def checks(self, examples: Examples, draw: str, budget: Budget | None) -> Checks:
+    def checks(self, examples: Examples, draw: str, budget: Budget | None, later: int = 0) -> Checks:
         """The check of each entry point on one set of arguments, by name.
 
         Args:
           examples: arguments by entry point; others are drawn.
           draw: the name of the random arguments, one of `DRAWS` and `RARE_DRAWS`.
           budget: from which what the interpreter takes is subtracted; None sets no limit.
+          later: the number of other sets for which a plain budget is kept: it pays for a perturbed run only if enough is left.
         """
+        drawing = self.runs.size * thresholds.DRAWN_ELEMENT / (1000 * thresholds.STEP)
         if budget is not None:
-            budget.steps -= self.runs.size * thresholds.DRAWN_ELEMENT / (1000 * thresholds.STEP)
+            budget.steps -= drawing
+        self._kept = sum(self._costs.values()) + later * (drawing + sum(self._costs.values()))
         self.runs.set_arguments(examples, draw, budget)
         if self.runs.has_state:
             self.executable = self._start.clone()
@@ -175,14 +206,18 @@ class _Comparison:
 
     def _check(self, name: str) -> Check:
         """The check of one entry point on the current arguments."""
-        runs = 0
+        runs, budget = 0, self.runs.budget
+        before, reserve = budget.steps, budget.reserve
 
         def rerun(k: int) -> Arrays:
             """The interpreter's results in perturbed run number k."""
             nonlocal runs
+            if budget.is_plain and not is_urgent and budget.steps - (k + 1) * budget.reserve < self._kept:
+                raise _PostponedError
             runs = max(runs, k + 1)
             return self.runs.perturbed(name, k)
 
+        is_urgent = False
         try:
             start = time.perf_counter()
             wanted = self.runs.call(name)
@@ -191,8 +226,19 @@ class _Comparison:
             return Check(NOT_CHECKED, reason_of(error))
         except PartDiffersError as error:
             return Check(DIFFERS, str(error), np.inf, self._strategy, draw=self.runs.draw_of(name))
+        self._kept -= self._costs.get(name, 0.0)
+        self._costs[name] = before - budget.steps - (0.0 if budget.is_plain else budget.reserve - reserve)
         try:
-            outcome = compare(self._compiled_results(name, seconds, rerun), wanted, rerun)
+            got = self._compiled_results(name, seconds, rerun)
+            try:
+                outcome = compare(got, wanted, rerun)
+            except _PostponedError:
+                distance = apparent_error(got, wanted)
+                is_urgent = distance > self._explained
+                outcome = compare(got, wanted, rerun) if is_urgent else _coarse_outcome(distance, wanted)
+                self._explained = max(self._explained, _TIMES_AS_FAR * distance if is_urgent else 0.0)
+        except _PostponedError:
+            return Check(NOT_CHECKED, _PENDING)
         except OutOfStepsError:
             return Check(NOT_CHECKED, "rounding decides how long it runs")
         except DeployError as error:
@@ -200,7 +246,7 @@ class _Comparison:
             ratio = np.inf if status == DIFFERS else 0.0
             return Check(status, error.message, ratio, self._strategy, draw=self.runs.draw_of(name))
         finally:
-            self.runs.budget.charge(runs)
+            budget.charge(min(runs, 1))  # more are rare, and then other sets of arguments should decide
         return self._check_of(name, outcome)
 
     def _compiled_results(self, name: str, seconds: float, rerun: Callable[[int], Arrays]) -> list[np.ndarray]:
@@ -235,6 +281,16 @@ class _Comparison:
         detail = "on the arguments of a call" if is_example else f"{_RANDOM}{self.runs.draw}"
         part = "" if outcome.share == 1 else f"; rounding decides {1 - outcome.share:.0%} of the elements"
         return Check(CHECKED, detail + part, outcome.ratio, strategy)
+
+
+def _coarse_outcome(distance: float, wanted: Arrays) -> Outcome:
+    """The outcome of a comparison without perturbed runs, from the apparent error `distance`; it never calls code wrong.
+
+    Raises _PostponedError if the results are not close.
+    """
+    if distance > CLOSE:
+        raise _PostponedError
+    return Outcome(None, distance / CLOSE, 1.0, number_share(wanted))
 
 
 def allowance_of(module: ir.Module) -> Budget:

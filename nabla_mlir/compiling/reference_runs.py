@@ -17,7 +17,7 @@ from nabla_mlir.interpreter import Budget, Instead, OutOfStepsError, functions
 from nabla_mlir.interpreter.branches import Branches
 from nabla_mlir.interpreter.choices import routine_of
 from nabla_mlir.interpreter.rounding import Perturbation
-from nabla_mlir.runtime.drawn import DRAWS, drawn
+from nabla_mlir.runtime.drawn import DRAWS, FORM, drawn
 
 Examples = Mapping[str, Arrays]  # the arguments of entry points, by name
 _ENDLESS = 1e15  # steps; small numbers can still be subtracted from it
@@ -130,7 +130,7 @@ class ReferenceRuns:
     def inputs(self, name: str) -> list[np.ndarray]:
         """The arguments of an entry point in new memory, because a function may write to its arguments."""
         if name not in self._given:
-            self._given[name] = drawn(self._types(name), name, self.draw, self.is_definite)
+            self._given[name] = drawn(self._types(name), name, self.draw, self.is_definite, FORM)
         return [np.array(x) for x in self._given[name]]
 
     def call(self, name: str) -> list[np.ndarray]:

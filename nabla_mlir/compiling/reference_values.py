@@ -14,7 +14,7 @@ from nabla_mlir.compiling.reference_runs import ABSENT, ReferenceRuns, reason_of
 from nabla_mlir.dialects.regions import nested
 from nabla_mlir.interpreter import Budget
 from nabla_mlir.ops.callbacks import calls_python
-from nabla_mlir.runtime.drawn import DRAWS
+from nabla_mlir.runtime.drawn import DRAWS, FORM
 from nabla_mlir.runtime.reference import Reference, ResultReference, text_of, weighted_sum, weights_of
 
 # The number of stored elements for each result, and for all results of an entry point.
@@ -59,9 +59,9 @@ def _references_on_draw(runs: ReferenceRuns, draw: str, budget: Budget | None, s
             share, results = _results(runs, name, samples)
             runs.budget.charge(RUNS)
         except ABSENT as error:
-            found[name] = Reference(draw, runs.is_definite, order, absence=reason_of(error))
+            found[name] = Reference(draw, runs.is_definite, order, absence=reason_of(error), form=FORM)
         else:
-            found[name] = Reference(draw, runs.is_definite, order, results)
+            found[name] = Reference(draw, runs.is_definite, order, results, form=FORM)
             smallest = min(smallest, share)
     return smallest, found
 

@@ -35,14 +35,16 @@ class Budget:
     Args:
       steps: in units of the time of one operation on small arrays.
       is_for_checks: also charge the cost of a perturbed call.
+
+    If `is_plain` is set, perturbed calls are charged only when they are made.
     """
 
-    __slots__ = ("is_for_checks", "reserve", "steps")
+    __slots__ = ("is_for_checks", "is_plain", "reserve", "steps")
 
     def __init__(self, steps: float, is_for_checks: bool = False):
         self.steps: float = steps
-        self.is_for_checks = is_for_checks
-        self.reserve = 0.0  # the steps of perturbed runs that calls were charged for
+        self.is_for_checks, self.is_plain = is_for_checks, False
+        self.reserve = 0.0  # the steps of one perturbed run of the calls since the last charge
 
     def spend(self, cost: Cost, times: int = 1) -> None:
         """Subtracts the cost of some blocks; raises OutOfStepsError if no steps are left."""
@@ -61,12 +63,13 @@ class Budget:
             raise OutOfStepsError
 
     def charge(self, runs: int) -> None:
-        """Charges the calls since the last charge for this number of perturbed runs; one run of each call was charged before."""
-        self.steps += (1 - runs) * self.reserve
-        self.reserve = 0.0
+        """Charges the calls since the last charge for this number of perturbed runs; unless `is_plain`, one was charged before."""
+        self.steps += ((0 if self.is_plain else 1) - runs) * self.reserve
+        if runs or not self.is_plain:  # a later perturbed run repeats the calls that had none
+            self.reserve = 0.0
 
     def _steps_of(self, cost: Cost) -> float:
-        return cost.steps + cost.perturbed if self.is_for_checks else cost.steps
+        return cost.steps + cost.perturbed if self.is_for_checks and not self.is_plain else cost.steps
 
 
 class Frame(dict[int, np.ndarray]):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from iree.compiler import ir
@@ -63,6 +64,7 @@ _SUMS = ("stablehlo.reduce", "stablehlo.reduce_window", "stablehlo.scatter", "st
 # Random numbers are a piece of this pool, which is drawn once: new numbers would take most of the time of a perturbed
 # run.
 _POOL = 1 << 17
+_PART = 1 << 15  # the number of elements that are perturbed at once, because they fit a cache
 
 
 class Perturbation:
@@ -123,23 +125,36 @@ class Perturbation:
         if not is_float(x.dtype) or not x.size:
             return x
         assert self._rng is not None
-        wide = _wide(x)
-        noise = self._uniform(wide) * (AMPLITUDE * _unit(x.dtype))
-        value = wide * (1 + (noise if relative == 1 else relative * noise))  # of infinities the same
-        if absolute:
-            value += absolute * noise
-        size = np.abs(wide)
-        is_tiny = (size < float(limits_of(x.dtype).tiny)) & (size > 0)
-        if is_tiny.any():  # compiled code may make 0 of what is below the normal numbers
-            value = np.where(is_tiny, wide * self._rng.integers(0, 2, x.shape), value)
-        return value.astype(x.dtype, copy=False)
+        wide = _wide(x).reshape(-1)
+        value, start, noise = (
+            np.empty_like(wide),
+            int(self._rng.integers(_POOL)),
+            _noise(wide.dtype.name, AMPLITUDE * _unit(x.dtype)),
+        )
+        for i in range(0, wide.size, _PART):
+            part, at = wide[i : i + _PART], (start + i) % _POOL
+            errors = slice(at, at + part.size)
+            if relative == 1:
+                np.multiply(part, noise.factors[errors], out=value[i : i + _PART])
+            else:
+                np.multiply(part, 1 + relative * noise.errors[errors], out=value[i : i + _PART])  # of infinities the same
+            if absolute:
+                value[i : i + _PART] += absolute * noise.errors[errors]
+            self._flush(part, value[i : i + _PART], float(limits_of(x.dtype).tiny))
+        return value.reshape(x.shape).astype(x.dtype, copy=False)
 
-    def _uniform(self, like: np.ndarray) -> np.ndarray:
-        """Random numbers between -1 and 1, in the shape of an array."""
+    def _flush(self, x: np.ndarray, value: np.ndarray, tiny: float) -> None:
+        """Makes random elements of `value` 0 where `x` is below the normal numbers, as compiled code may.
+
+        `tiny` is the smallest normal number.
+        """
         assert self._rng is not None
-        pool, start = _pool(like.dtype.name), int(self._rng.integers(_POOL))
-        numbers = pool[start : start + like.size] if like.size <= _POOL else np.resize(pool[start : start + _POOL], like.size)
-        return numbers.reshape(like.shape)
+        size = np.abs(x)
+        if size.min() >= tiny:  # there are no zeros either; the second test takes longer
+            return
+        is_tiny = (size < tiny) & (size > 0)
+        if is_tiny.any():
+            value[...] = np.where(is_tiny, x * self._rng.integers(0, 2, x.shape), value)
 
     def _with_random_decisions(self, a: np.ndarray, b: np.ndarray, result: np.ndarray) -> np.ndarray:
         """The results of a comparison of a and b, with random ones for numbers that rounding can exchange.
@@ -169,11 +184,25 @@ def kind_of(op: ir.Operation) -> str:
     return "compare" if name == "stablehlo.compare" else "factors" if routine_of(op) else "other"
 
 
+@dataclass(frozen=True)
+class _Noise:
+    """Random numbers, twice in sequence, so that a part may begin at any position.
+
+    Args:
+      errors: relative errors.
+      factors: one plus these errors.
+    """
+
+    errors: np.ndarray
+    factors: np.ndarray
+
+
 @functools.cache
-def _pool(dtype: str) -> np.ndarray:
-    """Random numbers of a dtype, twice in sequence, so that a part may begin at any position."""
+def _noise(dtype: str, unit: float) -> _Noise:
+    """Random numbers of a dtype, between `-unit` and `unit`."""
     numbers = np.random.default_rng(0).uniform(-1, 1, _POOL).astype(dtype)
-    return np.concatenate([numbers, numbers])
+    errors = np.concatenate([numbers, numbers]) * unit
+    return _Noise(errors, 1 + errors)
 
 
 def _wide(x: np.ndarray) -> np.ndarray:

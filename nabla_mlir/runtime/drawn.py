@@ -6,6 +6,7 @@ of rounding.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,11 +23,19 @@ _RANGES = dict(
     )
 )  # of real numbers
 _PART = 1 << 15  # the number of elements that are drawn at once
+# The form of new references; those of older artifacts have form 1, in which each element is drawn. From form 2 on, an array of more
+# than `_BLOCK` elements repeats a block, which takes a quarter of the time. The length is prime, so that no two rows of an array
+# are equal.
+FORM = 2
+_BLOCK = 32_749
+_LARGE = 16  # the length of a side from which on arguments are scaled
+_VARIANCE = 0.5  # between those of numbers from -1 to 1, and of those above a half
+_SCALARS = dict.fromkeys(DRAWS[1:3], 2.0**-10)  # the factors of scalars beside large arrays
 _SPECIAL = {"zeros": (0.0, -0.0), "infinities": (np.inf, -np.inf), "NaN": (np.nan,)}
 
 
 def drawn(
-    types: Sequence[tuple[tuple[int, ...], np.dtype]], name: str, draw: str = DRAWS[0], is_definite: bool = False
+    types: Sequence[tuple[tuple[int, ...], np.dtype]], name: str, draw: str = DRAWS[0], is_definite: bool = False, form: int = 1
 ) -> list[np.ndarray]:
     """One random array for each type, a shape and a dtype; equal names and draws give equal arrays.
 
@@ -35,24 +44,80 @@ def drawn(
       name: the seed, such as the name of a function.
       draw: one of `DRAWS` or `RARE_DRAWS`.
       is_definite: True makes square matrices of the first draw symmetric and positive definite, as factorisations need.
+      form: the version of the method; `FORM` is the newest.
 
     Example:
       >>> drawn([((2,), np.dtype("f4"))], "f")
       [array([0.30371985, 0.6311757 ], dtype=float32)]
     """
-    rng = np.random.RandomState([*name.encode()])
+    # In form 1, all draws have the same order of their numbers, hence the same largest one.
+    seed = f"{name}, {draw}" if form > 1 and draw in DRAWS else name
+    rng = np.random.RandomState([*seed.encode()])
     is_definite &= draw == DRAWS[0]
-    return [_array(rng, shape, np.dtype(dtype), draw, is_definite) for shape, dtype in types]
+    longest = max((side for shape, _ in types for side in shape), default=0)
+    return [
+        _array(rng, shape, np.dtype(dtype), draw, is_definite, form, _scale(shape, draw, form, longest)) for shape, dtype in types
+    ]
 
 
-def _array(rng: np.random.RandomState, shape: tuple[int, ...], dtype: np.dtype, draw: str, is_definite: bool) -> np.ndarray:
-    """A random array of this shape and dtype; `draw` names the range of its numbers, and `is_definite` is as in `drawn`."""
-    if dtype.kind in "biu" or "int" in dtype.name:  # NumPy reports the narrow integers of ml_dtypes as void
+def _array(
+    rng: np.random.RandomState, shape: tuple[int, ...], dtype: np.dtype, draw: str, is_definite: bool, form: int, scale: float
+) -> np.ndarray:
+    """A random array of this shape and dtype, multiplied by `scale`; the other parameters are as in `drawn`."""
+    if is_definite and len(shape) > 1 and shape[-1] == shape[-2] > 0 and not _is_integer(dtype):
+        return _definite(_numbers(rng, shape, np.dtype("c16" if dtype.kind == "c" else "f8"), draw, 1.0)).astype(dtype)
+    is_long = form > 1 and math.prod(shape) > _BLOCK
+    x = _numbers(rng, (_BLOCK,) if is_long else shape, dtype, draw, scale)
+    if form > 1 and draw in DRAWS[1:3] and dtype.kind == "f" and max((0, *shape)) >= _LARGE:
+        # Larger than half of the largest, so that each element counts.
+        x = (x + np.copysign(dtype.type(scale * _RANGES[draw][1]), x)) / dtype.type(2)
+    if is_long:
+        x = _repeated(x, shape)
+    if form > 1 and draw == DRAWS[3] and dtype.kind == "f" and len(shape) > 1:
+        x = np.copysign(x, x[..., :1])  # rows of one sign, so that the largest number of some rows is negative
+    return x
+
+
+def _scale(shape: tuple[int, ...], draw: str, form: int, longest: int) -> float:
+    """The factor of the numbers of an array; `longest` is the length of the longest side of all arguments.
+
+    Since form 2, products with large matrices keep the size of what they multiply, except for "large numbers". In form 1, vectors
+    of "small numbers" were scaled as well, so that terms with a product vanished beside others.
+    """
+    if form == 1:
+        return float(max((1, *shape))) ** -0.5 if draw == DRAWS[1] else 1.0
+    if not shape and longest >= _LARGE:  # such as the factor of a penalty, which hides the rest
+        return _SCALARS.get(draw, 1.0)
+    side = max(shape[-2:]) if len(shape) > 1 else 0
+    if draw == DRAWS[1] and side > 3:
+        return float((_VARIANCE * side) ** -0.5)
+    if draw == DRAWS[2] and side >= _LARGE:
+        return float((_VARIANCE * side) ** -0.5) / _RANGES[draw][1]
+    return float(side**-0.5) if draw == DRAWS[0] and side >= _LARGE else 1.0
+
+
+def _repeated(block: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """An array of this shape that repeats a block; each repetition of numbers of floating point is a little smaller: no ties."""
+    x = np.empty(shape, block.dtype)
+    flat, is_integer = x.reshape(-1), _is_integer(block.dtype)
+    for k, i in enumerate(range(0, flat.size, _BLOCK)):
+        part = flat[i : i + _BLOCK]
+        with np.errstate(invalid="ignore"):  # of a complex number with an infinite part
+            part[...] = block[: part.size] if is_integer else block[: part.size] * block.dtype.type(1 - k % 256 / 1024)
+    return x
+
+
+def _is_integer(dtype: np.dtype) -> bool:
+    """True for integers and truth values; NumPy reports the narrow integers of ml_dtypes as void."""
+    return dtype.kind in "biu" or "int" in dtype.name
+
+
+def _numbers(rng: np.random.RandomState, shape: tuple[int, ...], dtype: np.dtype, draw: str, scale: float) -> np.ndarray:
+    """An array each of whose elements is drawn; real and complex numbers are multiplied by `scale`."""
+    if _is_integer(dtype):
         return np.asarray(rng.randint(*_range_of(dtype, draw), shape)).astype(dtype)
     low, high = _RANGES[draw]
-    scale = float(max((1, *shape))) ** -0.5 if draw == DRAWS[1] else 1.0
-    is_square = len(shape) > 1 and shape[-1] == shape[-2] > 0
-    if dtype.kind != "c" and draw not in _SPECIAL and not (is_definite and is_square):
+    if dtype.kind != "c" and draw not in _SPECIAL:
         return _uniform(rng, shape, dtype, low, high, scale)
     x = scale * rng.uniform(low, high, shape)
     x = np.asarray(x + 1j * scale * rng.uniform(low, high, shape) if dtype.kind == "c" else x)
@@ -62,7 +127,7 @@ def _array(rng: np.random.RandomState, shape: tuple[int, ...], dtype: np.dtype, 
         if is_special.size:
             is_special.reshape(-1)[rng.randint(is_special.size)] = True
         x = np.where(is_special, special, x)
-    return (_definite(x) if is_definite and is_square else x).astype(dtype)
+    return x.astype(dtype)
 
 
 def _uniform(

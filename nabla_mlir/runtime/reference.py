@@ -54,7 +54,7 @@ class Reference:
     """The interpreter's results of an entry point on drawn arguments.
 
     Args:
-      draw, is_definite: the parameters of `drawn`, by which the arguments are drawn.
+      draw, is_definite, form: the parameters of `drawn`, by which the arguments are drawn; older artifacts have no form.
       order: the position of the call among those of the other entry points, which may write a state that it reads.
       results: the reference of each result.
       absence: the reason why there are no results; "" if there are.
@@ -67,6 +67,7 @@ class Reference:
     results: tuple[ResultReference, ...] = ()
     absence: str = ""
     others: tuple[Reference, ...] = ()
+    form: int = 1
 
     def to_json(self) -> dict[str, Any]:
         """The values of a manifest."""
@@ -110,7 +111,7 @@ def arguments_of(entry: EntryPoint, reference: Reference | None) -> list[np.ndar
     """The arrays on which an entry point was computed for its reference, drawn again; None means the default draw."""
     types = [(leaf.shape, dtype_named(leaf.dtype)) for argument in entry.arguments for leaf in argument.leaves]
     name, reference = entry.function or entry.name, reference or Reference()
-    return drawn(types, name, reference.draw, reference.is_definite)
+    return drawn(types, name, reference.draw, reference.is_definite, reference.form)
 
 
 def in_order(entries: Sequence[EntryPoint]) -> list[EntryPoint]:

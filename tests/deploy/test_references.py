@@ -14,7 +14,7 @@ import nabla_mlir.numpy as nnp
 from nabla_mlir.base.errors import DeployError, WrongNumbersError
 from nabla_mlir.compiling.reference_values import references_of
 from nabla_mlir.dialects.context import bytecode_of
-from nabla_mlir.runtime.drawn import DRAWS, drawn
+from nabla_mlir.runtime.drawn import DRAWS, FORM, drawn
 from nabla_mlir.runtime.reference import Reference, ResultReference, arguments_of, check_numbers, compare, text_of, weighted_sum
 from nabla_mlir.runtime.storage import artifact_bytes
 
@@ -186,3 +186,24 @@ def test_references_are_those_of_the_interpreter():
 def test_arguments_of_any_shape_are_drawn(draw, shape, dtype):
     (x,) = drawn([(shape, np.dtype(dtype))], "f", draw, is_definite=True)
     assert (x.shape, x.dtype) == (shape, np.dtype(dtype))
+
+
+def test_references_of_older_artifacts_are_drawn_as_they_were():
+    """They have no form; the newest form draws other numbers."""
+    stage = lowered(lambda x: nnp.sum(x * x), nm.spec((200, 300)))
+    (entry,) = stage.compile()._checkable.entry_points
+    assert entry.reference.form == FORM
+    data = entry.reference.to_json()
+    del data["form"]
+    old = arguments_of(entry, Reference.from_json(data | {"draw": DRAWS[2], "others": []}))[0]
+    whole = np.random.RandomState([*b"f"]).uniform(-2.5, 2.5, (200, 300))
+    assert np.array_equal(old, whole.astype(np.float32))
+    assert not np.array_equal(old, drawn([((200, 300), np.dtype("f4"))], "f", DRAWS[2], form=FORM)[0])
+
+
+def test_large_arrays_repeat_a_block_without_equal_rows():
+    (x,) = drawn([((300, 300), np.dtype("f4"))], "f", DRAWS[3], form=FORM)
+    assert len(np.unique(x, axis=0)) == len(np.unique(np.abs(x[:, 0]))) == 300
+    assert (np.sign(x) == np.sign(x[:, :1])).all()
+    assert (x < 0).any()
+    assert (x > 0).any()

@@ -8,9 +8,11 @@ import nabla_mlir.numpy as nnp
 from nabla_mlir.compiling import reference_check
 from nabla_mlir.compiling.lowering import clone_module
 from nabla_mlir.compiling.reference_check import check_artifact
+from nabla_mlir.compiling.reference_runs import ReferenceRuns
 from nabla_mlir.dialects.context import bytecode_of, parse_module
 from nabla_mlir.interpreter import Budget, OutOfStepsError, interpreted
 from nabla_mlir.interpreter.executable import InterpretedExecutable
+from nabla_mlir.interpreter.frames import Cost
 from nabla_mlir.testing.injections import FAULTS, inject
 
 X = np.array([[0.5, -1.25, 2.0], [1.5, 0.25, -3.0]])
@@ -107,6 +109,82 @@ def test_faults_on_rare_values_are_caught(name, monkeypatch):
         assert check.status == "differs", injection
         caught += 1
     assert caught
+
+
+def loss(w, rows, signs, l2):
+    return nnp.mean(nm.nn.softplus(-signs * (rows @ w))) + 0.5 * l2 * nnp.sum(w * w)
+
+
+def logistic(w, v, *data):
+    """A Hessian-vector product for which the interpreter has the time for few sets of arguments."""
+    return nm.hvp(loss)(w, v, *data)
+
+
+LOGISTIC = [nm.spec(500), nm.spec(500), nm.spec((2000, 500)), nm.spec(2000), nm.spec(())]
+# Faults in terms that others hide, in what prevents an overflow, and in the first value of a maximum of negative numbers.
+LARGE = {
+    "a product": (nm.grad(loss), LOGISTIC[1:], "negate", "stablehlo.dot_general"),
+    "a row": (logistic, LOGISTIC, "drop row", "stablehlo.subtract"),
+    "an overflow": (logistic, LOGISTIC, "reverse comparison", "stablehlo.compare"),
+    "a maximum": (
+        lambda x, w: nm.nn.log_softmax(x @ w),
+        [nm.spec((64, 100)), nm.spec((100, 10))],
+        "change initial value",
+        "stablehlo.reduce",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_faults_of_large_programs_are_caught(name, monkeypatch):
+    f, types, fault, operation = LARGE[name]
+    monkeypatch.setattr(reference_check, "Executable", Interpreter)
+    module = nm.trace(f, *types, name="f").lower().module
+    caught = set()
+    for k in range(40):
+        broken = clone_module(module)
+        injection = inject(broken, fault, np.random.RandomState(k))
+        if injection is None or not injection.operation.startswith(operation) or injection in caught:
+            continue
+        (check,) = check_artifact(module, nm.CPU("host"), bytecode_of(broken)).values()
+        assert check.status == "differs", injection
+        caught.add(injection)
+    assert caught
+
+
+def test_other_sets_of_arguments_need_no_perturbed_runs_for_close_results(monkeypatch):
+    """The first set takes one perturbed run, and the time for two others is kept."""
+
+    class OffByARounding(InterpretedExecutable):
+        def function(self, name):
+            right = super().function(name)
+            return lambda arguments: [np.asarray(y) + np.float32(1.5e-6) * np.abs(y).max() for y in right(arguments)]
+
+    runs = []
+    perturbed = ReferenceRuns.perturbed
+    monkeypatch.setattr(ReferenceRuns, "perturbed", lambda self, *args: runs.append(self.draw) or perturbed(self, *args))
+    monkeypatch.setattr(Interpreter, "load", lambda content, driver: OffByARounding(parse_module(content).operation))
+    monkeypatch.setattr(reference_check, "Executable", Interpreter)
+    module = nm.trace(logistic, *LOGISTIC, name="f").lower().module
+    (check,) = check_artifact(module, nm.CPU("host"), bytecode_of(module)).values()
+    assert str(check).startswith(
+        "checked: on random arguments, small numbers of both signs, numbers of both signs, large numbers of both signs"
+    )
+    assert set(runs) == {"small numbers of both signs"}
+
+
+def test_a_plain_budget_pays_for_perturbed_runs_when_they_are_made():
+    budget = Budget(100.0, is_for_checks=True)
+    budget.spend(Cost(10.0, 30.0))
+    assert budget.steps == 60
+    budget.charge(0)
+    assert (budget.steps, budget.reserve) == (90, 0)
+    budget.is_plain = True
+    budget.spend(Cost(10.0, 30.0))
+    budget.charge(0)
+    assert (budget.steps, budget.reserve) == (80, 30)
+    budget.charge(1)
+    assert (budget.steps, budget.reserve) == (50, 0)
 
 
 def test_the_arguments_of_a_call_are_not_all_that_is_checked(monkeypatch):
