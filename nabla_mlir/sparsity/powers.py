@@ -48,7 +48,7 @@ def after(iteration: Sequence[Relation], state: Sequence[Relation], count: int) 
 
 
 def _below_identity(parts: Sequence[Rows], size: int) -> Rows:
-    """The rows of all parts in sequence, below an identity for the first `size` columns."""
+    """The rows of an identity matrix of this size, followed by the rows of all parts."""
     lengths = np.concatenate([np.ones(size, np.int64), *(p.lengths() for p in parts)])
     indices = np.concatenate([np.arange(size), *(p.indices for p in parts)])
     return Rows(np.concatenate([[0], np.cumsum(lengths)]), indices, parts[0].columns)

@@ -41,6 +41,7 @@ class Relation:
         self.layout = self.shape if layout is None else layout
         self._boxes = None if boxes is None else tuple(boxes)
         self._is_loose = is_loose
+        # Computed when first read: the rows, the largest number of columns of an element, and the boxes in other layouts.
         self._rows: Rows | None = None
         self._widest: int | None = None
         self._laid_out: dict[Shape, tuple[Box, ...] | None] = {}
@@ -113,6 +114,7 @@ class Relation:
     @property
     def has_full_row(self) -> bool:
         """True if an element depends on all columns; if that is expensive to decide, True if one may."""
+        # A box without free counts gives a row one column, so fewer boxes than columns cannot fill a row.
         if self._boxes is not None and len(self._boxes) < self.columns:
             for box in self._boxes:
                 if box.free:
@@ -180,6 +182,7 @@ class Relation:
         layout = max((self.layout, other.layout, self.shape), key=len)
         mine, others = self.laid_out(layout), other.laid_out(layout)
         if mine is not None and others is not None:
+            # A dict is used as an ordered set.
             distinct = dict.fromkeys(mine)
             count = len(distinct)
             distinct.update(dict.fromkeys(others))
@@ -257,6 +260,7 @@ class Relation:
                 cut.append((axis, *bounds))
 
         def clip(box: Box | None) -> Box | None:
+            """The part of a box that the slice keeps; None if there is none."""
             for position in cut:
                 box = box.clipped(*position) if box is not None else None
             return box
@@ -273,6 +277,7 @@ class Relation:
         axes = [axis for axis in range(len(shape)) if low[axis] or high[axis] or interior[axis]]
 
         def padded_box(box: Box) -> Box | None:
+            """A box after the padding of all axes; None if negative widths cut it off."""
             found: Box | None = box
             for axis in axes:
                 if found is not None and interior[axis]:
@@ -283,7 +288,8 @@ class Relation:
             return found
 
         def padded_numbers(x: np.ndarray) -> np.ndarray:
-            wide = np.full(spread, -1)  # no element of the input
+            """The padding of an array that has, for each element, the number of an input element; -1 for a padded element."""
+            wide = np.full(spread, -1)
             wide[tuple(slice(None, None, i + 1) for i in interior)] = x
             cut = wide[tuple(map(slice, starts, limits))]
             return np.pad(cut, [(max(0, a), max(0, b)) for a, b in zip(low, high, strict=True)], constant_values=-1)
@@ -329,6 +335,7 @@ class Relation:
             return box
 
         def numbers(x: np.ndarray) -> np.ndarray:
+            """The broadcast of an array that has, for each element, the number of an element of the input."""
             order = np.argsort(dimensions)
             spread = [self.shape[axes[d]] if axes[d] is not None else 1 for d in range(len(shape))]  # type: ignore[index]
             return np.broadcast_to(x.transpose(order).reshape(spread), shape)
@@ -338,7 +345,7 @@ class Relation:
     # ---------------------------------------------------------------- sums
 
     def gathered(self, axes: Sequence[int]) -> Relation:
-        """The relation without the axes `axes`: an element depends on all that the elements along these axes depend on."""
+        """The relation of a sum over `axes`: an element depends on all that the elements along these axes depend on."""
         axes = tuple(axes)
         shape = tuple(n for a, n in enumerate(self.shape) if a not in axes)
         if self.is_empty or not axes:
@@ -346,6 +353,7 @@ class Relation:
         boxes = self.laid_out(self.shape)
         if boxes is not None:
             return Relation(shape, self.columns, coalesced(b.gathered(axes) for b in boxes))
+        # The number of the element of the result to which each element belongs.
         rest = np.arange(math.prod(shape)).reshape([1 if a in axes else n for a, n in enumerate(self.shape)])
         return self.grouped(np.broadcast_to(rest, self.shape), shape)
 

@@ -132,6 +132,7 @@ class _Loop:
         own: dict[Position, Tensor] = {}
 
         def value_of(source: Source) -> Tensor:
+            """The value that an operation in the loop reads from this source."""
             match source:
                 case Own(position):
                     return own[position]
@@ -234,7 +235,7 @@ def _join_rows(tape: Tensor, join: ir.Operation, parts: dict[ir.Value, int]) -> 
         for value in join.operands:
             i = parts.get(value)
             if i is not None and start < end == i:
-                operands.pop()
+                operands.pop()  # the slice before is emitted again, one row longer
             elif i is not None:
                 start = i
             end = 0 if i is None else i + 1

@@ -134,9 +134,9 @@ class _Writer:
 
     def __init__(self, spec: Transforms, form: Form, tables: Sequence[np.ndarray]):
         self.t, self.spec, self.steps, self.lanes = Text(form), spec, radices(spec.n, form) or [], form.lanes
-        self.panels = -(-spec.columns // form.lanes)
+        self.panels = -(-spec.columns // form.lanes)  # vectors of columns
         self.workgroups = min(spec.groups * self.panels, MOST_GROUPS)
-        spectrum = spec.n + spec.real
+        spectrum = spec.n + spec.real  # a spectrum of 2 n real numbers has n + 1 numbers
         self.sizes = (spectrum, spec.n) if spec.inverse else (spec.n, spectrum)  # elements of a source and a target
         self.source, self.target = (
             Memory(name, (2 * _extent(spec, strides, size),), form.element, name == "%source")

@@ -114,6 +114,7 @@ class _Steps:
         for i, seen in enumerate(self._seen):
             for node, positions in seen.items():
                 if node.is_work:
+                    # A node that is computed at many indices of one step counts twice.
                     steps.setdefault(node, []).extend([i] * (1 if len(positions) <= _POSITIONS else 2))
         repeated = [n for n, where in steps.items() if len(where) > 1 and n.name != "reduce"]
         inner = {(o, tuple(steps[n])) for n in repeated for o in _parts(n)}
@@ -245,6 +246,7 @@ def _visit(
             if not planner.is_known(need.node):
                 if planner.source(need.node) is None:
                     raise
+                # The whole node is read, so no single index is noted.
                 needs.setdefault(need.node, set()).add(())
     return seen, needs
 
