@@ -84,6 +84,7 @@ class EqualValues:
             return False
         if a.type != b.type and not (is_elementwise(one) or _is_splat(one)):
             return False
+        # A broadcast number or an elementwise result may have another shape: the values in memory are the same.
         is_flat = a.type != b.type
         if _details(one, is_flat) != _details(other, is_flat):
             return False

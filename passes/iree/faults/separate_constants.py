@@ -38,7 +38,7 @@ class SeparateConstantsPass(Pass):
     name: ClassVar[str] = "nabla-separate-constants"
 
     def run(self, module: ir.Operation) -> None:
-        """Computes updated constants separately, in place."""
+        """Computes updated constants separately, in place: each operation that writes to a constant gets a computed copy."""
         writes: dict[object, list[Write]] = {}
         uses: dict[object, int] = {}
         for op in nested_in_functions(module):
@@ -55,6 +55,7 @@ class SeparateConstantsPass(Pass):
                     start = op.operands[at]
                     if constant_key(op.operands[i]) is None:
                         writes.setdefault((constant_key(start) or start, result.type), []).append((op, at))
+        # Constants with more than one use, of which one is a write.
         repeats = [write for key, group in writes.items() if max(uses.get(key, 0), len(group)) > 1 for write in group]
         for (op, i), number in zip(repeats, copy_numbers(module), strict=False):
             with ir.InsertionPoint(op), op.location:

@@ -74,6 +74,7 @@ class FuseChainsPass(Pass):
         steps = chain.steps()
         parts = _Parts.of(steps)
         copies = parts.copies()
+        # IREE cuts a chain where it would copy a step into several readers, or where a step narrows its numbers.
         has_cuts = copies > len(steps) or any(map(_is_narrowing, chain.ops))
         if copies > self.max_copies or (has_cuts and len(steps) >= self.least_operations):
             return True

@@ -97,6 +97,7 @@ class Reflections:
         t = self.t
 
         def add(j: str, sums: list[str]) -> list[str]:
+            """The lane sums of the products of each row with vector k, after the terms from index j on."""
             v = t.vector(self.vectors, self.group, k, j)
             return [t.plus(x, t.multiplied(v, t.vector(rows, self.group, i, j))) for x, i in zip(sums, at, strict=True)]
 

@@ -43,7 +43,7 @@ def sin_cos_parts(x: Val) -> tuple[Val, Val, Val]:
 
 
 def sin(x: Val) -> Val:
-    """The sine, accurate for every x."""
+    """The sine, accurate for every x: sin r, cos r, -sin r, -cos r for q = 0, 1, 2, 3 (see `sin_cos_parts`), with the sign of x."""
     s, c, q = sin_cos_parts(x)
     form = format_of(x)
     shift = 8 * x.dtype.itemsize - 2
@@ -52,7 +52,7 @@ def sin(x: Val) -> Val:
 
 
 def cos(x: Val) -> Val:
-    """The cosine, accurate for every x."""
+    """The cosine, accurate for every x: cos r, -sin r, -cos r or sin r for q = 0, 1, 2, 3 (see `sin_cos_parts`)."""
     s, c, q = sin_cos_parts(x)
     shift = 8 * x.dtype.itemsize - 2
     result = select(eq(q & 1, 0), c, s)
@@ -60,7 +60,9 @@ def cos(x: Val) -> Val:
 
 
 def tan(x: Val) -> Val:
-    """The tangent, accurate for every x."""
+    """The tangent, accurate for every x: sin r / cos r for even q, -cos r / sin r for odd q (see `sin_cos_parts`), with the sign of
+    x.
+    """
     s, c, q = sin_cos_parts(x)
     odd = eq(q & 1, 1)
     result = select(odd, c, s) / select(odd, s, c)
@@ -74,6 +76,7 @@ def _window(start: Val, words: int, most: int) -> list[Val]:
     table = [splat(int(stream[16 * i : 16 * i + 16], 16), start) for i in range(most // 64 + words + 1)]
     index, shift = start >> 6, start & 63
     step = 1 << (most // 64).bit_length() - 1
+    # Chooses table[index ...] bit by bit of the index, from the highest bit on.
     while step:
         is_set = ne(index & step, 0)
         later = table[step:]
@@ -137,7 +140,10 @@ def _reduce(ax: Val) -> tuple[Val, Val]:
 
 
 def atan2(y: Val, x: Val) -> Val:
-    """The angle of the point (x, y), with the special values of C at zeros and infinities."""
+    """The angle of the point (x, y), with the special values of C at zeros and infinities.
+
+    For the smaller part `low` and the larger part `high`, it is atan(low / high), then reflected at the diagonal and at the y axis.
+    """
     form = format_of(x)
     ax, ay = abs(x), abs(y)
     steep = ay > ax
@@ -161,7 +167,7 @@ def _atan_unit(q: Val) -> Val:
 
 
 def atan(x: Val) -> Val:
-    """The arc tangent."""
+    """The arc tangent; for |x| > 1 it is pi / 2 minus that of 1 / |x|, with the sign of x."""
     form = format_of(x)
     ax = abs(x)
     steep = ax > 1.0

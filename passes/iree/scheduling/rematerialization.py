@@ -85,6 +85,7 @@ class _Run:
         count = 0
         for now, step in enumerate(self.steps):
             missing = self._missing(step.reads)
+            # While a step is repeated, the values that later steps of `missing` read stay live.
             for i, number in enumerate(missing):
                 self._run_step(number, now, {*step.reads, *(v for later in missing[i:] for v in self.steps[later].reads)})
             if missing:
