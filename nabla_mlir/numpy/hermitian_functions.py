@@ -105,12 +105,13 @@ def _curvature(f: Function, a: Tensor, e: Tensor, h: Tensor) -> Tensor:
     """
     w, v = eigh(a)
     inner_e, inner_h = (matmul(matmul(la.adjoint(v), x), v) for x in (e, h))
-    n, stack = w.shape[-1], w.shape[:-1]
-    i, k, j = (reshaped(w, (*stack, *(n if axis == d else 1 for d in range(3)))) for axis in range(3))
+    n, batch = w.shape[-1], w.shape[:-1]
+    i, k, j = (reshaped(w, (*batch, *(n if axis == d else 1 for d in range(3)))) for axis in range(3))
     weights = convert(_second(f, i, k, j, _scale(w, 3)), v.dtype)
 
     def chained(x: Tensor, y: Tensor) -> Tensor:
-        return (weights * reshaped(x, (*stack, n, n, 1)) * reshaped(y, (*stack, 1, n, n))).sum(axis=-2)
+        """The sum over k of weights_ikj x_ik y_kj."""
+        return (weights * reshaped(x, (*batch, n, n, 1)) * reshaped(y, (*batch, 1, n, n))).sum(axis=-2)
 
     return matmul(matmul(v, chained(inner_e, inner_h) + chained(inner_h, inner_e)), la.adjoint(v))
 

@@ -161,11 +161,11 @@ def _tensordot(name: str, a: Tensor, b: Tensor, left: Sequence[int], right: Sequ
             f"{name} requires equal lengths of the axes {tuple(left)} and {tuple(right)}, got shapes {a.shape} and {b.shape}.",
             where=user_frame(),
         )
-    la, lb = _labels(a.ndim), list(_labels(b.ndim, a.ndim))
+    labels_a, labels_b = _labels(a.ndim), list(_labels(b.ndim, a.ndim))
     for i, j in zip(left, right, strict=True):
-        lb[j] = la[i]
-    out = [c for c in la if c not in lb] + [c for c in lb if c not in la]
-    return ordered(*contract(a, la, b, "".join(lb), "".join(out)), "".join(out))
+        labels_b[j] = labels_a[i]
+    out = [c for c in labels_a if c not in labels_b] + [c for c in labels_b if c not in labels_a]
+    return ordered(*contract(a, labels_a, b, "".join(labels_b), "".join(out)), "".join(out))
 
 
 @library

@@ -310,6 +310,7 @@ def _adjugate_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
     regular = la.matmul(inner, inv(lg.select(singular, la.identity_like(a), a)))
 
     def with_singular_ones() -> Tensor:
+        """The tangent with the polynomial's derivative for matrices near singular ones; NaN if there are too many rows."""
         many = a.shape[-1] > _MOST_ROWS
         other = full_like(a, np.nan) * da if many else jvp(_adjugate_polynomial, (a,), (da,))[1]
         return lg.select(singular, other, regular)
@@ -326,6 +327,7 @@ def _adjugate_polynomial(a: Tensor) -> Tensor:
     unit = a / scale
 
     def step(k: Tensor, total: Tensor) -> Tensor:
+        """One step of Faddeev and Le Verrier: M_(k+1) = A M_k - trace(A M_k) / (k + 1) I."""
         product = la.matmul(unit, total)
         trace = red.sum(diagonal_of(product, axis1=-2, axis2=-1), -1)
         return product - one * reshaped(trace / (convert(k, a.dtype) + 1.0), (*trace.shape, 1, 1))

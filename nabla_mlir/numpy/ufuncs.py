@@ -82,6 +82,8 @@ exp2: Function = _inexact_unary(
 
 
 def _logarithm(base: int) -> Function:
+    """The function `log2` or `log10`, for the base 2 or 10."""
+
     def f(x: Any) -> Tensor:
         y, c = ew.log(inexact(x)), 1 / math.log(base)
         # Each part of a complex number is scaled separately: an infinite part times the 0 of a complex factor is NaN.

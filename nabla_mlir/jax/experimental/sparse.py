@@ -103,6 +103,7 @@ class BCOO:
         inner = self.shape[self.n_batch :]
 
         def one(data: Any, indices: Any) -> Any:
+            """The dense array of one entry of the batch."""
             return zeros(inner, self.dtype).at[tuple(asarray(indices)[:, k] for k in range(self.n_sparse))].add(data)
 
         for _ in range(self.n_batch):

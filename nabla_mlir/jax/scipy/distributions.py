@@ -105,6 +105,7 @@ class Distribution:
         run = library(f)
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            """Binds the arguments like the signature, and computes the function."""
             bound = _bound(f"{self.name}.{name}", signature, args, kwargs)
             with narrowing():
                 return run(*bound)

@@ -46,6 +46,7 @@ def _kummer(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     d, e = where(far, b - c, 0.5), where(far, 1.0 - c, 0.5)
 
     def term(k: Any, part: Tensor) -> tuple[Tensor, Tensor]:
+        """Term k of the series: (c)_k near^k / ((b)_k k!), twice, as the next term and as the summand."""
         part = part * (c + k - 1.0) / (b + k - 1.0) * near / k
         return part, part
 
@@ -136,6 +137,7 @@ def _continued(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
     size = exp(power * log(s)) * exp2(-shift)
 
     def goes_on(state: Any) -> Any:
+        """True while some element has not reached its end point."""
         return any(stop_gradient(state[0]) > stop_gradient(end))
 
     def body(state: Any) -> Any:
@@ -152,7 +154,7 @@ def _continued(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
 
 
 def _at_one(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """The Gauss function at x = 1 by Gauss' formula, for c > a + b."""
+    """The Gauss function at x = 1 by Gauss' formula, gamma(c) gamma(c - a - b) / (gamma(c - a) gamma(c - b)), for c > a + b."""
     d = c - a - b
     absent = _pole(c - a) | _pole(c - b) | (d <= 0.0)
     d, p, q = (where(absent, 1.0, v) for v in (d, c - a, c - b))
@@ -164,6 +166,7 @@ def _gauss(terms: bool, a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
     """The Gauss function F(a, b; c; x); without `terms`, polynomials are no special case, so that derivatives by a and b are
     right.
     """
+    # The series ends if a or b is 0, -1, -2, ...; the larger one of such parameters ends it first.
     last = maximum(where(_pole(a), a, -np.inf), where(_pole(b), b, -np.inf))
     known = stop_gradient(last) > -np.inf
     infinite = _pole(c) & ~(known & (stop_gradient(last) > stop_gradient(c)))

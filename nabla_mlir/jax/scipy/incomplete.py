@@ -71,7 +71,7 @@ def ratio(numerator: Callable[[Any], Any], denominator: Callable[[Any], Any], fi
     away = lambda v: where(absolute(v) < tiny, tiny, v)  # noqa: E731
 
     def step(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """One step of the continued fraction by the method of Lentz."""
+        """One step of the continued fraction n_1 / (m_1 + n_2 / (m_2 + ...)), by the method of Lentz."""
         c, d, value = state
         n, m = numerator(k), denominator(k)
         d = 1.0 / away(m + n * d)
@@ -268,7 +268,7 @@ _NODES = np.polynomial.legendre.leggauss(40)
 
 
 def _exact_product(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The rounded product of x and y, and its rounding error (Dekker 1971)."""
+    """The rounded product of x and y, and its rounding error (Dekker 1971), from upper and lower halves of x and y."""
     factor = 4097.0 if x.dtype.itemsize <= 4 else 134217729.0
     (x1, x2), (y1, y2) = ((high, v - high) for v in (x, y) for high in [v * factor - (v * factor - v)])
     product = x * y
@@ -346,6 +346,7 @@ def _log_of_small(p: Tensor, q: Tensor, z: Tensor) -> Tensor:
 
 def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     """The regularised incomplete beta function I_x(a, b): a continued fraction, a quadrature or a series, by the parameters."""
+    # order, other: the parameters a and b where they are finite; I_x(a, b) = 1 - I_(1 - x)(b, a) is used above the middle (`swap`).
     finite = (a > 0.0) & (b > 0.0) & (a < np.inf) & (b < np.inf)
     order, other = where(finite, a, 1.0), where(finite, b, 1.0)
     wide = (order >= _WIDE) & (other >= _WIDE)

@@ -90,6 +90,7 @@ class RegularGridInterpolator:
         rest = (1,) * (values.ndim - len(grid))
         total: Any = 0
         for corner in itertools.product(*sides):
+            # The weight of a corner is the product of its weights along all axes.
             factor = math.prod((w for _, w in corner[1:]), start=corner[0][1])
             total = total + factor.reshape(factor.shape + rest) * values[tuple(i for i, _ in corner)]
         if self.fill_value is None:

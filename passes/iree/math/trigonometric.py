@@ -73,17 +73,19 @@ def tan(x: Val) -> Val:
 def _window(start: Val, words: int, most: int) -> list[Val]:
     """The `words` words of 64 bits of the bit string 0^64 (2/pi) from bit `start` on, which is at most `most`."""
     stream = f"{0:016x}{_TWO_OVER_PI}"
-    table = [splat(int(stream[16 * i : 16 * i + 16], 16), start) for i in range(most // 64 + words + 1)]
+    words_from_index = [splat(int(stream[16 * i : 16 * i + 16], 16), start) for i in range(most // 64 + words + 1)]
     index, shift = start >> 6, start & 63
     step = 1 << (most // 64).bit_length() - 1
     # Chooses table[index ...] bit by bit of the index, from the highest bit on.
     while step:
         is_set = ne(index & step, 0)
-        later = table[step:]
-        table = [select(is_set, later[i], word) if i < len(later) else word for i, word in enumerate(table[: words + step])]
+        later = words_from_index[step:]
+        words_from_index = [
+            select(is_set, later[i], word) if i < len(later) else word for i, word in enumerate(words_from_index[: words + step])
+        ]
         step //= 2
     back = splat(64, start) - shift  # may be 64: shifts by the width give zero
-    return [(table[i] << shift) | (table[i + 1] >> back) for i in range(words)]
+    return [(words_from_index[i] << shift) | (words_from_index[i + 1] >> back) for i in range(words)]
 
 
 def _multiply(m: Val, window: Sequence[Val]) -> tuple[Val, Val]:
