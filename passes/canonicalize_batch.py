@@ -233,6 +233,7 @@ class CanonicalizeBatchPass(Pass):
     name: ClassVar[str] = "nabla-canonicalize-batch"
 
     def run(self, module: ir.Operation) -> None:
+        """Simplifies all maps of the module, the inner ones first, in place."""
         # Inner maps first. Axes are moved last, because the moves would separate maps that can be merged.
         for view in _maps(module):
             op = _share_broadcast(view)

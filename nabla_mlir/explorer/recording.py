@@ -109,6 +109,7 @@ class Recorder:
         with self.row(name, "", "The operations of the second file, compared with those of the first."), context():
             self.module = module
             ops = [op for op, _ in _with_trips(module.operation, 1)]
+            # A mark is a number in the location of an operation, by which a line of text finds its operation.
             marks.mark(ops, 0)
             new_lines = listing_of(module.operation)
             marks.unmark(ops)

@@ -47,6 +47,7 @@ def _vanishes(value: ir.Value, mask: ir.Value) -> Asking[bool]:
         return (implies(before_reshapes(predicate), mask) or (yield one)) and (yield other)
     if op.name == "stablehlo.dynamic_slice":
         tape = op.operands[0]
+        # A row of a tape vanishes if each row that the loop wrote vanishes.
         whole_row = wrap(value).shape == (1, *wrap(tape).shape[1:])
         return whole_row and follow(tape, lambda v: _rows_vanish(v, mask), {})
     if op.name == "stablehlo.dynamic_update_slice":

@@ -207,6 +207,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
 
     @property
     def size(self) -> int:
+        """The number of elements."""
         size = 1
         for extent in self.shape:
             size *= extent
@@ -372,6 +373,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         return repr(self) if self.is_deleted() else str(self.numpy())
 
     def __repr__(self) -> str:
+        """The elements, dtype and device as text."""
         if self.is_deleted():
             return f"Array({self.dtype}{list(self.shape)}, deleted)"
         values = np.array2string(self.numpy(), separator=", ", prefix="Array(", threshold=64)

@@ -277,12 +277,12 @@ def _drop_unread_colors(coloring: Coloring) -> Coloring:
     """The coloring without colors from which no entry is read; their columns are then in no product."""
     pattern, kind = coloring.pattern, coloring.kind
     if kind == "column":
-        full = pattern.T.rows.lengths() > 0
-        columns = np.where(full, coloring.columns, -1)
+        nonempty = pattern.T.rows.lengths() > 0
+        columns = np.where(nonempty, coloring.columns, -1)
     elif kind == "star":
-        mine = coloring.by_column
-        useful = mine & ~(
-            _mirror_flags(pattern, mine) & (coloring.columns[pattern.row_of_entry] < coloring.columns[pattern.indices])
+        read_by_column = coloring.by_column
+        useful = read_by_column & ~(
+            _mirror_flags(pattern, read_by_column) & (coloring.columns[pattern.row_of_entry] < coloring.columns[pattern.indices])
         )
         useful_colors = np.zeros(coloring.num_colors, bool)
         useful_colors[coloring.columns[pattern.indices[useful]]] = True
@@ -293,7 +293,7 @@ def _drop_unread_colors(coloring: Coloring) -> Coloring:
 
 
 def _renumber(colors: np.ndarray) -> np.ndarray:
-    """The colors renumbered, so that those that occur are 0, 1, 2, ..."""
+    """The colors renumbered, so that those that occur are 0, 1, 2, ...; -1 (no color) stays."""
     found = np.unique(colors[colors >= 0])
     positions = np.full(int(colors.max(initial=-1)) + 2, -1)
     positions[found] = np.arange(len(found))
@@ -320,6 +320,7 @@ def _star_colorings(pattern: Pattern, order: str | Sequence[int], least: int) ->
     if order == "lattice" or not isinstance(order, str):
         return
     row, column = pattern.row_of_entry, pattern.indices
+    # The nodes of the graph are the columns 0 ... n - 1 and the rows n ... n + m - 1; an entry is an edge in both directions.
     keys = np.concatenate([column * (m + n) + n + row, (n + row) * (m + n) + column])
     graph = lists(Rows.of(keys, m + n, m + n))
     work, total = 8 * pattern.nnz, 0

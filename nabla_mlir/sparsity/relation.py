@@ -329,6 +329,7 @@ class Relation:
         ones = [p for a, p in enumerate(dimensions) if self.shape[a] == 1 != shape[p]]
 
         def repeat(box: Box) -> Box:
+            """A box after the broadcast: new axes are added, and axes of size 1 repeated."""
             box = box.arranged(axes, shape)
             for axis in ones:
                 box = box.repeated(axis, shape[axis])

@@ -184,6 +184,7 @@ class Interpreted:
     budget: Budget | None
 
     def __init__(self, code: Code):
+        """Prepares the interpreter for the code, and its allowance of time; the code is compiled later."""
         self.function: blocks.Function = interpreted(code.module.operation, code.name)
         self.budget = None if code.calls_python else allowance([code.function])
         self._code = code

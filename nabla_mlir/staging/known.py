@@ -156,6 +156,7 @@ class Known:
             if op is None:
                 return None
             seen.update(op.results)
+            # The operation is added after those of its operands, which are on top of the stack.
             stack.append((value, op))
             stack.extend((operand, None) for operand in reads_of(op))
         return steps

@@ -117,10 +117,10 @@ def _promote_operands(operands: Sequence[Any]) -> np.dtype:
     if not strong:
         return max(weak, key=lambda dtype: (_kind(dtype), dtype.itemsize))
     result = _promote_all([*strong, *(PYTHON[_TYPES[x.dtype.kind]] for x in operands if is_light(x))])
-    for own in weak:
-        if _kind(own) > _kind(result):
-            both_float = _kind(own) == 3 and is_differentiable(result)
-            result = np.promote_types(np.complex64, result) if both_float else own
+    for weak_dtype in weak:
+        if _kind(weak_dtype) > _kind(result):
+            both_float = _kind(weak_dtype) == 3 and is_differentiable(result)
+            result = np.promote_types(np.complex64, result) if both_float else weak_dtype
     return result
 
 

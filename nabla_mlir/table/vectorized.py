@@ -173,6 +173,7 @@ class Entries:
     block: ir.Block
 
     def __init__(self, scope: Scope | None, block: ir.Block):
+        """Opens the trace of one entry in `block`, inside of `scope` or of no other scope."""
         self.scope, self.block = scope, block
         self.operands: list[Tensor] = []
         self.arguments: dict[tuple[ir.Value, NamedAxes], Tensor] = {}

@@ -174,10 +174,10 @@ def misfits(path: str, theirs: list[str], function: Any) -> list[str]:
 # ---------------------------------------------------------------- the page
 def page(root: Path) -> str:
     """The text of docs/jax_names.md."""
-    table = stored(root)
+    names_of_jax = stored(root)
     rows, totals = [], {"present": 0, "elsewhere": 0, "left out": 0}
     sections = []
-    for module, names in table["modules"].items():
+    for module, names in names_of_jax["modules"].items():
         states = {name: here(module, name) for name in names}
         counts = {state: [n for n, (s, _) in states.items() if s == state] for state in totals}
         for state, members in counts.items():
@@ -193,7 +193,7 @@ def page(root: Path) -> str:
         sections += [
             _wrapped(f"- Left out, {why}: " + ", ".join(f"`{n}`" for n in members) + ".", "  ") for why, members in reasons.items()
         ]
-    head = _HEAD.format(version=table["version"], **{k.replace(" ", "_"): v for k, v in totals.items()})
+    head = _HEAD.format(version=names_of_jax["version"], **{k.replace(" ", "_"): v for k, v in totals.items()})
     table_head = ["| module | present | under another name | left out |", "|---|---|---|---|"]
     return "\n".join([head, *table_head, *rows, *sections]).rstrip() + "\n"
 

@@ -73,7 +73,7 @@ class _Custom:
         fixed = [args[i] for i in nondiff]
         rest = [a for i, a in enumerate(args) if i not in nondiff]
 
-        def merged(values: Sequence[Any]) -> list[Any]:
+        def merged(values: Sequence[Any]) -> list[Any]:  # all arguments, from the differentiable ones
             whole = list(values)
             for i, value in zip(nondiff, fixed, strict=True):
                 whole.insert(i, value)
@@ -278,7 +278,7 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
         """A list with one block, the rule: primals and tangents -> results and their tangents."""
         what = f"the rule of {self._name()}"
 
-        def rule(*inner: Tensor) -> list[Any]:
+        def rule(*inner: Tensor) -> list[Any]:  # results and tangents, from primals and their tangents
             primals, by_position = inner[: len(tensors)], dict(zip(call.wrt, inner[len(tensors) :], strict=True))
             tangents = self._seeds_of(call.args_spec, by_position, tensors)
             assert self.rule is not None

@@ -61,6 +61,7 @@ class _Trajectory:
     """
 
     def __init__(self, iteration: Iteration):
+        """Sets the registers and the arrays to their sets before the first iteration."""
         self._iteration, self._union, self._base = iteration, Union(), iteration.outer.columns
         self._order, self._ranks = self._columns()
         self._registers: list[Runs] = [()] * (iteration.columns - self._base)

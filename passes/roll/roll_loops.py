@@ -92,6 +92,7 @@ class _Loop:
     """Writes blocks as a counted loop."""
 
     def __init__(self, blocks: Blocks) -> None:
+        """Fixes the order of the carried values and of the tapes of the loop."""
         self._blocks = blocks
         self._carried = list(blocks.carried)
         self._rows = list(blocks.rows)

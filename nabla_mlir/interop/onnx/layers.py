@@ -206,12 +206,12 @@ def _recurrent(step: Callable[..., Any], gates: int, defaults: Sequence[str], st
             def body(carry: Any, item: Any, i: int = i, bias: Any = bias, own: Any = own, peephole: Any = peephole) -> Any:
                 """One step; after the end of a sequence the state stays and the result is zero."""
                 row, position = item
-                new = step(own, carry, row, w[i], r[i], bias, bound, peephole, linear_before_reset, input_forget)
+                new_state = step(own, carry, row, w[i], r[i], bias, bound, peephole, linear_before_reset, input_forget)
                 if lengths is None:
-                    return new, new[0]
+                    return new_state, new_state[0]
                 is_inside = (position < lengths)[:, None]
-                after = tuple(nnp.where(is_inside, n, o) for n, o in zip(new, carry, strict=True))
-                return after, nnp.where(is_inside, new[0], nnp.zeros_like(new[0]))
+                after = tuple(nnp.where(is_inside, n, o) for n, o in zip(new_state, carry, strict=True))
+                return after, nnp.where(is_inside, new_state[0], nnp.zeros_like(new_state[0]))
 
             final, rows = scan(body, start, (x, nnp.asarray(positions)), reverse=is_back)
             results.append(rows)

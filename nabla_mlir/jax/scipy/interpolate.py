@@ -41,6 +41,7 @@ class RegularGridInterpolator:
     def __init__(
         self, points: Sequence[Any], values: Any, method: str = "linear", bounds_error: bool = False, fill_value: Any = np.nan
     ) -> None:
+        """Stores the grid and the values; raises ShapeError if their lengths differ."""
         self.method, self.fill_value = _checked(method), fill_value
         if bounds_error:
             raise ShapeError(

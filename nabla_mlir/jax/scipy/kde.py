@@ -56,6 +56,7 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
     inv_cov: Any
 
     def __init__(self, dataset: Any, bw_method: str | float | Callable[[Any], Any] | None = None, weights: Any = None):
+        """Computes the covariance of the kernels from that of the data and the bandwidth."""
         self.dataset, self.weights, self.neff, spread = _moments(dataset, weights)
         factor = self._bandwidth(bw_method)
         self.covariance = spread * factor**2

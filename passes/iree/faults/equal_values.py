@@ -27,6 +27,7 @@ class EqualValues:
     """
 
     def __init__(self) -> None:
+        """Starts with no known answers."""
         # Candidates for equal operations: for each function, the operations of one name, number of results and number of elements.
         self._alike: dict[ir.Operation, dict[tuple[str, int, int], list[ir.Operation]]] = {}
         self._known: dict[tuple[ir.Value, ir.Value], bool] = {}  # the results of `_are_equal`

@@ -90,6 +90,7 @@ class _Steps:
     """One attempt at a plan: the steps so far, and the nodes that each step computes, with the indices of their elements."""
 
     def __init__(self, planner: Planner):
+        """Starts with no steps, for the planner of a region."""
         self.planner = planner
         self.steps: list[Nest | Compound] = []
         self._done: dict[Node, int] = {}  # the step after which a node exists
@@ -177,7 +178,10 @@ class _Steps:
 
 @functools.lru_cache(maxsize=1024)
 def _iteration(domain: Shape) -> list[Index]:
-    """The indices of the elements of a tensor of shape `domain` that one iteration computes, by symbols d0, d1, ... of loops."""
+    """The indices of the elements of a tensor of shape `domain` that one iteration computes, by symbols d0, d1, ... of loops.
+
+    For a matrix it is one index, (d0, d1 + the lane of the vector).
+    """
     space = Space.of(domain)
     loops = [symbol(f"d{i}") for i in range(len(space.loops))]
     if loops:
