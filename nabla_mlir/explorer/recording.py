@@ -253,7 +253,11 @@ def _axes(module: ir.Module) -> dict[int, tuple[str, ...]]:
     copy = module.operation.clone()
     ExplainBatchPass().run(copy.operation)
     attributes = (op.attributes for op, _ in _with_trips(copy.operation, 1))
-    carried = {i: ir.ArrayAttr(own[RESULTS])[0] for i, own in enumerate(attributes) if RESULTS in own}
+    carried = {
+        i: ir.ArrayAttr(attributes_of_argument[RESULTS])[0]
+        for i, attributes_of_argument in enumerate(attributes)
+        if RESULTS in attributes_of_argument
+    }
     return {i: tuple(axis.value for axis in ir.ArrayAttr(axes)) for i, axes in carried.items()}
 
 

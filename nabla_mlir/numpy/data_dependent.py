@@ -214,8 +214,8 @@ def unique(
         host = _numbers("unique", ar)
         # NumPy does not know the NaN of narrow formats such as bfloat16; float32 has all of their numbers.
         known = host.astype(np.float32) if is_narrow(host.dtype) else host
-        own = None if axis is None else axis_of("unique", axis, known.ndim)
-        values, *positions = np.unique(known, True, True, True, own, equal_nan=equal_nan)
+        known_axis = None if axis is None else axis_of("unique", axis, known.ndim)
+        values, *positions = np.unique(known, True, True, True, known_axis, equal_nan=equal_nan)
         parts = [Array.from_numpy(values.astype(host.dtype, copy=False)), *map(_positions, positions)]
     else:
         parts = list(_sized_unique(ar, size, fill_value, equal_nan, axis))

@@ -170,8 +170,8 @@ def _second(f: Function, x: Tensor, y: Tensor, z: Tensor, scale: Tensor) -> Tens
     high = where(x > y, where(x > z, x, z), where(y > z, y, z))
     middle, mean = x + y + z - low - high, (x + y + z) * (1 / 3)
     near = _near(f, low, (low + high) * 0.5, high, scale, 2)
-    spread = (x - mean) * (x - mean) + (y - mean) * (y - mean) + (z - mean) * (z - mean)
-    series = _derivative(f, 2)(mean) * 0.5 + _derivative(f, 4)(mean) * spread * (1 / 48)
+    square_distances = (x - mean) * (x - mean) + (y - mean) * (y - mean) + (z - mean) * (z - mean)
+    series = _derivative(f, 2)(mean) * 0.5 + _derivative(f, 4)(mean) * square_distances * (1 / 48)
     quotient = (_first(f, low, middle, scale) - _first(f, middle, high, scale)) / where(near, 1.0, low - high)
     return where(near, series, quotient)
 

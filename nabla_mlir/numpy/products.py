@@ -303,10 +303,10 @@ def einsum(
     dtype = _at_least(common_dtype(operands), preferred_element_type)
     tensors = [convert(tensor(x), dtype) for x in operands]
     lengths = lengths_of(subscripts, inputs, shapes, units=True)
-    parts = [without_repeats(*_without_units(x, own, lengths)) for x, own in zip(tensors, inputs, strict=True)]
+    parts = [without_repeats(*_without_units(x, part_labels, lengths)) for x, part_labels in zip(tensors, inputs, strict=True)]
     for pair in _order(inputs, output, tensors, optimize):
         pair_operands = [parts.pop(i) for i in sorted(pair, reverse=True)][::-1]
-        rest = output + "".join(own for _, own in parts)
+        rest = output + "".join(part_labels for _, part_labels in parts)
         if len(pair_operands) == 1:
             parts.append(sum_out(*pair_operands[0], rest))
             continue

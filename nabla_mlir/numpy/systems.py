@@ -155,10 +155,12 @@ def _solution(a: Tensor, b: Tensor) -> Tensor:
     packed = _stacked(packed, b.shape[:-2])
 
     def solved(_: Any, right: Tensor) -> Tensor:
+        """The solution for the right-hand sides `right`, by forward and backward substitution."""
         rows = rows_at(right, order)
         return la.triangular_solve(packed, la.triangular_solve(packed, rows, **_FORWARD), **_BACKWARD)
 
     def solved_transposed(_: Any, right: Tensor) -> Tensor:
+        """The solution with the transpose of `a`, by the same factors in the opposite order."""
         option = {"transpose_a": "TRANSPOSE"}
         rows = la.triangular_solve(packed, right, **{**_BACKWARD, **option})
         return rows_at(la.triangular_solve(packed, rows, **{**_FORWARD, **option}), lapack.inverse_order(order))

@@ -281,6 +281,7 @@ def _drop_unread_colors(coloring: Coloring) -> Coloring:
         columns = np.where(nonempty, coloring.columns, -1)
     elif kind == "star":
         read_by_column = coloring.by_column
+        # An entry and its mirror image have the same number; of the two products that have it, one is enough.
         useful = read_by_column & ~(
             _mirror_flags(pattern, read_by_column) & (coloring.columns[pattern.row_of_entry] < coloring.columns[pattern.indices])
         )
@@ -393,7 +394,7 @@ def _color_both(pattern: Pattern, lines: np.ndarray, order: str | Sequence[int])
     """The coloring that computes the rows in the mask `lines` by rows, and the entries of the others by columns."""
     numbers = np.arange(pattern.shape[0])
     others = Pattern(pattern.rows.take(np.where(lines, -1, numbers)), pattern.grids)
-    mine = Pattern(pattern.rows.take(np.where(lines, numbers, -1)))
+    part = Pattern(pattern.rows.take(np.where(lines, numbers, -1)))
     by_column = color(others, "column", order if isinstance(order, str) else "natural")
-    by_row = color(Pattern(mine.T.rows), "column", "natural" if order == "lattice" or not isinstance(order, str) else order)
+    by_row = color(Pattern(part.T.rows), "column", "natural" if order == "lattice" or not isinstance(order, str) else order)
     return Coloring(pattern, "bidirectional", by_column.columns, by_row.columns, by_column.order)

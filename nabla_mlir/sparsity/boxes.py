@@ -112,8 +112,8 @@ class Box(NamedTuple):
         """
         if not sizes:
             return Box((), (), (), (), self.base, self.free)
-        own = list(zip(self.starts, self.counts, self.steps, self.strides, strict=True))
-        lines = [(0, n, 1, 0) if a is None else own[a] for a, n in zip(axes, sizes, strict=True)]
+        axes_of_box = list(zip(self.starts, self.counts, self.steps, self.strides, strict=True))
+        lines = [(0, n, 1, 0) if a is None else axes_of_box[a] for a, n in zip(axes, sizes, strict=True)]
         starts, counts, steps, strides = zip(*lines, strict=True)
         return Box(starts, counts, steps, strides, self.base, self.free)
 
@@ -187,7 +187,7 @@ def _join_along(boxes: list[Box], axis: int, alone: bool) -> list[Box]:
     """The boxes after neighbours along an axis are joined; with `alone`, also two boxes of a single row."""
     groups: dict[object, list[Box]] = {}
     for box in boxes:
-        rest = tuple(own[:axis] + own[axis + 1 :] for own in (box.starts, box.counts, box.steps, box.strides))
+        rest = tuple(numbers[:axis] + numbers[axis + 1 :] for numbers in (box.starts, box.counts, box.steps, box.strides))
         groups.setdefault((rest, box.free), []).append(box)
     if len(groups) == len(boxes):
         return boxes

@@ -244,9 +244,9 @@ def _scatter_unknown(updates: Relation, dims: Dims, sizes: Sequence[int], shape:
     offset_axes = [d for d in range(len(shape)) if d not in (*dims["collapsed_slice_dims"], *dims["operand_batching_dims"])]
     axis_of = dict(zip(dims["offset_dims"], offset_axes, strict=True)) | batching
     movable = {d for d in dims["start_index_map"] if sizes[d] < shape[d]}
-    away = [u for u in range(len(updates.shape)) if u not in axis_of or axis_of[u] in movable]
-    positions = [axis_of[u] for u in range(len(updates.shape)) if u not in away]
-    found = updates.gathered(away)
+    dropped = [u for u in range(len(updates.shape)) if u not in axis_of or axis_of[u] in movable]
+    positions = [axis_of[u] for u in range(len(updates.shape)) if u not in dropped]
+    found = updates.gathered(dropped)
     whole = tuple(found.shape[positions.index(d)] if d in positions else n for d, n in enumerate(shape))
     found = found.broadcast(whole, positions)
     return found.padded([0] * len(shape), [n - m for n, m in zip(shape, whole, strict=True)])

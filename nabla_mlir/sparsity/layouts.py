@@ -45,12 +45,12 @@ def reshaped(box: Box, old: Shape, new: Shape) -> list[Box] | None:
     if old == new:
         return [box]
     found: list[tuple[int, list[_Line]]] = [(box.base, [])]  # the base, and the axes so far
-    for mine, others in factors(old, new):
-        lines = [(box.starts[a], box.counts[a], box.steps[a], box.strides[a]) for a in mine]
-        line = _merge_axes(lines, [old[a] for a in mine])
+    for old_axes, new_axes in factors(old, new):
+        lines = [(box.starts[a], box.counts[a], box.steps[a], box.strides[a]) for a in old_axes]
+        line = _merge_axes(lines, [old[a] for a in old_axes])
         if line is None:
             return None
-        pieces = _split_axis(line, [new[a] for a in others])
+        pieces = _split_axis(line, [new[a] for a in new_axes])
         if pieces is None:
             return None
         found = [(base + offset, [*before, *axes]) for base, before in found for offset, axes in pieces]

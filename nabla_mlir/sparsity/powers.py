@@ -28,8 +28,8 @@ def after(iteration: Sequence[Relation], state: Sequence[Relation], count: int) 
     front = (
         columns if any((p.indices < columns).any() for p in parts) else 0
     )  # with the columns as part of the state, since they do not change
-    away = columns - front
-    step = _below_identity([Rows(p.offsets, p.indices - away, p.columns - away) for p in parts], front)
+    shift = columns - front
+    step = _below_identity([Rows(p.offsets, p.indices - shift, p.columns - shift) for p in parts], front)
     now = _below_identity([r.rows for r in state], front)
     while count:
         if count % 2:

@@ -180,12 +180,12 @@ class Relation:
         if other.is_full:
             return other
         layout = max((self.layout, other.layout, self.shape), key=len)
-        mine, others = self.laid_out(layout), other.laid_out(layout)
-        if mine is not None and others is not None:
+        own_boxes, other_boxes = self.laid_out(layout), other.laid_out(layout)
+        if own_boxes is not None and other_boxes is not None:
             # A dict is used as an ordered set.
-            distinct = dict.fromkeys(mine)
+            distinct = dict.fromkeys(own_boxes)
             count = len(distinct)
-            distinct.update(dict.fromkeys(others))
+            distinct.update(dict.fromkeys(other_boxes))
             if len(distinct) == count and layout == self.layout:
                 return self
             is_loose = len(distinct) <= thresholds.PATTERN_LOOSE

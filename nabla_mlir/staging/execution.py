@@ -237,8 +237,8 @@ class OnDevice:
     @property
     def function(self) -> Function | None:
         """The compiled function on the host; None if it is interpreted or interruptible there, or has not run yet."""
-        here = self._here
-        return here if type(here) is Function and not here.is_in_order else None
+        runner = self._here
+        return runner if type(runner) is Function and not runner.is_in_order else None
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
         """The results, on the device of the arrays `inputs`; the code is compiled for each driver at its first call.

@@ -308,8 +308,8 @@ def _binary(name: str, flip: bool = False) -> Any:
 
 def _is_operand(x: Any) -> bool:
     """True for a value that an operator of tensors accepts."""
-    own = isinstance(x, (Tensor, np.ndarray, np.generic)) or is_scalar(x) or hasattr(x, "__nabla_tensor__")
-    return own or hasattr(x, "__dlpack__")
+    is_number_or_array = isinstance(x, (Tensor, np.ndarray, np.generic)) or is_scalar(x) or hasattr(x, "__nabla_tensor__")
+    return is_number_or_array or hasattr(x, "__dlpack__")
 
 
 def _negative(self: Tensor) -> Tensor:

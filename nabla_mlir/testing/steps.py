@@ -393,8 +393,8 @@ def _branch(xp: Any, rng: Numbers, x: Any) -> Any:  # x, zeros, or its negation 
 def _mapped(xp: Any, rng: Numbers, x: Any) -> Any:
     """A random step, mapped over the rows of x."""
     _, holds, f = (UNARY + AXIS + STEPS)[rng.integers(len(UNARY + AXIS + STEPS))]
-    own = int(rng.integers(2**31))
+    step_seed = int(rng.integers(2**31))
     if not x.shape[0] or not holds(x[0]):
         return x
-    apply = lambda row: f(xp, np.random.default_rng(own), row)  # noqa: E731
+    apply = lambda row: f(xp, np.random.default_rng(step_seed), row)  # noqa: E731
     return np.stack([apply(row) for row in x]) if xp is np else nm.vmap(apply)(x)

@@ -147,11 +147,11 @@ def misfits(path: str, theirs: list[str], function: Any) -> list[str]:
     """
     if theirs[:1] == ["args*"]:  # a ufunc of JAX, whose signature does not name its operands; `where` is left out
         return []
-    own = inspect.signature(function).parameters
+    parameters_of_ours = inspect.signature(function).parameters
     kinds = inspect.Parameter
-    takes_any = any(p.kind == kinds.VAR_KEYWORD for p in own.values())
-    by_position = [p for p in own.values() if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
-    takes_many = any(p.kind == kinds.VAR_POSITIONAL for p in own.values())
+    takes_any = any(p.kind == kinds.VAR_KEYWORD for p in parameters_of_ours.values())
+    by_position = [p for p in parameters_of_ours.values() if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
+    takes_many = any(p.kind == kinds.VAR_POSITIONAL for p in parameters_of_ours.values())
     absent = {*PARAMETERS["*"].split(), *PARAMETERS.get(path, "").split()}
     wrong, position = [], 0
     for mark in theirs:
@@ -159,13 +159,15 @@ def misfits(path: str, theirs: list[str], function: Any) -> list[str]:
         if name in absent or kind in ("*", "**"):
             continue
         if kind == "=":
-            fits = takes_any or (name in own and own[name].kind != kinds.POSITIONAL_ONLY)
+            fits = takes_any or (name in parameters_of_ours and parameters_of_ours[name].kind != kinds.POSITIONAL_ONLY)
         elif kind == "/":
             fits = takes_many or position < len(by_position)
             position += 1
         else:
             names = [p.name for p in by_position]
-            fits = takes_many or (name in names and names.index(name) >= position and own[name].kind == kinds.POSITIONAL_OR_KEYWORD)
+            fits = takes_many or (
+                name in names and names.index(name) >= position and parameters_of_ours[name].kind == kinds.POSITIONAL_OR_KEYWORD
+            )
             position = names.index(name) + 1 if name in names else position
         wrong += [] if fits else [name]
     return wrong

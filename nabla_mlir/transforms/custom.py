@@ -169,7 +169,7 @@ class _Custom:
         return other is self
 
     def _zero_rules(self, call: Call) -> list[ir.Block]:
-        """Regions with the signatures of the rules of `call` that return zeros; they stand where no derivative uses the rules."""
+        """Regions that return zeros, with the signatures of the rules of `call`; used where no derivative reads the rules."""
         ends = []
         for arguments, results in self._rule_signatures(call):
             zeros = lambda *_, results=results: [full(s.shape, 0, s.dtype) for s in results]  # noqa: E731

@@ -194,10 +194,10 @@ class Dependence(Values):
                 break
             if not goes_on:
                 break
-            new, numbers, asked = self._iteration(op, state, numbers)
+            new, numbers, reads_numbers = self._iteration(op, state, numbers)
             same = all(a.same_as(b) for a, b in zip(state, new, strict=True))
             state = new
-            if same and not asked:
+            if same and not reads_numbers:
                 break
         for value in arguments:
             self._numbers.pop(value, None)

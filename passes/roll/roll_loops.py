@@ -130,13 +130,13 @@ class _Loop:
         """
         counter, tapes = carry[0], carry[1 + len(self._carried) :]
         before = dict(zip(self._carried, carry[1:], strict=False))
-        own: dict[Position, Tensor] = {}
+        results: dict[Position, Tensor] = {}
 
         def value_of(source: Source) -> Tensor:
             """The value that an operation in the loop reads from this source."""
             match source:
                 case Own(position):
-                    return own[position]
+                    return results[position]
                 case Carried():
                     return before[source]
                 case Outer(value):
@@ -148,9 +148,9 @@ class _Loop:
             with op.location:
                 operands = [value_of(source) for source in self._blocks.sources[k]]
                 for j, result in enumerate(self._step(k, op, operands, counter)):
-                    own[k, j] = result
+                    results[k, j] = result
         after = [value_of(source.next()) for source in self._carried]
-        rows = [write_row(tape, own[position], counter) for position, tape in zip(self._rows, tapes, strict=True)]
+        rows = [write_row(tape, results[position], counter) for position, tape in zip(self._rows, tapes, strict=True)]
         return [add(counter, full((), 1, INDEX)), *after, *rows]
 
     def _step(self, k: int, op: ir.Operation, operands: list[Tensor], counter: Tensor) -> list[Tensor]:

@@ -62,9 +62,9 @@ def dot_of_transpose(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
 def dot_of_constant(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, dtype: np.dtype, **_: Any) -> Tensor | None:
     """dot(x, full(c)) -> x * c, with reordered axes, if nothing is contracted; the gradient of a dot product starts so."""
     lb, rb, lc, _rc = (dot_dimension_numbers[f] for f in DotDims.lists)
-    for factor, own, x, batch in ((lhs, lb, rhs, rb), (rhs, rb, lhs, lb)):
+    for factor, batch_of_factor, x, batch in ((lhs, lb, rhs, rb), (rhs, rb, lhs, lb)):
         value = splat_of(factor)
-        unit = tuple(factor.shape[d] for d in free(factor.ndim, own, ()))
+        unit = tuple(factor.shape[d] for d in free(factor.ndim, batch_of_factor, ()))
         # Longer axes of the constant stay in the product: IREE compiles it, and not every broadcast that could replace it.
         if lc or value is None or set(unit) - {1} or not x.dtype == factor.dtype == dtype:
             continue
@@ -101,7 +101,7 @@ def dot_of_broadcast(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
     That axis becomes a free axis of the other factor, so x is read once.
     """
     lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
-    for side, factor, own in ((0, lhs, lb), (1, rhs, rb)):
+    for side, factor, batch_axes in ((0, lhs, lb), (1, rhs, rb)):
         inner = defining(factor, "stablehlo.broadcast_in_dim")
         if inner is None:
             continue
@@ -111,7 +111,7 @@ def dot_of_broadcast(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
             continue
         copies = [d for d in range(factor.ndim) if d not in positions]
         # Only a leading batching axis, and no free axes before it, keep the result in order.
-        if copies != [own[0]] if own else True:
+        if copies != [batch_axes[0]] if batch_axes else True:
             continue
         axis_of = {d: i for i, d in enumerate(positions)}
         own_dims = [tuple(axis_of[d] for d in ds if d in axis_of) for ds in ((lb, lc) if side == 0 else (rb, rc))]

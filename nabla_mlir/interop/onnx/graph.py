@@ -207,8 +207,8 @@ class _Node:
 
     def _call(self, function: Any, inputs: Sequence[Any]) -> list[Any]:
         """The results of `function`, a function of the model or one that defines an operator, for the node's inputs."""
-        own = Library.of(function.opset_import, self.library.functions)
-        library = Library({**self.library.opsets, **own.opsets}, own.functions)
+        library_of_function = Library.of(function.opset_import, self.library.functions)
+        library = Library({**self.library.opsets, **library_of_function.opsets}, library_of_function.functions)
         values = dict(zip(function.input, [*inputs, *[None] * (len(function.input) - len(inputs))], strict=True))
         values |= {"": None}
         defaults = {a.name: a for a in function.attribute_proto}

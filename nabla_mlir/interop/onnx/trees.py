@@ -115,8 +115,8 @@ class Forest:
 
     def _is_branch(self) -> np.ndarray:
         """True for the nodes that are not leaves."""
-        own = np.arange(len(self.features))
-        return (self.passed != own) | (self.failed != own)
+        numbers_of_nodes = np.arange(len(self.features))
+        return (self.passed != numbers_of_nodes) | (self.failed != numbers_of_nodes)
 
     def _depth(self) -> int:
         """The number of branches on the longest path."""

@@ -152,6 +152,7 @@ def momentum(step_size: Any, mass: Any) -> Any:
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
+        """The state (x, v) after one step along the gradient `g`."""
         x, v = state
         v = mass * v + g
         return x - size(i) * v, v

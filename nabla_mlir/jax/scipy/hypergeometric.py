@@ -59,8 +59,8 @@ def _kummer(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     one = full_like(x, 1)
     plain = series(term, one, one) * exp(where(far | ~kummer, 0.0, x))
     size_of = gamma.lgamma(b) - gamma.lgamma(where(far, c, 1.0)) + (c - b) * log(distant) + where(kummer, 0.0, distant)
-    away = gammasgn(b) * gammasgn(where(far, c, 1.0)) * exp(where(far, size_of, 0.0)) * series(asymptotic, one, one)
-    return where(_pole(b), np.nan, where(far, away, plain))
+    far_value = gammasgn(b) * gammasgn(where(far, c, 1.0)) * exp(where(far, size_of, 0.0)) * series(asymptotic, one, one)
+    return where(_pole(b), np.nan, where(far, far_value, plain))
 
 
 _hyp1f1: Any = with_slopes(_kummer, lambda a, b, x: a / b * _hyp1f1(a + 1.0, b + 1.0, x), has_constants=False)

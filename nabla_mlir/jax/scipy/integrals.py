@@ -237,12 +237,12 @@ def _spence(z: Tensor) -> Tensor:
 def _spence_jvp(primals: Any, tangents: Any) -> Any:
     """The value and the tangent of the Spence function, whose derivative is log(z) / (1 - z), or a series near 1."""
     (z,), (t,) = primals, tangents
-    away = absolute(z - 1.0) > 0.1
-    distance, near = where(away, 1.0 - z, 1.0), where(away, 0.0, 1.0 - z)
+    is_far = absolute(z - 1.0) > 0.1
+    distance, near = where(is_far, 1.0 - z, 1.0), where(is_far, 0.0, 1.0 - z)
     slope = full_like(z, 0)
     for k in range(16, 0, -1):  # -log(1 - y) / y as a series, whose derivatives exist at 0
         slope = slope * near + 1.0 / k
-    return _spence(z), t * where(away, log(where(away, z, 1.0)) / distance, -slope)
+    return _spence(z), t * where(is_far, log(where(is_far, z, 1.0)) / distance, -slope)
 
 
 @library

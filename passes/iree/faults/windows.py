@@ -35,13 +35,13 @@ def windows_of_other_numbers(op: ir.Operation, target: Target) -> Replacement:
     if len(op.operands) != 2 or body is None:
         return None
     values, result = operands(op), Val(op.results[0])
-    kind, word = result.dtype.kind, body.removeprefix("stablehlo.")
-    if kind == "b" and word in _TRUTH:
-        return b.ne(_windows(op, [b.convert(v, np.int32) for v in values], f"stablehlo.{_TRUTH[word]}"), 0)
+    kind, combiner = result.dtype.kind, body.removeprefix("stablehlo.")
+    if kind == "b" and combiner in _TRUTH:
+        return b.ne(_windows(op, [b.convert(v, np.int32) for v in values], f"stablehlo.{_TRUTH[combiner]}"), 0)
     if kind != "u":
         return None
     signed = np.dtype(f"i{result.dtype.itemsize}")
-    first = int(np.iinfo(signed).min) if word in ("maximum", "minimum") else 0
+    first = int(np.iinfo(signed).min) if combiner in ("maximum", "minimum") else 0
     in_order = lambda v: b.binary("stablehlo.xor", v, first) if first else v  # noqa: E731
     return b.bitcast(in_order(_windows(op, [in_order(b.bitcast(v, signed)) for v in values], body)), result.dtype)
 

@@ -97,7 +97,7 @@ def _factor_tile(t: Text, u: Memory, panel: Memory, b: str, first: str, row: str
     above = t.of_indices("subi", row, first)
     tile = _minus_panel(t, u, panel, b, (row, column), above)
     # The pieces of the panel's memory with the columns of the tile, and with its diagonal.
-    own, diagonal = (t.of_indices("divui", x, t.form.width) for x in (column, row))
+    columns_piece, diagonal_piece = (t.of_indices("divui", x, t.form.width) for x in (column, row))
     rows = [t.add(row, i) for i in range(t.form.rows)]
 
     def finish(has_diagonal: bool) -> None:
@@ -112,11 +112,11 @@ def _factor_tile(t: Text, u: Memory, panel: Memory, b: str, first: str, row: str
                 pivot = t.scalar("math.sqrt", pivot)
             left[i] = t.scaled(left[i], t.scalar("arith.divf", t.number(1), pivot))
             t.put_row(left[i], u, b, at, column)
-            t.put_row(left[i], panel, b, own, t.add(above, i), 0)
+            t.put_row(left[i], panel, b, columns_piece, t.add(above, i), 0)
             for j in range(i + 1, len(rows)):
                 left[j] = t.minus_product(left[j], t.load(u, b, at, rows[j]), left[i])
 
-    with t.if_holds(t.result(f"arith.cmpi eq, {own}, {diagonal} : index")) as otherwise:
+    with t.if_holds(t.result(f"arith.cmpi eq, {columns_piece}, {diagonal_piece} : index")) as otherwise:
         finish(has_diagonal=True)
         otherwise()
         finish(has_diagonal=False)

@@ -325,8 +325,8 @@ def _complete(u: Val) -> Val:
     q = orgqr(packed, taus)
     diagonal = diagonal_of(packed)
     size = b.sqrt(squared(diagonal))
-    bad = size < 0.5
-    phase = select(bad, 1, scaled(diagonal, 1.0 / select(bad, 1.0, size)))
+    is_zero = size < 0.5
+    phase = select(is_zero, 1, scaled(diagonal, 1.0 / select(is_zero, 1.0, size)))
     return q * spread(phase, q.shape, 0, 2)
 
 

@@ -34,6 +34,7 @@ def _complex(*names: str, into: Patterns = PATTERNS) -> Callable[[Callable[..., 
         """Registers a formula, and returns it unchanged."""
 
         def rewrite(op: ir.Operation, target: Target) -> Replacement:
+            """The result by the formula; None for real numbers, and in the body of a reduction."""
             values = operands(op)
             if op.name in _REDUCERS and not runs_regions(op.parent):  # sums are recognised by the operation in their region
                 return None
