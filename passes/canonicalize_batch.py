@@ -60,10 +60,10 @@ def _share_broadcast(op: ir.Operation) -> ir.Operation:
         repeated = [p for p in positions if p != NOT_CARRIED and _is_repeated(operand, p)]
         if not repeated:
             continue
-        kept = [d for d in range(len(shape_and_dtype(operand.type)[0])) if d not in repeated]
+        remaining_dims = [d for d in range(len(shape_and_dtype(operand.type)[0])) if d not in repeated]
         with op.location, ir.InsertionPoint(op):
-            operands[i] = _without_copies(operand, kept)
-        in_axes[i] = tuple(NOT_CARRIED if p in repeated else p if p == NOT_CARRIED else kept.index(p) for p in positions)
+            operands[i] = _without_copies(operand, remaining_dims)
+        in_axes[i] = tuple(NOT_CARRIED if p in repeated else p if p == NOT_CARRIED else remaining_dims.index(p) for p in positions)
     if operands == list(op.operands):
         return op
     new = _rebuild(view, operands, in_axes, view.out_axes).op
