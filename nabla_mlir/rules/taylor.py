@@ -173,7 +173,7 @@ class Expansion:
         """
 
         def all_of(k: int) -> list[Tensor | None]:
-            """Coefficient k of all results."""
+            """Coefficient k of all results of a linear operation: the operation on coefficient k of its linear operands."""
             xs: list[Tensor | None] = [
                 x.at(k) if isinstance(x, Series) else x if k == 0 or i not in linear or not record.joint else None
                 for i, x in enumerate(operands)
@@ -323,7 +323,7 @@ class Expansion:
         known: list[list[Tensor | None]] = []
 
         def all_of(k: int) -> list[Tensor | None]:
-            """Coefficient k of all results."""
+            """Coefficient k of the solution: the solution for b_k minus what A(t) makes of the coefficients before."""
             right = [series[v].at(k) if v in series else wrap(constants.get(v, v)) if k == 0 else None for v in op.operands]
             if k:
                 inner, inner_constants = dict(series), dict(constants)

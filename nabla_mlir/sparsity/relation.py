@@ -37,6 +37,7 @@ class Relation:
     def __init__(
         self, shape: Sequence[int], columns: int, boxes: Iterable[Box] | None, layout: Shape | None = None, is_loose: bool = False
     ):
+        """Makes a relation of boxes; for a relation of rows, `boxes` is None, and `of_rows` adds the rows."""
         self.shape, self.columns = tuple(shape), columns
         self.layout = self.shape if layout is None else layout
         self._boxes = None if boxes is None else tuple(boxes)
@@ -129,7 +130,7 @@ class Relation:
 
     @property
     def entries(self) -> int:
-        """An upper bound on the number of pairs."""
+        """An upper bound on the number of pairs (element, column); boxes that overlap count them twice."""
         if self._boxes is None:
             return int(self.rows.indices.size)
         return sum(math.prod(box.counts) * box.width for box in self._boxes)

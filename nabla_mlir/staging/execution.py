@@ -316,6 +316,7 @@ def compiled_function(code: Code, device: Device | None = None, first: Sequence[
         vmfb, _ = compile_checked(code.module, target, title=code.title, examples=examples)
 
         def load() -> Function:
+            """The compiled function, loaded for the device."""
             # The next call of a large program reuses its freed memory if the device caches freed memory.
             function = Executable.load(vmfb, pooled(where) if REFLECTED.encode() in vmfb else where).function(code.name)
             function.anew = load if device is None else None

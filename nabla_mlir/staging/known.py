@@ -59,6 +59,7 @@ class Known:
     others: dict[ir.Value, ir.Value]
 
     def __init__(self) -> None:
+        """Starts without known arrays."""
         self.arrays, self.others = {}, {}
         self.applies_rules = True
         self._regions: dict[ir.Value, _Arguments] = {}  # by argument

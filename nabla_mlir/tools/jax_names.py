@@ -175,7 +175,7 @@ def misfits(path: str, theirs: list[str], function: Any) -> list[str]:
 
 # ---------------------------------------------------------------- the page
 def page(root: Path) -> str:
-    """The text of docs/jax_names.md."""
+    """The text of docs/jax_names.md: for each module of JAX, its names that are present, under another name, or left out."""
     names_of_jax = stored(root)
     rows, totals = [], {"present": 0, "elsewhere": 0, "left out": 0}
     sections = []

@@ -258,7 +258,7 @@ class Body:
         return [x.name for x in self.graph.input]
 
     def __call__(self, *inputs: Any) -> list[Any]:
-        """The results of the graph for its inputs."""
+        """The results of the graph for its inputs; its nodes may also read the values `outside`."""
         values = dict(self.outside) | {t.name: array_of(t) for t in self.graph.initializer}
         values |= dict(zip(self.names, inputs, strict=True))
         self.library.evaluate(self.graph.node, values, {})

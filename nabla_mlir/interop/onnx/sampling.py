@@ -21,7 +21,9 @@ def _linear(t: Any) -> Any:
 
 
 def _cubic(a: float) -> Callable[[Any], Any]:
-    """The cubic kernel with the parameter a."""
+    """The kernel of cubic interpolation as a function of the distance; a is the parameter of Keys' kernels, usually -0.75 or
+    -0.5.
+    """
 
     def kernel(t: Any) -> Any:
         """The weight of a sample at the distance t, for |t| < 2: two cubic polynomials, by whether |t| <= 1."""
