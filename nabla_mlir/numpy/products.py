@@ -155,7 +155,10 @@ def tensordot(
 
 
 def _tensordot(name: str, a: Tensor, b: Tensor, left: Sequence[int], right: Sequence[int]) -> Tensor:
-    """Multiplies and sums over pairs of axes, `left` of a and `right` of b. Raises ShapeError if their lengths differ."""
+    """The sum of products over pairs of axes, `left` of a and `right` of b: first the other axes of a, then those of b.
+
+    Raises ShapeError if paired axes differ in length.
+    """
     if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
         raise ShapeError(
             f"{name} requires equal lengths of the axes {tuple(left)} and {tuple(right)}, got shapes {a.shape} and {b.shape}.",

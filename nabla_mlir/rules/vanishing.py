@@ -65,7 +65,7 @@ def _keeps_order(op: ir.Operation) -> bool:
 
 
 def _all(values: Iterable[ir.Value]) -> Asking[bool]:
-    """True if the answer for each value is True; it yields each value, and receives the answer."""
+    """True if the answer for each value is True: the generator yields each value, and its caller sends the answer."""
     for value in values:
         if not (yield value):
             return False
