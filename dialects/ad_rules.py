@@ -198,8 +198,8 @@ def verify_recur(op: ir.Operation) -> None:
     around = enclosing(op, label)
     if around is None:
         raise VerifyError(f"ad.recur requires to stand in a rule of the name it has, got {label!r}.", where=source_of(op.location))
-    for word, mine, theirs in (("operands", op.operands, around.operands), ("results", op.results, around.results)):
-        expected, got = [v.type for v in theirs], [v.type for v in mine]
+    for word, own_values, values_around in (("operands", op.operands, around.operands), ("results", op.results, around.results)):
+        expected, got = [v.type for v in values_around], [v.type for v in own_values]
         if expected != got:
             raise VerifyError(
                 f"ad.recur requires {word} of types {types_text(expected)}, got {types_text(got)}.", where=source_of(op.location)

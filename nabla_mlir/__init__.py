@@ -32,6 +32,7 @@ __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    """The public object `name`, whose module is imported when the name is first used."""
     if name not in _HOMES:
         raise AttributeError(missing("module 'nabla_mlir'", name), name=name, obj=sys.modules[__name__])
     home = _HOMES[name]

@@ -98,7 +98,11 @@ class NamedPipeline:
         return tuple(parts)
 
     def items(self) -> Iterator[tuple[Step, Pass | NamedPipeline | str]]:
-        """The steps that run with these options, each with the configured pass or pipeline."""
+        """The steps that run with these options, each with the configured pass or pipeline.
+
+        A step is left out if the code generator of the target needs no such step (`unless`), or if the option that asks for it is
+        off (`needs`).
+        """
         options = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         for step in self.steps:
             if step.unless and getattr(TARGETS[options["target"]].codegen, step.unless):

@@ -57,13 +57,13 @@ def _share_broadcast(op: ir.Operation) -> ir.Operation:
     view = VmapOp(op)
     operands, in_axes = list(op.operands), view.in_axes
     for i, (operand, positions) in enumerate(zip(operands, in_axes, strict=True)):
-        spread = [p for p in positions if p != NOT_CARRIED and _is_repeated(operand, p)]
-        if not spread:
+        repeated = [p for p in positions if p != NOT_CARRIED and _is_repeated(operand, p)]
+        if not repeated:
             continue
-        rest = [d for d in range(len(shape_and_dtype(operand.type)[0])) if d not in spread]
+        remaining_dims = [d for d in range(len(shape_and_dtype(operand.type)[0])) if d not in repeated]
         with op.location, ir.InsertionPoint(op):
-            operands[i] = _without_copies(operand, rest)
-        in_axes[i] = tuple(NOT_CARRIED if p in spread else p if p == NOT_CARRIED else rest.index(p) for p in positions)
+            operands[i] = _without_copies(operand, remaining_dims)
+        in_axes[i] = tuple(NOT_CARRIED if p in repeated else p if p == NOT_CARRIED else remaining_dims.index(p) for p in positions)
     if operands == list(op.operands):
         return op
     new = _rebuild(view, operands, in_axes, view.out_axes).op
@@ -99,7 +99,10 @@ def _without_copies(value: ir.Value, rest: list[int]) -> ir.Value:
 
 
 def _merge_inner(op: ir.Operation) -> None:
-    """Replaces a map that contains only another map by one map over the axes of both."""
+    """Replaces a map that contains only another map by one map over the axes of both.
+
+    For example, a map over axis a whose body is a map over axis b becomes one map over the axes (a, b).
+    """
     view = VmapOp(op)
     body = view.body
     if len(body) != 1 or body[0].name != "batch.vmap":
@@ -108,6 +111,7 @@ def _merge_inner(op: ir.Operation) -> None:
     outputs, results = list(view.terminator.operands), list(inner.op.results)
     if len(outputs) != len(results) or set(outputs) != set(results):
         return
+    # order[j]: the result of the inner map that is result j of the outer one.
     order = [results.index(r) for r in outputs]
     arguments, inner_operands, inner_axes = view.arguments, list(inner.op.operands), inner.in_axes
     # A value of the outer entry that the inner map only captures is passed too; it carries the outer axes alone.
@@ -161,8 +165,8 @@ def _lead_with_prefix(op: ir.Operation) -> None:
     view = VmapOp(op)
     in_axes, out_axes = view.in_axes, view.out_axes
     live = [i for i, a in enumerate(view.arguments) if next(iter(a.uses), None) is not None]
-    canonical = all(_leading(in_axes[i]) == in_axes[i] for i in live) and all(_leading(p) == p for p in out_axes)
-    if canonical and len(live) == len(in_axes):
+    is_canonical = all(_leading(in_axes[i]) == in_axes[i] for i in live) and all(_leading(p) == p for p in out_axes)
+    if is_canonical and len(live) == len(in_axes):
         return
     with op.location, ir.InsertionPoint(op):
         operands = [_move_axes(op.operands[i], in_axes[i], _leading(in_axes[i])) for i in live]
@@ -189,6 +193,7 @@ def _move_axes(value: ir.Value, source: Positions, target: Positions) -> ir.Valu
         return value
     rank = len(shape_and_dtype(value.type)[0])
     inner = [d for d in range(rank) if d not in source]
+    # order[d]: the axis of `value` that becomes axis d; other axes keep their order.
     order: list[int] = [NOT_CARRIED] * rank
     for s, t in zip(source, target, strict=True):
         if t != NOT_CARRIED:
@@ -228,6 +233,7 @@ class CanonicalizeBatchPass(Pass):
     name: ClassVar[str] = "nabla-canonicalize-batch"
 
     def run(self, module: ir.Operation) -> None:
+        """Simplifies all maps of the module, the inner ones first, in place."""
         # Inner maps first. Axes are moved last, because the moves would separate maps that can be merged.
         for view in _maps(module):
             op = _share_broadcast(view)

@@ -21,7 +21,7 @@ class Network:
     def __init__(self) -> None:
         self._edges: list[list[int]] = [[], []]  # by node; edge e has the reverse edge e ^ 1
         self._head: list[int] = []  # by edge: the node that it leads to
-        self._room: list[int] = []  # by edge: the flow that it can still take
+        self._remaining: list[int] = []  # by edge: the flow that it can still take
 
     def node(self) -> int:
         """The number of a node that is added to the network."""
@@ -30,20 +30,23 @@ class Network:
 
     def edge(self, tail: int, head: int, capacity: int) -> None:
         """Adds an edge from node `tail` to node `head`; to cut it costs `capacity`."""
-        for a, b, room in ((tail, head, capacity), (head, tail, 0)):
+        for a, b, free in ((tail, head, capacity), (head, tail, 0)):
             self._edges[a].append(len(self._head))
             self._head.append(b)
-            self._room.append(room)
+            self._remaining.append(free)
 
     def sink_side(self) -> set[int]:
-        """The nodes on the side of the sink of a minimum cut, as few as possible."""
+        """The nodes from which the sink can still be reached after a maximum flow: the side of the sink of a minimum cut.
+
+        It is the smallest such side. An edge of the cut goes from a node outside to a node inside.
+        """
         while self._augment():
             pass
         side, work = {self.SINK}, [self.SINK]
         while work:
             for e in self._edges[work.pop()]:
                 tail = self._head[e]
-                if self._room[e ^ 1] and tail not in side:
+                if self._remaining[e ^ 1] and tail not in side:
                     side.add(tail)
                     work.append(tail)
         return side
@@ -58,7 +61,7 @@ class Network:
         while queue:
             node = queue.popleft()
             for e in self._edges[node]:
-                if self._room[e] and self._head[e] not in level:
+                if self._remaining[e] and self._head[e] not in level:
                     level[self._head[e]] = level[node] + 1
                     queue.append(self._head[e])
         if self.SINK not in level:
@@ -68,14 +71,14 @@ class Network:
         node = self.SOURCE
         while True:
             if node == self.SINK:
-                flow = min(self._room[e] for e in path)
+                flow = min(self._remaining[e] for e in path)
                 for e in path:
-                    self._room[e] -= flow
-                    self._room[e ^ 1] += flow
+                    self._remaining[e] -= flow
+                    self._remaining[e ^ 1] += flow
                 path, node = [], self.SOURCE
             elif next_edge[node] < len(self._edges[node]):
                 e = self._edges[node][next_edge[node]]
-                if self._room[e] and level.get(self._head[e]) == level[node] + 1:
+                if self._remaining[e] and level.get(self._head[e]) == level[node] + 1:
                     path.append(e)
                     node = self._head[e]
                 else:

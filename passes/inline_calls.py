@@ -28,6 +28,7 @@ class InlineCallsPass(Pass):
     name: ClassVar[str] = "nabla-inline-calls"
 
     def run(self, module: ir.Operation) -> None:
+        """Replaces calls by the called functions, and erases private functions that no operation applies, in place."""
         for op in nested(module):
             if op.name == "stablehlo.composite":
                 remade(op, "func.call", {"callee": op.attributes["decomposition"]})

@@ -49,6 +49,7 @@ class InlineRulesPass(Pass):
     name: ClassVar[str] = "nabla-inline-rules"
 
     def run(self, module: ir.Operation) -> None:
+        """Replaces operations with custom rules by their functions, in place."""
         # A value is a copy of a region, which may contain others: each round replaces the outermost ones.
         while ops := [op for op in nested(module) if op.name in ENDED]:
             for op in reversed([op for op in ops if not _is_inside_another(op)]):

@@ -30,6 +30,7 @@ class SpecializePass(Pass):
     inputs: str = ""  # the type of each argument, as in 3x4xf32,i64=3
 
     def run(self, module: ir.Operation) -> None:
+        """Gives the arguments of the only public function the types and numbers of `inputs`, in place."""
         public = [function for function in functions_of(module).values() if not is_private(function)]
         if len(public) != 1:
             raise PassError(f"{self.name} requires one public function, got {len(public)}.")

@@ -76,6 +76,8 @@ def _is_stackable(product: ir.Operation, op: ir.Operation, counter: Counter) -> 
 def _stack(op: ir.Operation, counter: Counter, totals: dict[int, list[ir.Operation]]) -> None:
     """Replaces the loop by one that writes factors to tapes, followed by the products of the tapes.
 
+    For example, a loop that adds outer(x_i, y_i) to a sum stores the rows x_i and y_i; after it, the sum is XᵀY.
+
     Args:
       op: the loop.
       counter: the description of its counter.
@@ -88,15 +90,15 @@ def _stack(op: ir.Operation, counter: Counter, totals: dict[int, list[ir.Operati
         empty = [empty_tape(counter.trips, x) for x in map(wrap, operand_rows)]
     body = op.regions[1].blocks[0]
     terminator = body.operations[len(body.operations) - 1].operation
-    rest = []
+    new_outputs = []
     with ir.InsertionPoint(terminator), op.location:
         for i, value in enumerate(outputs):
             partial = {p.results[0] for p in totals.get(i, [])}
-            rest.append(_sum([t for t in _terms(value) if t not in partial]) if partial else value)
+            new_outputs.append(_sum([t for t in _terms(value) if t not in partial]) if partial else value)
         for value, tape in zip(operand_rows, empty, strict=True):
             rows = wrap(body.add_argument(tape.value.type, op.location))
-            rest.append(write_row(rows, wrap(value), wrap(arguments[counter.carry])).value)
-        ir.Operation.create("stablehlo.return", operands=rest)
+            new_outputs.append(write_row(rows, wrap(value), wrap(arguments[counter.carry])).value)
+        ir.Operation.create("stablehlo.return", operands=new_outputs)
     terminator.erase()
     for tape in empty:
         op.regions[0].blocks[0].add_argument(tape.value.type, op.location)

@@ -93,6 +93,7 @@ def _copy_body(block: ir.Block) -> tuple[ir.Operation, ir.Block]:
     """The operation that holds a copy of a block, and the copy, which is the body of a region operation."""
 
     def make(arguments: Values) -> Values:
+        """Emits a copy of the operations of `block` on these arguments; returns the copies of its results."""
         mapping: dict[ir.Value, ir.Value] = dict(zip(block.arguments, arguments, strict=True))
         *operations, last = (op.operation for op in block.operations)
         for op in operations:
@@ -170,6 +171,7 @@ def _grad(item: TransformPass, body: ir.Block, with_value: bool = False) -> Tran
     )
 
     def make(values: Values) -> Values:
+        """The results of the transform for its arguments: the value, if it is wanted, and the gradients."""
         one = builder.full(1, (), dtype).value
         outs = list(VjpOp.build(values, [one], body, item.wrt, [0]).op.results)
         return outs if with_value else outs[1:]
@@ -225,12 +227,14 @@ def _jacfwd(item: TransformPass, body: ir.Block) -> Transformed:
     arguments, results, of = _check_wrt(item, body)
 
     def make(values: Values) -> Values:
+        """The results of the transform for its arguments: a block of the Jacobian for each result and argument."""
         columns = []
         for i in item.wrt:
             holder, copy = _copy_body(body)
             ranks = [len(shape_and_dtype(results[o])[0]) for o in of]
 
             def push(t: ir.Value, copy: ir.Block = copy, i: int = i) -> Values:
+                """The tangents of the results for the tangent t of argument i."""
                 return list(JvpOp.build(values, [t], copy, [i], of).op.results)[len(results) :]
 
             columns.append(_over_basis(arguments[i], ranks, push))
@@ -249,11 +253,13 @@ def _jacrev(item: TransformPass, body: ir.Block) -> Transformed:
     arguments, results, of = _check_wrt(item, body)
 
     def make(values: Values) -> Values:
+        """The results of the transform for its arguments: a block of the Jacobian for each result and argument."""
         blocks: Values = []
         for o in of:
             holder, copy = _copy_body(body)
 
             def pull(ct: ir.Value, copy: ir.Block = copy, o: int = o) -> Values:
+                """The cotangents of the arguments for the cotangent ct of result o."""
                 return list(VjpOp.build(values, [ct], copy, item.wrt, [o]).op.results)[len(results) :]
 
             rows = _over_basis(results[o], [0] * len(item.wrt), pull)
@@ -275,6 +281,7 @@ def _vmap(item: TransformPass, body: ir.Block) -> Transformed:
         item.require(NOT_CARRIED <= position <= rank, f"positions from -1 to {rank} for {type}, got {position}")
 
     def make(values: Values) -> Values:
+        """The results of the transform for its arguments: the mapped results, with the mapped axis first."""
         in_axes, out_axes = [[p] for p in positions], [[0]] * len(results)
         return list(VmapOp.build(values, body, ["batch"], [item.size], in_axes, out_axes).op.results)
 

@@ -91,6 +91,7 @@ class VerifyLoweredPass(Pass):
     name: ClassVar[str] = "nabla-verify-lowered"
 
     def run(self, module: ir.Operation) -> None:
+        """Raises VerifyError for the first operation of the dialects `ad` and `batch` in the module."""
         for op in nested(module):
             if op.name.startswith(OWN_DIALECTS):
                 raise VerifyError(

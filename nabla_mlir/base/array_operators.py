@@ -72,8 +72,8 @@ class ArrayOperators:
         """The result of a NumPy function: by the operator of this class if there is one, and otherwise NumPy's on the numbers."""
         if method == "__call__" and not options and ufunc in _SIDES:
             left, right = inputs
-            own, mirror = _SIDES[ufunc]
-            return left._call(own, right) if isinstance(left, ArrayOperators) else self._call(mirror, left)
+            operator, mirrored_operator = _SIDES[ufunc]
+            return left._call(operator, right) if isinstance(left, ArrayOperators) else self._call(mirrored_operator, left)
         if any(isinstance(x, ArrayOperators) for x in options.get("out", ())):
             raise TypeError(
                 f"np.{ufunc.__name__} requires an array of NumPy's as out, got {type(self).__name__}: write x[...] = its result."

@@ -58,6 +58,7 @@ class NablaError(Exception):
     help: str
 
     def __init__(self, message: str, *, where: SourceRange | None = None, help: str = ""):
+        """Makes the text of the error from the message, the position `where`, and the advice `help`."""
         self.message, self.where, self.help = message, where, help
         parts = [message]
         if where is not None:

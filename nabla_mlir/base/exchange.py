@@ -99,6 +99,7 @@ class _Memory:
     """
 
     def __init__(self, capsule: Any, tensor: _Tensor):
+        """Describes the memory of a DLPack tensor by NumPy's array interface; `capsule` keeps the memory alive."""
         self._capsule = capsule
         size, shape = tensor.bits // 8, tuple(tensor.shape[: tensor.ndim])
         strides = tuple(n * size for n in tensor.strides[: tensor.ndim]) if tensor.strides else None

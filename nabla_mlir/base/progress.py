@@ -51,11 +51,11 @@ def watch(what: str, state: object = "") -> Iterator[None]:
 @contextlib.contextmanager
 def own_line() -> Iterator[None]:
     """A context for callers that show progress themselves; `watch` writes nothing inside of it."""
-    mine = _line.acquire(blocking=False)
+    has_line = _line.acquire(blocking=False)
     try:
         yield
     finally:
-        if mine:
+        if has_line:
             _line.release()
 
 

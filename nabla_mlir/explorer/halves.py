@@ -79,15 +79,19 @@ def _recomputed(name: str, func: ir.Operation, recorder: Recorder) -> list[dict[
     block = func.regions[0].blocks[0]
     # values that depend on the vectors, and values that depend only on the residuals
     varying, known = set(block.arguments), set[ir.Value]()
-    own: list[ir.Operation] = []
+    own_operations: list[ir.Operation] = []
     for op in (o.operation for o in block.operations):
         reads = reads_of(op)
         if any(value in varying for value in reads):
             varying.update(op.results)
         elif op.name == _LOAD or any(value in known for value in reads):
             known.update(op.results)
-            own += [op] if op.name in REGISTRY else []
-    last = [op for op in own if any(result in varying for use in op.results[0].uses for result in use.owner.operation.results)]
+            own_operations += [op] if op.name in REGISTRY else []
+    last = [
+        op
+        for op in own_operations
+        if any(result in varying for use in op.results[0].uses for result in use.owner.operation.results)
+    ]
     return [
         {
             "function": name,

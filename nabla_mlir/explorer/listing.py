@@ -68,6 +68,7 @@ def lines_of(text: str) -> list[Line]:
         lines.append(line)
         opens = line.text.endswith("{")
         number = numbers.get(position[1], NO_OPERATION) if position is not None and not opens else NO_OPERATION
+        # `stack` has the operations whose last line, which has the location, is not read yet.
         if line.text.startswith(("^", "}")) or (stack and not stack[-1].is_open):  # the line continues an operation
             if not stack:
                 continue

@@ -134,6 +134,6 @@ def same_lines(before: Sequence[Line], after: Sequence[Line]) -> list[int]:
     positions: dict[str, list[int]] = {}
     for i, line in reversed(list(enumerate(before))):
         positions.setdefault(_MAPS.sub("#map", line.shape), []).append(i)
-    pairs = [own.pop() if (own := positions.get(_MAPS.sub("#map", line.shape))) else -1 for line in after]
+    pairs = [candidates.pop() if (candidates := positions.get(_MAPS.sub("#map", line.shape))) else -1 for line in after]
     ordered = set(longest_increasing(pairs))
     return [pair if i in ordered else -1 for i, pair in enumerate(pairs)]

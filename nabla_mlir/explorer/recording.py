@@ -109,6 +109,7 @@ class Recorder:
         with self.row(name, "", "The operations of the second file, compared with those of the first."), context():
             self.module = module
             ops = [op for op, _ in _with_trips(module.operation, 1)]
+            # A mark is a number in the location of an operation, by which a line of text finds its operation.
             marks.mark(ops, 0)
             new_lines = listing_of(module.operation)
             marks.unmark(ops)
@@ -252,7 +253,11 @@ def _axes(module: ir.Module) -> dict[int, tuple[str, ...]]:
     copy = module.operation.clone()
     ExplainBatchPass().run(copy.operation)
     attributes = (op.attributes for op, _ in _with_trips(copy.operation, 1))
-    carried = {i: ir.ArrayAttr(own[RESULTS])[0] for i, own in enumerate(attributes) if RESULTS in own}
+    carried = {
+        i: ir.ArrayAttr(attributes_of_argument[RESULTS])[0]
+        for i, attributes_of_argument in enumerate(attributes)
+        if RESULTS in attributes_of_argument
+    }
     return {i: tuple(axis.value for axis in ir.ArrayAttr(axes)) for i, axes in carried.items()}
 
 

@@ -267,9 +267,9 @@ def _has_entries(symbol: Symbol) -> bool:
 def _source(library: str, symbol: Symbol) -> str:
     """The C code of a symbol, which calls the function of the static library."""
     name, n, k = symbol.name, len(symbol.inputs), len(symbol.outputs)
-    tables = {f"{name}_in_{i}": _dense_pattern_numbers(shape) for i, (_, shape) in enumerate(symbol.inputs)}
-    tables |= {f"{name}_out_{i}": _pattern_numbers(output) for i, output in enumerate(symbol.outputs)}
-    lines = [f"static const casadi_int {table}[] = {{{', '.join(map(str, numbers))}}};" for table, numbers in tables.items()]
+    patterns = {f"{name}_in_{i}": _dense_pattern_numbers(shape) for i, (_, shape) in enumerate(symbol.inputs)}
+    patterns |= {f"{name}_out_{i}": _pattern_numbers(output) for i, output in enumerate(symbol.outputs)}
+    lines = [f"static const casadi_int {table}[] = {{{', '.join(map(str, numbers))}}};" for table, numbers in patterns.items()]
     zeros = max((_size(symbol.inputs[i][1]) for i in symbol.read), default=1)
     arguments = [f"arg[{i}] ? arg[{i}] : zeros" for i in symbol.read]
     arguments += [f"res[{i}]" for i, output in enumerate(symbol.outputs) if not output.is_empty]
@@ -283,8 +283,8 @@ def _source(library: str, symbol: Symbol) -> str:
         "COUNT_OUT": str(k),
         "NAMES_IN": names[0],
         "NAMES_OUT": names[1],
-        "TABLES_IN": ", ".join(list(tables)[:n]),
-        "TABLES_OUT": ", ".join(list(tables)[n:]),
+        "TABLES_IN": ", ".join(list(patterns)[:n]),
+        "TABLES_OUT": ", ".join(list(patterns)[n:]),
     }
     return "\n".join(lines) + re.sub(r"\b(" + "|".join(parts) + r")\b|NAME(?=_)", lambda match: parts.get(match[0], name), _SYMBOL)
 

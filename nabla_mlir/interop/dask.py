@@ -83,8 +83,8 @@ class DaskEngine:
             residual_bytes = int(max(_FULL * total - len(shards) * work.data_bytes, _SHARE * total))
         size = math.inf if work.state_bytes is None else 2 * work.state_bytes
         self.stored_batches = len(shards) if residual_bytes is None or not size else min(len(shards), int(residual_bytes // size))
-        room = _SHARE * min((limit / threads.get(worker, 1) for worker, limit in limits.items()), default=math.inf)
-        count = max(sum(threads.values()), math.ceil(len(shards) * (work.data_bytes + (work.state_bytes or 0)) / room))
+        bytes_of_thread = _SHARE * min((limit / threads.get(worker, 1) for worker, limit in limits.items()), default=math.inf)
+        count = max(sum(threads.values()), math.ceil(len(shards) * (work.data_bytes + (work.state_bytes or 0)) / bytes_of_thread))
         count = min(count, len(shards))
         ends = [i * len(shards) // count for i in range(count + 1)]
         self._groups = [range(start, end) for start, end in itertools.pairwise(ends)]

@@ -184,8 +184,8 @@ class Importer:
         b, outside = operands[total:], list(operands[:total])
         bodies = []
         for part, count in zip(call.parts, call.consts, strict=True):
-            own, outside = outside[:count], outside[count:]
-            bodies.append(functools.partial(_copy, inner.module(part), own))
+            constants, outside = outside[:count], outside[count:]
+            bodies.append(functools.partial(_copy, inner.module(part), constants))
         matvec, solve = bodies[0], bodies[len(bodies) // 2]  # the next part is for the transposed system, if it exists
         attributes = {"transposable": Bool.encode(len(bodies) == 4)}
         types = [x.value.type for x in b]
@@ -219,8 +219,8 @@ def _custom(
         "of": ir.DenseI64ArrayAttr.get(list(call.of)),
     }
     op = stablehlo.emit(name, [x.value for x in arguments], results=results, attributes=attributes, regions=len(bodies))
-    for region, own, body in zip(op.regions, types, bodies, strict=True):
-        fill(region, own, body)
+    for region, argument_types, body in zip(op.regions, types, bodies, strict=True):
+        fill(region, argument_types, body)
     return [wrap(r) for r in op.results]
 
 
@@ -333,9 +333,9 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: 
         flags = [i - consts in wrt for i in range(len(avals))]
         outs = fwd.call_wrapped(*(x for pair in zip(values, flags, strict=True) for x in pair))
         _, tree, sources = bound["out_trees"]()
-        own = tree.num_leaves - sum(f is not None for f in sources)  # a source is the argument that is the residual itself
-        rest = iter(outs[:own])
-        return [*outs[own:], *(next(rest) if f is None else values[f] for f in sources)]
+        count = tree.num_leaves - sum(f is not None for f in sources)  # a source is the argument that is the residual itself
+        rest = iter(outs[:count])
+        return [*outs[count:], *(next(rest) if f is None else values[f] for f in sources)]
 
     def backward_avals() -> list[Any]:
         """The shapes and dtypes of the arguments of the backward rule: the residuals, and the cotangents of the results."""

@@ -81,6 +81,8 @@ def _backends() -> dict[str, Any]:
                 a, g = _by_positions(layer, rows.squeeze(1), by_shifts[name].squeeze(2))
                 if kfac_approx == "reduce":
                     a, g = a.mean(1, keepdim=True), g.sum(2, keepdim=True)
+                # a: the inputs of the layer, g: the derivatives of the outputs by its results, both for each sample n and position
+                # t.
                 of_outputs = torch.einsum("nctp,nck,nktq->pq", g, middle, g)
                 of_inputs = torch.einsum("ntp,ntq->pq", a, a) / (N * a.shape[1])
                 if layer.weight.requires_grad:

@@ -151,7 +151,7 @@ class Network:
         """
 
         def of_one(x: Any) -> Any:
-            """The results for one sample."""
+            """For one sample: the Jacobian of the output by the shifts of each layer, the inputs of the layers, and the output."""
 
             def value(shifts: Any) -> Any:
                 """The output for one sample, and the inputs of the layers."""

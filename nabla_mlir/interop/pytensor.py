@@ -200,6 +200,7 @@ def _mapped(make: Callable[..., Any], op: Any, node: Any, inputs: Sequence[Any])
     """
     family, specs, variables = op.family, list(op.specs), list(inputs)
     counts = [x.type.ndim - old.type.ndim for x, old in zip(inputs, node.inputs, strict=True)]
+    # level counts the batch axes from the last one; an input with fewer axes is not mapped at the outer levels.
     for level in range(1, max(counts) + 1):
         lengths = {i: inputs[i].type.shape[count - level] for i, count in enumerate(counts) if count >= level}
         axes: list[int | None] = [None] * len(inputs)

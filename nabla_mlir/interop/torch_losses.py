@@ -19,6 +19,7 @@ _NEVER = -1e30  # the logarithm of probability zero; with an infinity, derivativ
 def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
     """The multi-label margin loss, reduced by PyTorch's code (0 none, 1 mean, 2 sum), and the mask of the labels.
 
+    A row with n classes has the loss: the sum over labels y and classes j that are no label of max(0, 1 - (x[y] - x[j])) / n.
     Labels after the first -1 of a row do not count; PyTorch's own decomposition counts them.
     """
     n = x.shape[-1]
@@ -93,12 +94,13 @@ def fractional_max_pool(rank: int) -> Any:
             positions = starts[..., None] + np.arange(window)
             shape = [1] * (2 * rank)
             shape[i], shape[rank + i] = count, window
+            # The flat index of each element of each window, built axis by axis.
             flat = flat * n + positions.reshape(*whole, *shape)
         flat = nnp.broadcast_to(flat, (*whole, *sizes, *windows)).reshape(*whole, int(np.prod(sizes)), int(np.prod(windows)))
         rows = x.reshape(*whole, 1, -1)
         patches = nnp.take_along_axis(nnp.broadcast_to(rows, (*whole, flat.shape[-2], rows.shape[-1])), flat, -1)
         best = nnp.argmax(patches, -1)[..., None]
-        values, where = (nnp.take_along_axis(a, best, -1).reshape(*whole, *sizes) for a in (patches, flat))
-        return values, where
+        values, positions_of_best = (nnp.take_along_axis(a, best, -1).reshape(*whole, *sizes) for a in (patches, flat))
+        return values, positions_of_best
 
     return pool

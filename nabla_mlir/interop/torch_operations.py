@@ -261,9 +261,9 @@ def _adaptive_max_pool(x: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]
     for ends in itertools.product(*(_adaptive(n, count) for n, count in zip(spatial, sizes, strict=True))):
         inside = numbers[tuple(slice(*pair) for pair in ends)].ravel()
         positions.append(nnp.take(inside, nnp.argmax(nnp.take(flat, inside, -1), -1)))
-    where = nnp.stack(positions, -1)
+    positions_of_largest = nnp.stack(positions, -1)
     shape = (*x.shape[: -len(sizes)], *sizes)
-    return nnp.take_along_axis(flat, where, -1).reshape(shape), where.reshape(shape)
+    return nnp.take_along_axis(flat, positions_of_largest, -1).reshape(shape), positions_of_largest.reshape(shape)
 
 
 def _between(x: Tensor, axis: int, start: int, end: int) -> Tensor:

@@ -144,12 +144,12 @@ def _decomposed(program: Any) -> Any:
     """The program decomposed for torch-mlir, without the operations that nabla_mlir lowers."""
     from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
-    table = {
+    decompositions = {
         op: f
         for op, f in get_decomposition_table().items()
         if _name_in_mlir(op) not in OPERATIONS and _name_in_mlir(op) not in DRAWS
     }
-    program = program.run_decompositions(table)
+    program = program.run_decompositions(decompositions)
     (output,) = (node for node in program.graph.nodes if node.op == "output")
     outputs = set(program.graph_signature.user_outputs)  # updates of buffers are not results
     output.args = (tuple(node for node in output.args[0] if getattr(node, "name", node) in outputs),)

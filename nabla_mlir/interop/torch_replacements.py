@@ -17,8 +17,12 @@ def replaced() -> Iterator[None]:
     import torch
     from torch.overrides import TorchFunctionMode
 
-    theirs = torch.nn.functional
-    functions = {theirs.gaussian_nll_loss: _gaussian_nll_loss, theirs.ctc_loss: _ctc_loss, theirs.embedding_bag: _embedding_bag}
+    functional = torch.nn.functional
+    functions = {
+        functional.gaussian_nll_loss: _gaussian_nll_loss,
+        functional.ctc_loss: _ctc_loss,
+        functional.embedding_bag: _embedding_bag,
+    }
     forwards: dict[Any, Any] = {torch.nn.AdaptiveLogSoftmaxWithLoss: _adaptive_log_softmax, torch.nn.CrossMapLRN2d: _cross_map_norm}
 
     class Replaced(TorchFunctionMode):

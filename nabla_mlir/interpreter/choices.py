@@ -138,6 +138,7 @@ def _singular_vectors(rng: np.random.Generator, results: Arrays) -> Arrays:
     `results` are the operand, the singular values, the left and the right vectors, and the code of success.
     """
     a, s, u, vt, info = results
+    # A = U S Vh stays if column k of U is multiplied by a phase, and row k of Vh by its conjugate.
     pairs = _phases(rng, (*s.shape, 1), a.dtype)
     u, vt = u.copy(), vt.copy()
     for x, phases in ((u.swapaxes(-1, -2), pairs), (vt, np.conj(pairs))):

@@ -222,6 +222,7 @@ def reduce_precision(x: np.ndarray, exponent_bits: int, mantissa_bits: int) -> n
     cut = info.nmant - mantissa_bits
     if cut > 0:
         unit = bits.dtype.type(1 << cut)
+        # Half of the new last digit, plus the digit itself, rounds ties to an even digit.
         half = bits.dtype.type((1 << (cut - 1)) - 1)
         bits = (bits + half + (bits >> bits.dtype.type(cut) & bits.dtype.type(1))) & ~(unit - bits.dtype.type(1))
     y = bits.view(x.dtype)

@@ -73,6 +73,7 @@ class InterpretedExecutable:
     driver = "interpreter"
 
     def __init__(self, module: ir.Operation, watch: Watch | None = None, budget: Budget | None = None):
+        """Prepares the functions of a module; `watch` sees the results of operations, and `budget` limits the time."""
         self._module, self._watch, self._budget = module, watch, budget
         self._functions = functions(module, watch)
         self._lock: threading.Lock | Gate = new_lock()

@@ -112,7 +112,8 @@ def _reflect(stack: np.ndarray, factors: np.ndarray, j: int) -> None:
     """Applies step j of a QR factorisation to each matrix of `stack`, in place: a reflection makes column j zero below the
     diagonal.
 
-    Its factor is stored in `factors`.
+    For the column x from the diagonal on: beta = -sign(x[0]) |x|, tau = (beta - x[0]) / beta, v = x / (x[0] - beta) with v[0] = 1,
+    and the matrix is multiplied by 1 - conj(tau) v vᴴ. Its factor tau is stored in `factors`.
     """
     column = stack[:, j:, j]
     first, norm = column[:, 0].copy(), _norms(column)
@@ -221,10 +222,11 @@ def gtsv(lower: np.ndarray, diagonal: np.ndarray, upper: np.ndarray, b: np.ndarr
     rows[..., n - 1 :, 1] = 0
     x = b.copy()
     for i in range(n - 1):
-        here = np.concatenate([rows[..., i, :], x[..., i, :]], axis=-1)
-        entry = np.concatenate([lower[..., i + 1, None], rows[..., i + 1, :2], x[..., i + 1, :]], axis=-1)
-        is_swapped = (_size_of(entry[..., :1])) > _size_of(here[..., :1])
-        top, bottom = np.where(is_swapped, entry, here), np.where(is_swapped, here, entry)
+        # Row i and row i + 1, from column i on, each with its right-hand side.
+        row = np.concatenate([rows[..., i, :], x[..., i, :]], axis=-1)
+        next_row = np.concatenate([lower[..., i + 1, None], rows[..., i + 1, :2], x[..., i + 1, :]], axis=-1)
+        is_swapped = (_size_of(next_row[..., :1])) > _size_of(row[..., :1])
+        top, bottom = np.where(is_swapped, next_row, row), np.where(is_swapped, row, next_row)
         bottom = bottom - bottom[..., :1] / top[..., :1] * top
         rows[..., i, :], x[..., i, :] = top[..., :3], top[..., 3:]
         rows[..., i + 1, :2], x[..., i + 1, :] = bottom[..., 1:3], bottom[..., 3:]

@@ -31,6 +31,7 @@ def gees(a: np.ndarray, **_: Any) -> list[np.ndarray]:
     if a.dtype.kind == "c":
         return [t, z, values, np.zeros_like(info), info]
     below, above = (np.abs(np.diagonal(t, k, axis1=-2, axis2=-1)) for k in (-1, 1))
+    # A block [[a, b], [c, a]] has the eigenvalues a ± i sqrt(|b c|).
     size, imaginary = np.sqrt(below) * np.sqrt(above), np.zeros_like(values)
     imaginary[..., :-1] += size
     imaginary[..., 1:] -= size
@@ -78,6 +79,7 @@ def _schur(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         below = np.diagonal(t, -1)
         is_joined = np.abs(below) > eps * (sizes[1:] + sizes[:-1])
         t[range(1, n), range(n - 1)] = np.where(is_joined, below, 0)
+        # The last rows of blocks that are not done: larger than 2 x 2 for real matrices, larger than 1 x 1 for complex ones.
         ends = np.flatnonzero(is_joined[1:] & is_joined[:-1]) + 2 if is_real else np.flatnonzero(is_joined) + 1
         if not len(ends):
             t, z = _standardised(t, z) if is_real else (t, z)
@@ -93,7 +95,9 @@ def _schur(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _shift(t: np.ndarray, z: np.ndarray, first: int, last: int, is_stuck: bool) -> None:
     """Applies one shifted QR step to the rows `first` to `last` of T, in place, and multiplies Z by the transformation.
 
-    `is_stuck` selects an exceptional shift, after many steps without convergence.
+    x is the first column of T - shift for complex matrices (the shift is the eigenvalue of the last 2 x 2 block that is nearer to
+    s), and of T² - total T + product for real ones (trace and determinant of that block). A reflection of x is applied, then T is
+    reduced to Hessenberg form again. `is_stuck` selects an exceptional shift, after many steps without convergence.
     """
     inner = t[first : last + 1, first : last + 1]
     (p, q), (r, s) = t[last - 1 : last + 1, last - 1 : last + 1]
@@ -158,7 +162,9 @@ def _reflection(x: np.ndarray) -> tuple[np.ndarray, Any, Any]:
 def _standardised(t: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The Schur factors T and Z in LAPACK's standard form.
 
-    Blocks of 2 x 2 with real eigenvalues become triangular; the others get two equal elements on the diagonal.
+    Blocks of 2 x 2 with real eigenvalues become triangular; the others get two equal elements on the diagonal. A block is [[a, b],
+    [c, d]] with p = (a - d) / 2; its eigenvalues are real if p² + b c >= 0, and then (x, y) is an eigenvector, the first column of
+    the rotation.
     """
     for i in np.flatnonzero(np.diagonal(t, -1)):
         pair = slice(i, i + 2)

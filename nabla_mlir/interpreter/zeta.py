@@ -32,7 +32,11 @@ def zeta(s: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def _zeta_of_positive(s: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """The Hurwitz zeta function, the sum of (q + k)^-s over k = 0, 1, ..., for positive q, by the Euler-Maclaurin formula."""
+    """The Hurwitz zeta function, the sum of (q + k)^-s over k = 0, 1, ..., for positive q, by the Euler-Maclaurin formula.
+
+    With a = q + N: the sum over k < N, plus a^(1 - s) (1 / (s - 1) + 1 / (2 a) + the sum over j >= 1 of c_j s (s + 1) ... (s + 2 j
+    - 2) / a^(2 j)).
+    """
     a = q + ZETA_TERMS
     terms = sum((np.power(q + k, -s) for k in range(ZETA_TERMS)), np.zeros_like(q))
     near = np.minimum(s, 4 * a)

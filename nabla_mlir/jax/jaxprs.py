@@ -202,6 +202,7 @@ def make_jaxpr(
         structure: dict[str, Any] = {}
 
         def flat(*inner: Any) -> list[Any]:
+            """The leaves of the results, from the leaves of the arguments; also notes the structure of the results."""
             values, keywords = pytree.unflatten(in_spec, inner)
             outs, structure["out"] = pytree.flatten(dynamic(*values, **keywords))
             return outs

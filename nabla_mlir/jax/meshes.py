@@ -81,6 +81,7 @@ class AbstractMesh:
     """
 
     def __init__(self, axis_sizes: Sequence[int] = (), axis_names: Any = (), axis_types: Any = None):
+        """Stores the axes; raises TargetError for more than one device."""
         self.axis_sizes: tuple[int, ...] = tuple(axis_sizes)
         self.axis_names: tuple[Any, ...] = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
         if len(self.axis_sizes) != len(self.axis_names):

@@ -135,6 +135,7 @@ class NamedSharding(Sharding):
     """
 
     def __init__(self, mesh: Any, spec: Any, *, memory_kind: str | None = None):
+        """Stores the mesh and the axes; raises TraceError for an unknown axis."""
         self.mesh, self.spec = mesh, spec if isinstance(spec, PartitionSpec) else PartitionSpec(*(spec or ()))
         if unknown := sorted(self.spec.names() - set(map(str, mesh.axis_names))):
             raise TraceError(

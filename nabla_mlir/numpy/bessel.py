@@ -86,6 +86,7 @@ def _series(coefficients: Sequence[float], y: Tensor) -> Tensor:
     """
 
     def step(carry: tuple[Tensor, Tensor], c: Tensor) -> tuple[tuple[Tensor, Tensor], None]:
+        """One step of Horner's method with the coefficient c."""
         high, low = carry
         return (y * 2.0 * high - low + c, high), None
 
@@ -102,6 +103,7 @@ def _power_series(order: int, x: Tensor) -> Tensor:
     square = half * half
 
     def step(total: Tensor, c: Tensor) -> tuple[Tensor, None]:
+        """One step of Horner's method with the coefficient c."""
         return total * square + c, None
 
     total, _ = scan(step, full_like(x, 0), np.array(coefficients[::-1], x.dtype))
@@ -216,6 +218,9 @@ def _reduced(order: Tensor, x: Tensor) -> Tensor:
     _, series = fori_loop(0, 24 if x.dtype.itemsize == 4 else 36, add, (first, first))
 
     def up(state: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """One step of the upward recurrence I_(n+1) = I_(n-1) - 2 n I_n / x, for I_n / x^n; `state` is (k, order k, order k +
+        1).
+        """
         k, low, high = state
         return k + 1.0, high, (low - high * ((k + 1.0) * 2.0)) / (far * far)
 

@@ -35,6 +35,7 @@ def lexicographic(xs: list[Tensor], ys: list[Tensor], direction: str) -> Tensor:
     """The comparison "LT", "LE", "GT" or "GE" of two lists of keys, most significant first, as a mask."""
 
     def before(rest: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
+        """The comparison by one more significant pair of keys; `rest` is that by the less significant ones."""
         first, same = (lg.compare(*pair, comparison_direction=d) for d in (f"{direction[0]}T", "EQ"))
         return lg.logical_or(first, lg.logical_and(same, rest))
 

@@ -214,8 +214,8 @@ def unique(
         host = _numbers("unique", ar)
         # NumPy does not know the NaN of narrow formats such as bfloat16; float32 has all of their numbers.
         known = host.astype(np.float32) if is_narrow(host.dtype) else host
-        own = None if axis is None else axis_of("unique", axis, known.ndim)
-        values, *positions = np.unique(known, True, True, True, own, equal_nan=equal_nan)
+        known_axis = None if axis is None else axis_of("unique", axis, known.ndim)
+        values, *positions = np.unique(known, True, True, True, known_axis, equal_nan=equal_nan)
         parts = [Array.from_numpy(values.astype(host.dtype, copy=False)), *map(_positions, positions)]
     else:
         parts = list(_sized_unique(ar, size, fill_value, equal_nan, axis))
@@ -232,14 +232,14 @@ def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool, a
     differs from the row before it starts a group of equal rows.
     """
     x = tensor(x)
-    at = 0 if axis is None else axis_of("unique", axis, x.ndim)
-    slices = reshaped(x, (x.size,)) if axis is None else moveaxis(x, at, 0)
+    axis_position = 0 if axis is None else axis_of("unique", axis, x.ndim)
+    slices = reshaped(x, (x.size,)) if axis is None else moveaxis(x, axis_position, 0)
     n, rest = slices.shape[0], slices.shape[1:]
     if not n:
         nothing = full((size,), 0, Defaults.int)
         values = full((size, *rest), 0 if fill_value is None else fill_value, x.dtype)
         inverse = reshaped(sliced(nothing, 0, 0, 0), x.shape if axis is None else (0,))
-        return moveaxis(values, 0, at), nothing, inverse, nothing
+        return moveaxis(values, 0, axis_position), nothing, inverse, nothing
     rows = reshaped(slices, (n, math.prod(rest)))
     order = iota((n,), 0, Defaults.int)
     for k in reversed(range(rows.shape[1])):  # stable sorts by the last key first
@@ -260,7 +260,7 @@ def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool, a
         values = logic.where(reshaped(exists, (size, *(1,) * len(rest))), values, convert(tensor(fill_value), x.dtype))
     inverse = take(cumsum(convert(first, order.dtype)) - 1, argsort(order), mode="promise_in_bounds")
     indices = take(order, positions, mode="promise_in_bounds")
-    return moveaxis(values, 0, at), indices, reshaped(inverse, x.shape if axis is None else (n,)), ends - starts
+    return moveaxis(values, 0, axis_position), indices, reshaped(inverse, x.shape if axis is None else (n,)), ends - starts
 
 
 def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAllResult:

@@ -132,6 +132,7 @@ def _safe_scale(a: Tensor) -> Tensor:
     size = ew.absolute(stop_gradient(a))
     largest = reduce(size, full((), 0, size.dtype), dimensions=(a.ndim - 2, a.ndim - 1), body="max")
     exponent = int(np.finfo(size.dtype).maxexp)
+    # Squares are safe if the largest element is within 1 / high ... high; else it is multiplied by factor or 1 / factor.
     high, factor = 2.0 ** (exponent * 7 // 16), 2.0 ** (-exponent * 5 // 8)
     is_high = lg.compare(largest, full_like(largest, high), comparison_direction="GT")
     is_low = lg.compare(largest, full_like(largest, 1 / high), comparison_direction="LT")

@@ -105,12 +105,13 @@ def _curvature(f: Function, a: Tensor, e: Tensor, h: Tensor) -> Tensor:
     """
     w, v = eigh(a)
     inner_e, inner_h = (matmul(matmul(la.adjoint(v), x), v) for x in (e, h))
-    n, stack = w.shape[-1], w.shape[:-1]
-    i, k, j = (reshaped(w, (*stack, *(n if axis == d else 1 for d in range(3)))) for axis in range(3))
+    n, batch = w.shape[-1], w.shape[:-1]
+    i, k, j = (reshaped(w, (*batch, *(n if axis == d else 1 for d in range(3)))) for axis in range(3))
     weights = convert(_second(f, i, k, j, _scale(w, 3)), v.dtype)
 
     def chained(x: Tensor, y: Tensor) -> Tensor:
-        return (weights * reshaped(x, (*stack, n, n, 1)) * reshaped(y, (*stack, 1, n, n))).sum(axis=-2)
+        """The sum over k of weights_ikj x_ik y_kj."""
+        return (weights * reshaped(x, (*batch, n, n, 1)) * reshaped(y, (*batch, 1, n, n))).sum(axis=-2)
 
     return matmul(matmul(v, chained(inner_e, inner_h) + chained(inner_h, inner_e)), la.adjoint(v))
 
@@ -169,8 +170,8 @@ def _second(f: Function, x: Tensor, y: Tensor, z: Tensor, scale: Tensor) -> Tens
     high = where(x > y, where(x > z, x, z), where(y > z, y, z))
     middle, mean = x + y + z - low - high, (x + y + z) * (1 / 3)
     near = _near(f, low, (low + high) * 0.5, high, scale, 2)
-    spread = (x - mean) * (x - mean) + (y - mean) * (y - mean) + (z - mean) * (z - mean)
-    series = _derivative(f, 2)(mean) * 0.5 + _derivative(f, 4)(mean) * spread * (1 / 48)
+    square_distances = (x - mean) * (x - mean) + (y - mean) * (y - mean) + (z - mean) * (z - mean)
+    series = _derivative(f, 2)(mean) * 0.5 + _derivative(f, 4)(mean) * square_distances * (1 / 48)
     quotient = (_first(f, low, middle, scale) - _first(f, middle, high, scale)) / where(near, 1.0, low - high)
     return where(near, series, quotient)
 

@@ -136,9 +136,9 @@ def expanded(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
             f"indexing requires at most {len(shape)} indices and one ellipsis, got {len(items)} for shape {shape}.",
             where=user_frame(),
         )
-    at = next((k for k, i in enumerate(plain) if i is Ellipsis), len(plain))
+    ellipsis = next((k for k, i in enumerate(plain) if i is Ellipsis), len(plain))
     rest = [slice(None)] * (len(shape) - count)
-    return plain[:at] + rest + plain[at + 1 :]
+    return plain[:ellipsis] + rest + plain[ellipsis + 1 :]
 
 
 def _check_masks(shape: Shape, items: Sequence[Any]) -> None:

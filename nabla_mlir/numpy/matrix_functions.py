@@ -108,6 +108,7 @@ def _pade(a: Tensor, degree: int) -> Tensor:
     `degree` is that of the numerator and of the denominator.
     """
     f = math.factorial
+    # The coefficients of the numerator; those of the denominator differ in the sign of the odd powers.
     numbers = [f(2 * degree - k) * f(degree) / (f(2 * degree) * f(k) * f(degree - k)) for k in range(degree + 1)]
     powers = [la.identity_like(a), la.matmul(a, a)]
     powers += [la.matmul(powers[1], powers[1])]

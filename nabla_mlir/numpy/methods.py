@@ -215,14 +215,14 @@ def _narrowing(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def functions() -> dict[str, Callable[..., Any]]:
     """The functions that the methods of `ArrayMethods` call, by name."""
-    table: dict[str, Callable[..., Any]] = {}
+    operators: dict[str, Callable[..., Any]] = {}
     for name, f in _BINARY.items():
-        table[f"__{name}__"] = _binary(f, name, flip=False)
-        table[f"__r{name}__"] = _binary(f, name, flip=True)
+        operators[f"__{name}__"] = _binary(f, name, flip=False)
+        operators[f"__r{name}__"] = _binary(f, name, flip=True)
     for name, f in _COMPARISONS.items():
-        table[f"__{name}__"] = _binary(f, name, flip=False)
+        operators[f"__{name}__"] = _binary(f, name, flip=False)
     for name, f in _UNARY.items():
-        table[f"__{name}__"] = _unary(f, name)
+        operators[f"__{name}__"] = _unary(f, name)
     special: dict[str, Callable[..., Any]] = {
         "__getitem__": _get,
         "__setitem__": _set,
@@ -238,7 +238,7 @@ def functions() -> dict[str, Callable[..., Any]]:
         "at": updates.IndexUpdate,
     }
     methods = {name: _narrowing(f) if name in _WITH_DTYPE else f for name, f in _METHODS.items()}
-    return {**table, **methods, **special, **properties, "reshape": _reshape, "transpose": _transpose}
+    return {**operators, **methods, **special, **properties, "reshape": _reshape, "transpose": _transpose}
 
 
 for _cls in (Tensor, Array, VectorizedArray):

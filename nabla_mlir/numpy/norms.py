@@ -80,6 +80,7 @@ def _vector_norm(x: Tensor, ord: Any, axis: int) -> Tensor:
         return convert(red.count_nonzero(x, axis), size.dtype)
     if ord == 1:
         return red.sum(size, axis)
+    # Numbers are divided by the largest one, so that their powers neither overflow nor underflow.
     scale = _scale((extrema.max if ord > 0 else extrema.min)(size, axis), ord) if abs(ord) > 1 and x.shape[axis] else None
     size = size if scale is None else size / red.spread(scale, size.shape, (axis % x.ndim,))
     out = root(red.sum(ew.power(size, full_like(size, ord)), axis), ord)

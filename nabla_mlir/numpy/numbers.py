@@ -169,5 +169,5 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
 def spacing(x: Any, /) -> Tensor:
     """The distance from x to the next number of larger absolute value, with the sign of x. Its derivative is 0."""
     x = stop_gradient(require_real("spacing", inexact(x)))  # the spacing is constant between two powers of 2; dx - dx could be NaN
-    away = nextafter(x, where(x < 0, full_like(x, -np.inf), full_like(x, np.inf)))
-    return where(isfinite(x), away - x, full_like(x, np.nan))
+    neighbour = nextafter(x, where(x < 0, full_like(x, -np.inf), full_like(x, np.inf)))
+    return where(isfinite(x), neighbour - x, full_like(x, np.nan))

@@ -223,7 +223,10 @@ def _pad_constant(x: Tensor, widths: list[tuple[int, int]], values: Any) -> Tens
 
 
 def _rearranged(x: Tensor, axis: int, order: np.ndarray) -> Tensor:
-    """``take(x, order, axis)`` as a concatenation of slices, which may be reversed or repeated; the order has few runs."""
+    """``take(x, order, axis)`` as a concatenation of slices, which may be reversed or repeated; the order has few runs.
+
+    For example, the order [2, 1, 0, 1, 2, 2] has the runs 2, 1, 0 (step -1), 1, 2 (step 1) and 2 (step 0).
+    """
     pieces, start = [], 0
     while start < len(order):
         stop = start + 1

@@ -172,8 +172,8 @@ def polyint(p: Any, m: Static[int] = 1, k: Any = None) -> Tensor:
     if constants.shape[0] not in (1, m):
         raise ShapeError(f"polyint requires one constant or {m}, got {constants.shape[0]}.", where=user_frame())
     for i in range(m):
-        n, own = p.shape[0], i % constants.shape[0]
-        constant = convert(tensor(constants)[own : own + 1], p.dtype)
+        n, index = p.shape[0], i % constants.shape[0]
+        constant = convert(tensor(constants)[index : index + 1], p.dtype)
         p = concatenate([p / np.arange(n, 0, -1).astype(p.dtype), constant])
     return p
 

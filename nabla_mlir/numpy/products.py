@@ -155,17 +155,20 @@ def tensordot(
 
 
 def _tensordot(name: str, a: Tensor, b: Tensor, left: Sequence[int], right: Sequence[int]) -> Tensor:
-    """Multiplies and sums over pairs of axes, `left` of a and `right` of b. Raises ShapeError if their lengths differ."""
+    """The sum of products over pairs of axes, `left` of a and `right` of b: first the other axes of a, then those of b.
+
+    Raises ShapeError if paired axes differ in length.
+    """
     if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
         raise ShapeError(
             f"{name} requires equal lengths of the axes {tuple(left)} and {tuple(right)}, got shapes {a.shape} and {b.shape}.",
             where=user_frame(),
         )
-    la, lb = _labels(a.ndim), list(_labels(b.ndim, a.ndim))
+    labels_a, labels_b = _labels(a.ndim), list(_labels(b.ndim, a.ndim))
     for i, j in zip(left, right, strict=True):
-        lb[j] = la[i]
-    out = [c for c in la if c not in lb] + [c for c in lb if c not in la]
-    return ordered(*contract(a, la, b, "".join(lb), "".join(out)), "".join(out))
+        labels_b[j] = labels_a[i]
+    out = [c for c in labels_a if c not in labels_b] + [c for c in labels_b if c not in labels_a]
+    return ordered(*contract(a, labels_a, b, "".join(labels_b), "".join(out)), "".join(out))
 
 
 @library
@@ -303,10 +306,10 @@ def einsum(
     dtype = _at_least(common_dtype(operands), preferred_element_type)
     tensors = [convert(tensor(x), dtype) for x in operands]
     lengths = lengths_of(subscripts, inputs, shapes, units=True)
-    parts = [without_repeats(*_without_units(x, own, lengths)) for x, own in zip(tensors, inputs, strict=True)]
+    parts = [without_repeats(*_without_units(x, part_labels, lengths)) for x, part_labels in zip(tensors, inputs, strict=True)]
     for pair in _order(inputs, output, tensors, optimize):
         pair_operands = [parts.pop(i) for i in sorted(pair, reverse=True)][::-1]
-        rest = output + "".join(own for _, own in parts)
+        rest = output + "".join(part_labels for _, part_labels in parts)
         if len(pair_operands) == 1:
             parts.append(sum_out(*pair_operands[0], rest))
             continue

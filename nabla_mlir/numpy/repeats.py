@@ -67,5 +67,6 @@ def _repeat(x: Any, repeats: Static[Any], axis: Static[int | None]) -> Tensor:
         return take(x, np.repeat(np.arange(x.shape[axis]), np.array(repeats, np.int64)), axis)
     k = repeats[0] if isinstance(repeats, list) else repeats
     shape = (*x.shape[: axis + 1], k, *x.shape[axis + 1 :])
+    # A new axis of length k after the repeated one, joined with it by the reshape.
     spread = sh.broadcast_in_dim(x, shape=shape, broadcast_dimensions=tuple(d + (d > axis) for d in range(x.ndim)))
     return reshaped(spread, (*x.shape[:axis], x.shape[axis] * k, *x.shape[axis + 1 :]))

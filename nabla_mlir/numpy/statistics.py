@@ -276,6 +276,7 @@ def histogramdd(
         at = searchsorted(lines, column, "right") - 1
         at = where(column == lines[-1], k - 1, at)
         inside = logical_and(inside, logical_and(column >= lines[0], column <= lines[-1]))
+        # The flat index of the bin of each point, in row-major order.
         position = position * k + at
         edges.append(lines)
     shape = tuple(lines.shape[0] - 1 for lines in edges)

@@ -155,10 +155,12 @@ def _solution(a: Tensor, b: Tensor) -> Tensor:
     packed = _stacked(packed, b.shape[:-2])
 
     def solved(_: Any, right: Tensor) -> Tensor:
+        """The solution for the right-hand sides `right`, by forward and backward substitution."""
         rows = rows_at(right, order)
         return la.triangular_solve(packed, la.triangular_solve(packed, rows, **_FORWARD), **_BACKWARD)
 
     def solved_transposed(_: Any, right: Tensor) -> Tensor:
+        """The solution with the transpose of `a`, by the same factors in the opposite order."""
         option = {"transpose_a": "TRANSPOSE"}
         rows = la.triangular_solve(packed, right, **{**_BACKWARD, **option})
         return rows_at(la.triangular_solve(packed, rows, **{**_FORWARD, **option}), lapack.inverse_order(order))
@@ -310,6 +312,7 @@ def _adjugate_jvp(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
     regular = la.matmul(inner, inv(lg.select(singular, la.identity_like(a), a)))
 
     def with_singular_ones() -> Tensor:
+        """The tangent with the polynomial's derivative for matrices near singular ones; NaN if there are too many rows."""
         many = a.shape[-1] > _MOST_ROWS
         other = full_like(a, np.nan) * da if many else jvp(_adjugate_polynomial, (a,), (da,))[1]
         return lg.select(singular, other, regular)
@@ -326,6 +329,7 @@ def _adjugate_polynomial(a: Tensor) -> Tensor:
     unit = a / scale
 
     def step(k: Tensor, total: Tensor) -> Tensor:
+        """One step of Faddeev and Le Verrier: M_(k+1) = A M_k - trace(A M_k) / (k + 1) I."""
         product = la.matmul(unit, total)
         trace = red.sum(diagonal_of(product, axis1=-2, axis2=-1), -1)
         return product - one * reshaped(trace / (convert(k, a.dtype) + 1.0), (*trace.shape, 1, 1))

@@ -40,7 +40,7 @@ def _numeric_binary(name: str, record: Any, doc: str, *, bools: bool = True) -> 
     """The function `name` of two arrays in one dtype, which emits the operation `record`; with `bools` they may be truth values."""
 
     @described(name, doc)
-    def f(x: Any, y: Any) -> Tensor:
+    def f(x: Any, y: Any) -> Tensor:  # the record on operands of one dtype and shape
         x, y = meet(name, x, y)
         if x.dtype.kind == "b" and not bools:
             raise DtypeError(f"{name} requires numbers, got bool.", where=user_frame(), help="use logical_xor.")
@@ -81,7 +81,7 @@ exp2: Function = _inexact_unary(
 )
 
 
-def _logarithm(base: int) -> Function:
+def _logarithm(base: int) -> Function:  # log2 or log10, for the base 2 or 10
     def f(x: Any) -> Tensor:
         y, c = ew.log(inexact(x)), 1 / math.log(base)
         # Each part of a complex number is scaled separately: an infinite part times the 0 of a complex factor is NaN.
@@ -243,7 +243,7 @@ def _other_number(name: str, record: Any, direction: str) -> Function:
     """The function `fmax` or `fmin`, which ignores NaN; `direction` is the comparison under which x is the result."""
 
     @described(name, f"The {'larger' if name == 'fmax' else 'smaller'} of x and y; if one of them is NaN, the other one.")
-    def f(x: Any, y: Any) -> Tensor:
+    def f(x: Any, y: Any) -> Tensor:  # x if it comes first in the direction, or if y is NaN; else y
         x, y = meet(name, x, y)
         if not is_inexact(x.dtype):
             return record(x, y)
@@ -327,7 +327,7 @@ def heaviside(x: ArrayLike, y: ArrayLike) -> Tensor:
 
 
 # ---------------------------------------------------------------- rounding
-def _rounding(name: str, record: Any, doc: str) -> Function:
+def _rounding(name: str, record: Any, doc: str) -> Function:  # the function `name`, which rounds floats by `record`
     @described(name, f"{doc} Integers are returned unchanged.")
     def f(x: Any) -> Tensor:
         x = require_real(name, tensor(x))

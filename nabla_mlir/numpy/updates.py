@@ -334,6 +334,7 @@ class IndexedUpdate:
         x = operand(self._x)
 
         def once_more(k: Any, x: Any) -> Any:
+            """x with func applied to the elements that are selected more than k times."""
             return where(counts > k, convert(func(x), x.dtype), x)
 
         if isinstance(counts, Tensor):

@@ -43,7 +43,7 @@ class Estimate:
 
     @staticmethod
     def of(samples: Sequence[float]) -> Estimate:
-        """The estimate from independent samples."""
+        """The mean of independent samples, with its standard error (infinite for one sample) and the number of samples."""
         count = len(samples)
         error = float(np.std(samples, ddof=1)) / math.sqrt(count) if count > 1 else math.inf
         return Estimate(float(np.mean(samples)), error, count)

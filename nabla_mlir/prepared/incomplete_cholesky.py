@@ -54,6 +54,7 @@ class IncompleteCholeskyPreconditioner(LinearOperator):
         both = np.bincount(columns, relative**2, n) + np.bincount(lower.indices, relative**2, n)
         squares = both - relative[lower.indptr[:-1]] ** 2  # the diagonal counts once
         lengths = np.where(squares > 0, np.sqrt(squares), 1.0)
+        # The matrix D A D, whose columns have similar lengths, for the diagonal D of 1 / sqrt(lengths).
         scaled = relative / np.sqrt(lengths[columns]) / np.sqrt(lengths[lower.indices])
         steps, smallest = _Steps(lower.indptr, lower.indices), scaled[lower.indptr[:-1]].min(initial=1.0)
         self.shift: float = 0.0 if smallest > 0 else _SHIFT - float(smallest)
@@ -87,7 +88,11 @@ class _Steps:
     """
 
     def __init__(self, starts: np.ndarray, rows: np.ndarray):
-        """Computes the levels of the columns, and the order of the terms."""
+        """Computes the levels of the columns, and the order of the terms.
+
+        Column i has a higher level than each column k with an entry (i, k), because its elimination needs column k; columns of one
+        level are computed at once. `starts` and `rows` are the compressed columns of the lower triangle.
+        """
         n, starts, rows = len(starts) - 1, starts.astype(np.int64), rows.astype(np.int64)
         columns = np.repeat(np.arange(n), np.diff(starts))
         below = np.flatnonzero(rows != columns)

@@ -223,6 +223,7 @@ class Methods:
         entry = stage.entries[0]
         self.byproducts_spec, self.products_spec = entry.out_spec.children()
         counts = [pytree.flatten(a)[1].num_leaves for a in (self.x, v)]
+        # The arguments are the leaves of x, of v, then of data; those of v alone are not known in `update`.
         known = [i for i in range(len(entry.inputs)) if not counts[0] <= i < sum(counts)]
         func = stage.module.body.operations[0].operation
         with context(), ir.Location.unknown():

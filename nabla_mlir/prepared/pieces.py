@@ -149,6 +149,7 @@ class Work:
         longer = [_padded(a, padding) if i in shorter else a for i, a in enumerate(leaves)]
         if self.mask:
             return rows, [(float(rows) if self.mean else 1.0, self._masked(longer, rows))]
+        # A sum over rows, with the missing rows replaced by copies of the last row, minus the share of these copies.
         copies = [np.repeat(a[-1:], self.length, axis=0) if i in shorter else a for i, a in enumerate(leaves)]
         return rows, [(weight, longer), (-weight * padding / self.length, copies)]
 
@@ -265,8 +266,8 @@ class Piece:
                 np.concatenate([p, np.repeat(q, work.length - 1, axis=0)]) if is_by_rows else a
                 for a, p, q, is_by_rows in zip(leaves, one, many, moves, strict=True)
             ]
-            vector = self._run(0, x, work.tree(arrays))
-            return vector if vector.size else self._operators[0].matvec(np.ones(work.x.size, work.x.dtype))
+            result = self._run(0, x, work.tree(arrays))
+            return result if result.size else self._operators[0].matvec(np.ones(work.x.size, work.x.dtype))
 
         values = [at(first, first), at(last, last), at(first, last), at(last, first)]
         difference = np.linalg.norm(values[0] + values[1] - values[2] - values[3])

@@ -206,7 +206,7 @@ class LBFGSPreconditioner(LinearOperator):
         return True
 
     def _matvec(self, v: np.ndarray) -> np.ndarray:
-        """The product with a vector, by the two-loop recursion over the stored pairs."""
+        """The product of the L-BFGS inverse with a vector, by the two-loop recursion over the stored pairs (s, y, s · y)."""
         q, factors = np.array(v, float).reshape(-1), []
         for s, y, curvature in reversed(self._pairs):
             factors.append(s @ q / curvature)

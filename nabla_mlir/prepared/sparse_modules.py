@@ -132,8 +132,8 @@ def sparse_hessian_module(
     more = (
         {} if constraints is None else _constraint_methods(g, of_x(constraints, argnums, len(data_specs))[0], methods, kind, order)
     )
-    asked = entry_points or ("value", "gradient", "hessian", "structure", *more)
-    return methods.module(hessian_family(g), "hessian", hessian(g, coloring=coloring), asked, more)
+    requested = entry_points or ("value", "gradient", "hessian", "structure", *more)
+    return methods.module(hessian_family(g), "hessian", hessian(g, coloring=coloring), requested, more)
 
 
 def _constraint_methods(

@@ -245,6 +245,7 @@ def _binomial_by_rejection(key: KeyArray, n: Tensor, p: Tensor) -> Tensor:
         k = ew.floor((a * 2.0 / edge + b) * x + centre)
         is_in = lg.logical_not(_either(_compare(k, "LT", 0), _compare(k, "GT", n)))
         ratio = ew.log(y * height / (a / (edge * edge) + b))
+        # The logarithm of the probability of k, relative to that of the mode, by Stirling's formula.
         bound = (mode + 0.5) * ew.log((mode + 1.0) / (odds * (n - mode + 1.0)))
         bound = bound + (n + 1.0) * ew.log((n - mode + 1.0) / (n - k + 1.0))
         bound = bound + (k + 0.5) * ew.log(odds * (n - k + 1.0) / (k + 1.0))

@@ -29,7 +29,11 @@ _POSITIONS = 2**32
 
 
 def scrambled(keys: KeyArray, high: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
-    """The two random words of a counter: its words `high` and `low`, encrypted by 20 rounds; all four tensors have one shape."""
+    """The two random words of a counter: its words `high` and `low`, encrypted by 20 rounds of Threefry 2x32.
+
+    A round adds y to x, rotates the bits of y, and combines them with x by xor. After each group of four rounds, words of the key
+    are added. All four tensors have one shape.
+    """
     number: Callable[[int], Tensor] = functools.cache(lambda n: full(low.shape, n, WORD))
     third = lg.logical_xor(lg.logical_xor(keys.high, keys.low), number(_PARITY))
     schedule = (keys.high, keys.low, third)

@@ -164,9 +164,10 @@ def _upper(x: Tensor) -> Tensor:
 
 def _gumbels_of_all_bits(bits: Tensor) -> Tensor:
     """Gumbel numbers from 64 bits each: from the fraction x, or for x >= 1/2 from 1 - x, without loss of digits."""
-    flip = lg.logical_not(bits)
+    # 1 - x for a fraction x is the complement of its bits, plus one in the last digit.
+    flipped = lg.logical_not(bits)
     high, low = bits[0], bits[1]
-    flip_high, flip_low = flip[0], flip[1]
+    flip_high, flip_low = flipped[0], flipped[1]
     is_carry = lg.compare(flip_low, full_like(flip_low, 2**32 - 1), comparison_direction="EQ")
     is_small = lg.compare(high, full_like(high, 2**31), comparison_direction="LT")
     high = lg.select(is_small, high, flip_high + ew.convert(is_carry, dtype=WORD))
@@ -175,7 +176,11 @@ def _gumbels_of_all_bits(bits: Tensor) -> Tensor:
 
 
 def _fraction(high: Tensor, low: Tensor) -> Tensor:
-    """The fraction in [0, 1) with 64 binary digits, truncated to float32."""
+    """The fraction in [0, 1) with the 64 binary digits of `high` and `low`, truncated to float32.
+
+    The leading zeros of the digits give the exponent, and the digits after the first 1 the mantissa; `pattern` has the bits of the
+    float.
+    """
     info, word = np.finfo(np.float32), lambda n: full_like(high, n)
     above, below = lg.count_leading_zeros(high), lg.count_leading_zeros(low)
     is_low = lg.compare(above, word(32), comparison_direction="EQ")
@@ -183,6 +188,7 @@ def _fraction(high: Tensor, low: Tensor) -> Tensor:
     digits = lg.shift_right_logical(lg.logical_or(lg.shift_left(high, above), rest), word(31 - info.nmant))
     position = word(-int(info.minexp)) - lg.select(is_low, below + word(32), above)
     exponent = lg.shift_left(position, word(info.nmant))
+    # The first 1 of the digits is not stored: adding it to the exponent would raise it by one.
     whole = lg.logical_and(exponent, word((1 << 30) - (1 << (info.nmant - 1))))
     pattern = lg.logical_or(whole, lg.logical_and(digits, word((1 << info.nmant) - 1)))
     return ew.bitcast_convert(pattern, shape=pattern.shape, dtype=np.dtype(np.float32))

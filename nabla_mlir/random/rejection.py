@@ -53,6 +53,7 @@ def _samples(keys: KeyArray, a: Tensor, is_log: bool) -> Tensor:
         fails = lg.logical_and(fails, lg.compare(u, 1.0 - square * square * _SQUEEZE, comparison_direction="GE"))
         return following, lg.select(waits, new, cube), lg.logical_and(waits, fails)
 
+    # d v³ is accepted for v = 1 + c x with a normal x, if log(u) < x² / 2 + d (1 - v³ + log(v³)) for a uniform u.
     cube = while_loop(lambda state: any(state[2]), draw, (keys, full_like(a, 1), lg.is_finite(d)))[1]
     if not is_log:
         power = ew.power(1.0 - fractions(last, (), dtype), 1.0 / a)
@@ -119,6 +120,7 @@ def _series(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         return n, term, slope, total + term, total_slope + slope
 
     def is_open(state: Any) -> Tensor:
+        """True while a term changes a sum by more than the precision."""
         return any(lg.compare(ew.absolute(state[2]), ew.absolute(state[4]) * eps, comparison_direction="GT"))
 
     one = full_like(a, 1)

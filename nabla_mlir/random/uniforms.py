@@ -128,14 +128,14 @@ def _randint(key: Any, low: Any, high: Any, shape: Static[Any], dtype: np.dtype)
     """
     wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)  # narrow dtypes are drawn in int32, which holds the upper bound
     word = np.dtype(f"u{wide.itemsize}")
-    info, room = np.iinfo(dtype), int(wide != dtype)
+    info, extra = np.iinfo(dtype), int(wide != dtype)
     low, high = as_tensor(low), as_tensor(high)
-    is_beyond = broadcast_to(_is_above(high, info.max + room), shape)
+    is_beyond = broadcast_to(_is_above(high, info.max + extra), shape)
     low = broadcast_to(_inside(low, info.min, info.max, wide), shape)
-    high = broadcast_to(_inside(high, info.min, info.max + room, wide), shape)
+    high = broadcast_to(_inside(high, info.min, info.max + extra, wide), shape)
     is_range = lg.compare(high, low, comparison_direction="GT")
     span = lg.select(is_range, convert(high - low, word), full(shape, 1, word))
-    if not room:
+    if not extra:
         span = lg.select(lg.logical_and(is_beyond, is_range), span + full_like(span, 1), span)
     first, second = (random_bits(keys, shape, word) for keys in split_in(words_of(key), 2))
     is_whole = lg.compare(span, full_like(span, 0), comparison_direction="EQ")  # the range is the whole range of the dtype

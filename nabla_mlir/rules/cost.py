@@ -117,14 +117,14 @@ def _bytes_or_zero(value: ir.Value) -> int:
 def _peak(block: ir.Block) -> int:
     """The largest number of bytes that are live at one time in a block, including regions while their operation runs."""
     ops = [op.operation for op in block.operations]
-    last = {value: i for i, op in enumerate(ops) for value in reads_of(op)}
+    last_readers = {value: i for i, op in enumerate(ops) for value in reads_of(op)}
     alive = peak = sum(map(_bytes_or_zero, block.arguments))
     for i, op in enumerate(ops):
         size = 0 if is_free(op) else sum(map(_bytes_or_zero, op.results))
         inner = max((_peak(b) for region in op.regions for b in region.blocks), default=0)
         peak = max(peak, alive + size + inner)
         alive += size
-        last_reads = [v for v in dict.fromkeys(reads_of(op)) if last[v] == i]
+        last_reads = [v for v in dict.fromkeys(reads_of(op)) if last_readers[v] == i]
         alive -= sum(_bytes_or_zero(v) for v in last_reads if _is_counted(v))
     return peak
 

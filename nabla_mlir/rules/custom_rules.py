@@ -175,6 +175,7 @@ def _custom_vjp_jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
         residuals = [r.value for r in outs[n:]]
 
         def bwd(cts: list[Tensor]) -> list[Tensor]:
+            """The results of the rule `bwd` for the residuals and these cotangents."""
             return emit_rule(op, 2, [*residuals, *(ct.value for ct in cts)])
 
         seeds = [tangents.get(operands[i], ZERO) for i in view.wrt]

@@ -89,6 +89,7 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> P
     seeds = [materialize(ct, x) for ct, x in zip(cts, xs, strict=True)]
 
     def vecmat(cts: list[Tensor]) -> list[Tensor]:
+        """The products of the transpose of A with vectors, with zeros for structural zeros."""
         products = transposed("the transpose of a linear solve", matvec, cts, cts)
         return [materialize(x, like) for x, like in zip(products, cts, strict=True)]
 

@@ -80,6 +80,7 @@ def active_carries(op: ir.Operation, roots: set[ir.Value]) -> list[int]:
     captures = [v for v in captures_of(op) if v in roots]
 
     def iterate(active: set[int]) -> set[int]:
+        """The active carries after one more iteration."""
         varying = active_values(ops, [*(arguments[i] for i in active), *captures])
         return active | {i for i, r in enumerate(outputs) if r in varying and carries_tangent(r)}
 

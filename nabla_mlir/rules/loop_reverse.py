@@ -229,6 +229,7 @@ def _counted(
     dtype = wrap(counting).dtype
 
     def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
+        """The values of the forward loop at iteration `i`: rows of the tapes, and the counter."""
         values = {v: read_row(tape, i) for v, tape in zip(stored, tapes, strict=True)}
         values[counting] = count_at(i, counter, dtype)
         return values
@@ -255,10 +256,12 @@ def _planned(op: ir.Operation, backward: Backward, counter: Counter, cts: list[T
     one = full((), 1, INDEX)
 
     def all_carries(state: Sequence[Tensor]) -> list[Tensor]:
+        """All carries of the loop, for the carries in `state`."""
         by_carry = dict(zip(carries, state, strict=True))
         return [by_carry.get(i, init) for i, init in enumerate(inits)]  # the other carries are not read
 
     def advance(state: Sequence[Tensor], first: Tensor, stop: Tensor) -> list[Tensor]:
+        """The state at iteration `stop`, from that at iteration `first`."""
         end = _forward_loop(op, all_carries(state), first, stop, None, [], [])[0]
         return [end[i] for i in carries]
 

@@ -76,6 +76,7 @@ def exposed(op: ir.Operation) -> ir.Operation:
     residuals = [r for inner in ops if _is_saved(inner, policies) for r in inner.results]
 
     def make(_: list[Tensor]) -> list[Tensor]:
+        """Emits a copy of the body; returns the results, then the saved values."""
         mapping: dict[ir.Value, ir.Value] = {}
         clone_body(ops, mapping)
         return [wrap(mapping.get(v, v)) for v in [*outputs, *residuals]]

@@ -122,10 +122,10 @@ class Expansion:
             tuple(str(r.type) for r in op.results),
             tuple(id(x) if isinstance(x, Series) else x.value for x in operands),
         )
-        found = None if len(op.regions) else self._found.get(key)
-        if found is None:
-            found = self._found[key] = self._series(record, params, operands, values, len(op.results))
-        series.update(zip(op.results, found, strict=True))
+        results_series = None if len(op.regions) else self._found.get(key)
+        if results_series is None:
+            results_series = self._found[key] = self._series(record, params, operands, values, len(op.results))
+        series.update(zip(op.results, results_series, strict=True))
 
     def _push_decomposition(
         self, op: ir.Operation, record: OpDef, series: dict[ir.Value, Series], constants: dict[ir.Value, ir.Value]
@@ -173,7 +173,7 @@ class Expansion:
         """
 
         def all_of(k: int) -> list[Tensor | None]:
-            """Coefficient k of all results."""
+            """Coefficient k of all results of a linear operation: the operation on coefficient k of its linear operands."""
             xs: list[Tensor | None] = [
                 x.at(k) if isinstance(x, Series) else x if k == 0 or i not in linear or not record.joint else None
                 for i, x in enumerate(operands)
@@ -277,8 +277,10 @@ class Expansion:
         series: dict[ir.Value, Series],
         constants: dict[ir.Value, ir.Value],
     ) -> None:
-        """Pushes region number `region` of an operation, on `operands`, in place of the operation; extends `series` and
-        `constants`.
+        """Pushes the operations of region number `region` of an operation, as if the operation were replaced by its region.
+
+        The arguments of the region get the series of `operands`, and the results of the operation those of the region's results;
+        both are added to `series` (for values that vary) or `constants` (for others).
         """
         arguments, ops, outputs = body_of(op.regions[region])
         self._bind(arguments, operands, series, constants)
@@ -321,7 +323,7 @@ class Expansion:
         known: list[list[Tensor | None]] = []
 
         def all_of(k: int) -> list[Tensor | None]:
-            """Coefficient k of all results."""
+            """Coefficient k of the solution: the solution for b_k minus what A(t) makes of the coefficients before."""
             right = [series[v].at(k) if v in series else wrap(constants.get(v, v)) if k == 0 else None for v in op.operands]
             if k:
                 inner, inner_constants = dict(series), dict(constants)

@@ -47,6 +47,7 @@ def _vanishes(value: ir.Value, mask: ir.Value) -> Asking[bool]:
         return (implies(before_reshapes(predicate), mask) or (yield one)) and (yield other)
     if op.name == "stablehlo.dynamic_slice":
         tape = op.operands[0]
+        # A row of a tape vanishes if each row that the loop wrote vanishes.
         whole_row = wrap(value).shape == (1, *wrap(tape).shape[1:])
         return whole_row and follow(tape, lambda v: _rows_vanish(v, mask), {})
     if op.name == "stablehlo.dynamic_update_slice":
@@ -64,7 +65,7 @@ def _keeps_order(op: ir.Operation) -> bool:
 
 
 def _all(values: Iterable[ir.Value]) -> Asking[bool]:
-    """True if the answer for each value is True; it yields each value, and receives the answer."""
+    """True if the answer for each value is True: the generator yields each value, and its caller sends the answer."""
     for value in values:
         if not (yield value):
             return False

@@ -111,9 +111,9 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
     @classmethod
     def owned(cls, array: np.ndarray, device: Device) -> Array:
         """A copy of a contiguous array in memory of IREE, which IREE's threads can free without Python."""
-        own = cls(copied(array, device, element_type(array.dtype)), device, type=(array.shape, array.dtype))
-        own.is_alone = True
-        return own
+        copy = cls(copied(array, device, element_type(array.dtype)), device, type=(array.shape, array.dtype))
+        copy.is_alone = True
+        return copy
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: Any, device: str | Device = "local-sync") -> Array:
@@ -145,14 +145,14 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         memory, is_native = self.memory(), self._target is not None
         self.delete()
         if is_native and self.is_alone:  # tested after `delete`, when no other thread can get the memory
-            mine = Array(memory, device, type=(self.shape, self.dtype))
+            result = Array(memory, device, type=(self.shape, self.dtype))
         else:
-            mine = Array.empty(self.shape, self.dtype, device)
+            result = Array.empty(self.shape, self.dtype, device)
             if self.size:
-                source, target = (np.asarray(Mapped(x, self.nbytes, device)) for x in (memory, mine.memory()))
+                source, target = (np.asarray(Mapped(x, self.nbytes, device)) for x in (memory, result.memory()))
                 np.copyto(target, source)
-        mine.is_alone = True
-        return mine
+        result.is_alone = True
+        return result
 
     def delete(self) -> None:
         """Frees its memory, unless something else refers to it. The array cannot be read afterwards.
@@ -207,6 +207,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
 
     @property
     def size(self) -> int:
+        """The number of elements."""
         size = 1
         for extent in self.shape:
             size *= extent
@@ -372,6 +373,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         return repr(self) if self.is_deleted() else str(self.numpy())
 
     def __repr__(self) -> str:
+        """The elements, dtype and device as text."""
         if self.is_deleted():
             return f"Array({self.dtype}{list(self.shape)}, deleted)"
         values = np.array2string(self.numpy(), separator=", ", prefix="Array(", threshold=64)

@@ -38,6 +38,7 @@ class Leaf:
 
     @property
     def nbytes(self) -> int:
+        """The number of bytes of an array with this dtype and shape."""
         bits = int("".join(c for c in self.dtype.partition("_")[0] if c.isdigit()) or 8)
         size = 1
         for extent in self.shape:

@@ -61,6 +61,7 @@ def keeping(invoke: Callable[..., object], device: Device, bytes: int, *, overla
                 scratch.running -= 1
                 scratch.is_allocated = True
                 is_alone &= scratch.calls == number
+        # The call allocated a second buffer if the memory grew by its size, also without the results.
         growth = _allocated(device) - before
         if was_allocated and is_alone and not overlaps and growth >= bytes and growth - _bytes_of_results(args[-1]) >= bytes:
             with _lock:

@@ -277,12 +277,13 @@ def _drop_unread_colors(coloring: Coloring) -> Coloring:
     """The coloring without colors from which no entry is read; their columns are then in no product."""
     pattern, kind = coloring.pattern, coloring.kind
     if kind == "column":
-        full = pattern.T.rows.lengths() > 0
-        columns = np.where(full, coloring.columns, -1)
+        nonempty = pattern.T.rows.lengths() > 0
+        columns = np.where(nonempty, coloring.columns, -1)
     elif kind == "star":
-        mine = coloring.by_column
-        useful = mine & ~(
-            _mirror_flags(pattern, mine) & (coloring.columns[pattern.row_of_entry] < coloring.columns[pattern.indices])
+        read_by_column = coloring.by_column
+        # An entry and its mirror image have the same number; of the two products that have it, one is enough.
+        useful = read_by_column & ~(
+            _mirror_flags(pattern, read_by_column) & (coloring.columns[pattern.row_of_entry] < coloring.columns[pattern.indices])
         )
         useful_colors = np.zeros(coloring.num_colors, bool)
         useful_colors[coloring.columns[pattern.indices[useful]]] = True
@@ -293,7 +294,7 @@ def _drop_unread_colors(coloring: Coloring) -> Coloring:
 
 
 def _renumber(colors: np.ndarray) -> np.ndarray:
-    """The colors renumbered, so that those that occur are 0, 1, 2, ..."""
+    """The colors renumbered, so that those that occur are 0, 1, 2, ...; -1 (no color) stays."""
     found = np.unique(colors[colors >= 0])
     positions = np.full(int(colors.max(initial=-1)) + 2, -1)
     positions[found] = np.arange(len(found))
@@ -320,6 +321,7 @@ def _star_colorings(pattern: Pattern, order: str | Sequence[int], least: int) ->
     if order == "lattice" or not isinstance(order, str):
         return
     row, column = pattern.row_of_entry, pattern.indices
+    # The nodes of the graph are the columns 0 ... n - 1 and the rows n ... n + m - 1; an entry is an edge in both directions.
     keys = np.concatenate([column * (m + n) + n + row, (n + row) * (m + n) + column])
     graph = lists(Rows.of(keys, m + n, m + n))
     work, total = 8 * pattern.nnz, 0
@@ -392,7 +394,7 @@ def _color_both(pattern: Pattern, lines: np.ndarray, order: str | Sequence[int])
     """The coloring that computes the rows in the mask `lines` by rows, and the entries of the others by columns."""
     numbers = np.arange(pattern.shape[0])
     others = Pattern(pattern.rows.take(np.where(lines, -1, numbers)), pattern.grids)
-    mine = Pattern(pattern.rows.take(np.where(lines, numbers, -1)))
+    part = Pattern(pattern.rows.take(np.where(lines, numbers, -1)))
     by_column = color(others, "column", order if isinstance(order, str) else "natural")
-    by_row = color(Pattern(mine.T.rows), "column", "natural" if order == "lattice" or not isinstance(order, str) else order)
+    by_row = color(Pattern(part.T.rows), "column", "natural" if order == "lattice" or not isinstance(order, str) else order)
     return Coloring(pattern, "bidirectional", by_column.columns, by_row.columns, by_column.order)

@@ -59,6 +59,7 @@ class FlatCall:
     what: str
 
     def __init__(self, what: str, f: Callable[..., Any], argnums: Argnums, args: tuple[Any, ...], kwargs: Any):
+        """Separates the differentiated arguments of a call of `f` from the others; `what` names the caller in errors."""
         self.what, self._f, self._args, self._kwargs = what, f, args, kwargs
         self._active, leaves, self._spec = active_arguments(what, args, argnums)
         paths = pytree.paths(self._spec)

@@ -41,33 +41,33 @@ def star(graph: Lists, order: Sequence[int]) -> list[int]:
     Gebremedhin, Tarafdar, Manne and Pothen 2007; new are the sets of colors as integers.
     """
     n = len(graph)
-    bits, once, often, hubs = [0] * n, [0] * n, [0] * n, [0] * n
+    color_of, once, often, hubs = [0] * n, [0] * n, [0] * n, [0] * n
     for vertex in order:
         near = graph[vertex]
         mask, twice = once[vertex], often[vertex]
         for w in near:
-            bit = bits[w]
+            bit = color_of[w]
             if bit:
                 mask |= hubs[w]
                 if bit & twice:  # two neighbours of one color: each of their other neighbours would be the fourth vertex of a path
                     mask |= once[w]
-        mine = ~mask & (mask + 1)
-        bits[vertex] = mine
+        free_color = ~mask & (mask + 1)
+        color_of[vertex] = free_color
         for w in near:
-            if often[w] & mine:
-                if bits[w]:
-                    hubs[vertex] |= bits[w]
-            elif once[w] & mine:
-                often[w] |= mine
-                if bits[w]:
+            if often[w] & free_color:
+                if color_of[w]:
+                    hubs[vertex] |= color_of[w]
+            elif once[w] & free_color:
+                often[w] |= free_color
+                if color_of[w]:
                     for leaf in graph[w]:
-                        if bits[leaf] == mine:
-                            hubs[leaf] |= bits[w]
+                        if color_of[leaf] == free_color:
+                            hubs[leaf] |= color_of[w]
             else:
-                once[w] |= mine
-            if bits[w] & twice:
-                hubs[w] |= mine
-    return [b.bit_length() - 1 for b in bits]
+                once[w] |= free_color
+            if color_of[w] & twice:
+                hubs[w] |= free_color
+    return [b.bit_length() - 1 for b in color_of]
 
 
 def acyclic(graph: Lists, order: Sequence[int], depth: int | None = None) -> list[int]:
@@ -92,16 +92,16 @@ def acyclic(graph: Lists, order: Sequence[int], depth: int | None = None) -> lis
                         if (root, color) in seen:
                             mask |= 1 << color
                         seen.add((root, color))
-        mine = ~mask & (mask + 1)
-        color = mine.bit_length() - 1
+        free_color = ~mask & (mask + 1)
+        color = free_color.bit_length() - 1
         while depth is not None and _longest_path(graph, colors, near, color) > 2 * depth:
-            mask |= mine
-            mine = ~mask & (mask + 1)
-            color = mine.bit_length() - 1
-        bits[vertex], colors[vertex] = mine, color
+            mask |= free_color
+            free_color = ~mask & (mask + 1)
+            color = free_color.bit_length() - 1
+        bits[vertex], colors[vertex] = free_color, color
         for w in graph[vertex]:
-            often[w] |= once[w] & mine
-            once[w] |= mine
+            often[w] |= once[w] & free_color
+            once[w] |= free_color
             if bits[w]:
                 trees.join((vertex, colors[w]), (w, color))
     return colors

@@ -81,6 +81,7 @@ def _differences(rows: Rows, positions: np.ndarray, adjacent: bool) -> np.ndarra
     row and the column of an entry must differ.
     """
     extent = positions.max(axis=0) * 2 + 1
+    # A code is a grid position as one number, so that equal differences of codes are equal differences of positions.
     codes = positions @ np.append(np.cumprod(extent[:0:-1])[::-1], 1)
     row, column = rows.row_of_entry(), rows.indices
     if adjacent:

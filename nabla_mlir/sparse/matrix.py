@@ -178,6 +178,7 @@ def _sparse_product(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
             where=user_frame(),
             help="a row of one is dense where the other has many entries: multiply by a vector instead.",
         )
+    # Term t of the product is a.data[left[t]] * b.data[right[t]]; it belongs to the entry with the key (row, column).
     left, right = joined(a.pattern.indices, b.pattern.rows)
     keys = a.pattern.row_of_entry[left] * b.shape[1] + b.pattern.indices[right]
     order = np.argsort(keys, kind="stable")

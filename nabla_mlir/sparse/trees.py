@@ -54,13 +54,19 @@ def is_acyclic(pattern: Pattern, colors: np.ndarray) -> bool:
 
 
 def substitution(pattern: Pattern, colors: np.ndarray) -> Substitution:
-    """The substitution plan for an acyclic coloring of a symmetric pattern."""
+    """The substitution plan for an acyclic coloring of a symmetric pattern.
+
+    In the graph of two colors, an entry is an edge, and a product is the sum of the entries at a node. A leaf has one entry, which
+    is read; an edge above it is read after the sum of the edges below is subtracted. `rounds` does this for whole paths by
+    doubling.
+    """
     n = pattern.shape[0]
     row, column = pattern.row_of_entry, pattern.indices
     upper, a, b = edges_of(pattern, colors)
     edges, leaves = (np.array(x, np.int64) for x in peeled(a, b))
     leaf_is_row = np.zeros(len(upper), bool)
     leaf_is_row[edges] = a[edges] == leaves
+    # The product that has the entry (i, j): that of the color of the other end, at the row of the leaf.
     i, j = row[upper], column[upper]
     source = np.where(leaf_is_row, colors[j] * n + i, colors[i] * n + j)
     # The edge above an edge is the one whose leaf is the other end of the edge.

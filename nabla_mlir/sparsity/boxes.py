@@ -42,7 +42,10 @@ class Box(NamedTuple):
         return math.prod([count for count, _ in self.free]) if self.free else 1
 
     def on_axis(self, axis: int, start: int, count: int, step: int, stride: int, base: int) -> Box:
-        """The box with other numbers on one axis, and another base."""
+        """The box in which `axis` has other numbers (start, count, step, stride), and with another base.
+
+        An axis with one row gets step 1 and stride 0, so that equal boxes have equal numbers.
+        """
         if count == 1:
             step, stride = 1, 0
         return Box(
@@ -55,7 +58,10 @@ class Box(NamedTuple):
         )
 
     def clipped(self, axis: int, first: int, limit: int, stride: int = 1) -> Box | None:
-        """The rows first, first + stride, ... below `limit` of an axis, numbered from 0; None if the box has none of them."""
+        """The box after a slice of an axis: of its rows, first, first + stride, ... below `limit` remain, and become 0, 1, ...
+
+        None if no row remains. For example, rows 0, 2, 4, 6 with first=2, limit=7, stride=4 keep 2 and 6, which become 0 and 1.
+        """
         start, count, step = self.starts[axis], self.counts[axis], self.steps[axis]
         if stride == 1 and first <= start and start + step * (count - 1) < limit:
             return self.shifted(axis, -first) if first else self
@@ -63,6 +69,8 @@ class Box(NamedTuple):
         if (first - start) % shared:
             return None
         period = stride // shared  # every period-th row of the box is requested
+        # The smallest i >= 0 for which first + (a multiple of stride) is row start + step * i, then the smallest one not below
+        # first.
         low = ((first - start) // shared * pow(step // shared, -1, period)) % period if period > 1 else 0
         if start + step * low < first:
             low += -(-(first - start - step * low) // (step * period)) * period
@@ -79,7 +87,10 @@ class Box(NamedTuple):
         )
 
     def shifted(self, axis: int, low: int, interior: int = 0) -> Box:
-        """The box in an array that has `low` new rows in front along an axis, and `interior` new rows between neighbours."""
+        """The box after padding of an axis: row r becomes row low + r * (interior + 1).
+
+        `low` is the number of new rows in front, and `interior` that between neighbours.
+        """
         if not interior:
             starts = _replace_number(self.starts, axis, low + self.starts[axis])
             return Box(starts, self.counts, self.steps, self.strides, self.base, self.free)
@@ -89,17 +100,20 @@ class Box(NamedTuple):
         )
 
     def reversed(self, axis: int, size: int) -> Box:
-        """The box with the rows along an axis, of `size` rows in the array, in reverse order."""
+        """The box after an axis is reversed: row r becomes row size - 1 - r, where `size` is the length of the axis."""
         start, count, step, stride = self.starts[axis], self.counts[axis], self.steps[axis], self.strides[axis]
         last = start + step * (count - 1)
         return self.on_axis(axis, size - 1 - last, count, step, -stride, self.base + stride * (count - 1))
 
     def arranged(self, axes: Sequence[int | None], sizes: Sequence[int]) -> Box:
-        """The box with axis axes[k] as axis k; if axes[k] is None, axis k is new and repeated sizes[k] times."""
+        """The box after a transpose or a broadcast: axis k of the result is axis axes[k] of the box.
+
+        If axes[k] is None, axis k is new, and the box is repeated sizes[k] times along it.
+        """
         if not sizes:
             return Box((), (), (), (), self.base, self.free)
-        own = list(zip(self.starts, self.counts, self.steps, self.strides, strict=True))
-        lines = [(0, n, 1, 0) if a is None else own[a] for a, n in zip(axes, sizes, strict=True)]
+        axes_of_box = list(zip(self.starts, self.counts, self.steps, self.strides, strict=True))
+        lines = [(0, n, 1, 0) if a is None else axes_of_box[a] for a, n in zip(axes, sizes, strict=True)]
         starts, counts, steps, strides = zip(*lines, strict=True)
         return Box(starts, counts, steps, strides, self.base, self.free)
 
@@ -108,13 +122,15 @@ class Box(NamedTuple):
         return self.on_axis(axis, 0, size, 1, 0, self.base)
 
     def gathered(self, axes: Iterable[int]) -> Box:
-        """The box without the axes `axes`; each remaining row has the columns of all rows along them."""
-        away = set(axes)
-        rest = [a for a in range(len(self.starts)) if a not in away]
-        more = [(self.counts[a], self.strides[a]) for a in away]
+        """The box after a sum over `axes`: these axes disappear, and each remaining row has the columns of all rows along them."""
+        summed = set(axes)
+        rest = [a for a in range(len(self.starts)) if a not in summed]
+        # An axis with n rows of stride s becomes a free count: the columns 0, s, ..., (n - 1) s in addition.
+        more = [(self.counts[a], self.strides[a]) for a in summed]
         base, free = normal_free(self.base, [*self.free, *more])
 
         def left(own: Numbers) -> Numbers:
+            """The numbers of the axes that remain."""
             return tuple([own[a] for a in rest])
 
         return Box(left(self.starts), left(self.counts), left(self.steps), left(self.strides), base, free)
@@ -126,9 +142,10 @@ def _replace_number(numbers: Numbers, position: int, value: int) -> Numbers:
 
 
 def normal_free(base: int, free: Iterable[tuple[int, int]]) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """The base and the free counts with their strides of the same columns in a normal form.
+    """The base and the free counts of the same columns in a normal form: positive strides in order, and joined where possible.
 
-    Strides are positive and in order, and free counts that continue each other are joined.
+    For example, base 5 with (3, -1) is base 3 with (3, 1): columns 3, 4, 5. The counts (3, 1) and (2, 3) become (6, 1): the columns
+    0, 1, 2 and 3, 4, 5.
     """
     found: list[tuple[int, int]] = []
     for count, stride in free:
@@ -170,12 +187,13 @@ def _join_along(boxes: list[Box], axis: int, alone: bool) -> list[Box]:
     """The boxes after neighbours along an axis are joined; with `alone`, also two boxes of a single row."""
     groups: dict[object, list[Box]] = {}
     for box in boxes:
-        rest = tuple(own[:axis] + own[axis + 1 :] for own in (box.starts, box.counts, box.steps, box.strides))
+        rest = tuple(numbers[:axis] + numbers[axis + 1 :] for numbers in (box.starts, box.counts, box.steps, box.strides))
         groups.setdefault((rest, box.free), []).append(box)
     if len(groups) == len(boxes):
         return boxes
     found: list[Box] = []
     for group in groups.values():
+        # Boxes on one index map have the same column for row 0; among these, in the order of the rows.
         group.sort(key=lambda b: (b.base - b.strides[axis] * b.starts[axis], b.starts[axis]))
         found += _join_group(group, axis, alone) if len(group) > 1 else group
     return found
@@ -199,7 +217,10 @@ def _join_group(group: list[Box], axis: int, alone: bool) -> list[Box]:
 
 
 def _join_single_rows(group: list[Box], axis: int) -> list[Box]:
-    """The boxes of a group, after single rows at the ends of long boxes are joined to these boxes."""
+    """The boxes of a group, after single rows at the ends of long boxes are joined to these boxes.
+
+    A single row has no stride, so it is joined only if it continues the stride of the long box next to it.
+    """
     group = sorted(group, key=lambda b: b.starts[axis])
     found = [group[0]]
     for before, box in pairwise(group):
@@ -232,6 +253,7 @@ def _join_pair(a: Box, b: Box, axis: int, alone: bool, stride: int | None = None
     if not strides:
         if not alone or not distance:
             return None
+        # Two single rows have no stride yet: the distance of their columns gives one.
         strides = {(b.base - a.base) // distance}
     (step,) = strides
     if (stride is not None and step != stride) or b.base - a.base != step * distance:

@@ -19,6 +19,8 @@ Dims = dict[str, Any]
 def elements_read(shape: Shape, indices: np.ndarray, dims: Dims, sizes: Sequence[int], clip: bool) -> np.ndarray:
     """The element of the operand that each element of a gather reads, as an index in row-major order.
 
+    For example, a gather of the rows 2 and 0 of a 3 x 2 matrix reads [[4, 5], [0, 1]].
+
     Args:
       shape: the shape of the operand.
       indices: the starts of the windows.
@@ -61,11 +63,11 @@ def progressions(indices: np.ndarray) -> list[tuple[int, int, int]] | None:
     changes = np.nonzero(np.diff(steps))[0] + 1
     if len(changes) > 2 * thresholds.PATTERN_PIECES:
         return None
-    runs, at, ends = [], 0, [*changes.tolist(), len(indices) - 1]
-    while at < len(indices):
-        end = next((e for e in ends if e > at), at)
-        runs.append((int(indices[at]), end - at + 1, int(steps[at]) if end > at else 1))
-        at = end + 1
+    runs, position, ends = [], 0, [*changes.tolist(), len(indices) - 1]
+    while position < len(indices):
+        end = next((e for e in ends if e > position), position)
+        runs.append((int(indices[position]), end - position + 1, int(steps[position]) if end > position else 1))
+        position = end + 1
     return runs if len(runs) <= thresholds.PATTERN_PIECES else None
 
 
@@ -116,6 +118,7 @@ def _gather_runs(
       batch: the axes of the result for the indices.
       shape: the shape of the result.
     """
+    # Each run is a slice of the operand. The slices are joined along the axis, which then becomes the axes `batch` of the result.
     pieces = []
     for start, count, step in runs:
         low, high, strides = [0] * len(x.shape), list(x.shape), [1] * len(x.shape)
@@ -138,15 +141,16 @@ def _gather_runs(
 
 def _gather_unknown(x: Relation, dims: Dims, sizes: Sequence[int], shape: Shape) -> Relation:
     """The pattern of a gather with unknown indices: an element depends on the whole of each indexed axis of the operand x."""
+    # An axis that is read whole needs no index, so it is not spread.
     x = x.spread([d for d in dims["start_index_map"] if sizes[d] < x.shape[d]])
     whole = [n if d in dims["operand_batching_dims"] else size for d, (n, size) in enumerate(zip(x.shape, sizes, strict=True))]
     x = x.sliced([0] * len(whole), whole, [1] * len(whole))
-    own = [d for d in range(len(whole)) if d not in dims["collapsed_slice_dims"]]
-    x = x.reshaped([whole[d] for d in own])
+    remaining = [d for d in range(len(whole)) if d not in dims["collapsed_slice_dims"]]
+    x = x.reshaped([whole[d] for d in remaining])
     vector, windows = dims["index_vector_dim"], iter(dims["offset_dims"])
     batch = [d for d in range(len(shape)) if d not in dims["offset_dims"]]
     positions = []
-    for d in own:
+    for d in remaining:
         if d in dims["operand_batching_dims"]:
             axis = dims["start_indices_batching_dims"][dims["operand_batching_dims"].index(d)]
             positions.append(batch[axis - (axis > vector)])
@@ -203,11 +207,12 @@ def scatter(xs: Sequence[Operand], outs: Sequence[Shape], scatter_dimension_numb
 def _scatter_runs(
     updates: Relation, axis: int, runs: Sequence[tuple[int, int, int]], windows: Sequence[int], batch: Sequence[int], shape: Shape
 ) -> Relation:
-    """The relation of updates that are written to runs (start, count, step) along one axis of an array of this shape.
+    """The pattern of an array of this shape to which updates are added at runs (start, count, step) of indices along one axis.
 
-    `windows` and `batch` are the axes of the updates for the other axes of the array, and for the indices.
+    `batch` are the axes of the updates for the indices, and `windows` those for the other axes of the array.
     """
     others = [n for a, n in enumerate(shape) if a != axis]
+    # One row of x for each index, in the order of the runs.
     x = updates.transposed([*batch, *windows]).reshaped([math.prod(updates.shape[d] for d in batch), *others])
     found, at = Relation.none(shape, updates.columns), 0
     for start, count, step in runs:
@@ -237,11 +242,11 @@ def _scatter_unknown(updates: Relation, dims: Dims, sizes: Sequence[int], shape:
         batch[a - (a > vector)]: d for a, d in zip(dims["start_indices_batching_dims"], dims["operand_batching_dims"], strict=True)
     }
     offset_axes = [d for d in range(len(shape)) if d not in (*dims["collapsed_slice_dims"], *dims["operand_batching_dims"])]
-    at = dict(zip(dims["offset_dims"], offset_axes, strict=True)) | batching
+    axis_of = dict(zip(dims["offset_dims"], offset_axes, strict=True)) | batching
     movable = {d for d in dims["start_index_map"] if sizes[d] < shape[d]}
-    away = [u for u in range(len(updates.shape)) if u not in at or at[u] in movable]
-    positions = [at[u] for u in range(len(updates.shape)) if u not in away]
-    found = updates.gathered(away)
+    dropped = [u for u in range(len(updates.shape)) if u not in axis_of or axis_of[u] in movable]
+    positions = [axis_of[u] for u in range(len(updates.shape)) if u not in dropped]
+    found = updates.gathered(dropped)
     whole = tuple(found.shape[positions.index(d)] if d in positions else n for d, n in enumerate(shape))
     found = found.broadcast(whole, positions)
     return found.padded([0] * len(shape), [n - m for n, m in zip(shape, whole, strict=True)])

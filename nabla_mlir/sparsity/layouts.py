@@ -20,6 +20,7 @@ def factors(old: Shape, new: Shape) -> list[tuple[tuple[int, ...], tuple[int, ..
     groups, i, j = [], 0, 0
     while i < len(old) or j < len(new):
         first, second, left, right = i, j, 1, 1
+        # The group grows on the side that has fewer elements so far (left: of `old`, right: of `new`).
         while (i, j) == (first, second) or left != right:
             if left <= right and i < len(old):
                 left, i = left * old[i], i + 1
@@ -44,12 +45,12 @@ def reshaped(box: Box, old: Shape, new: Shape) -> list[Box] | None:
     if old == new:
         return [box]
     found: list[tuple[int, list[_Line]]] = [(box.base, [])]  # the base, and the axes so far
-    for mine, others in factors(old, new):
-        lines = [(box.starts[a], box.counts[a], box.steps[a], box.strides[a]) for a in mine]
-        line = _merge_axes(lines, [old[a] for a in mine])
+    for old_axes, new_axes in factors(old, new):
+        lines = [(box.starts[a], box.counts[a], box.steps[a], box.strides[a]) for a in old_axes]
+        line = _merge_axes(lines, [old[a] for a in old_axes])
         if line is None:
             return None
-        pieces = _split_axis(line, [new[a] for a in others])
+        pieces = _split_axis(line, [new[a] for a in new_axes])
         if pieces is None:
             return None
         found = [(base + offset, [*before, *axes]) for base, before in found for offset, axes in pieces]
@@ -64,7 +65,10 @@ def _box(base: int, axes: Sequence[_Line], free: tuple[tuple[int, int], ...]) ->
 
 
 def _merge_axes(lines: Sequence[_Line], sizes: Sequence[int]) -> _Line | None:
-    """The line of neighbouring axes of these sizes as one axis, if one step and one stride describe it; else None."""
+    """The line of neighbouring axes of these sizes as one axis, if one step and one stride describe it; else None.
+
+    For example, the lines (0, 2, 1, 3) and (0, 3, 1, 1) of axes of sizes 2 and 3 are the line (0, 6, 1, 1) of an axis of size 6.
+    """
     start, count, step, stride = 0, 1, 1, 0
     for (axis_start, n, axis_step, axis_stride), size in zip(lines, sizes, strict=True):
         if n == 1:
@@ -81,7 +85,8 @@ def _merge_axes(lines: Sequence[_Line], sizes: Sequence[int]) -> _Line | None:
 def _split_axis(line: _Line, sizes: Sequence[int]) -> list[tuple[int, list[_Line]]] | None:
     """A line along an axis that is split into axes of these sizes, as several pieces; None if its step does not fit.
 
-    Each piece is (offset of the base, a line for each new axis).
+    Each piece is (offset of the base, a line for each new axis). For example, the line (0, 6, 1, 1) and the sizes 2 and 3 give one
+    piece, (0, [(0, 2, 1, 3), (0, 3, 1, 1)]).
     """
     if not sizes:
         return [(0, [])]
@@ -103,7 +108,8 @@ def _split_axis(line: _Line, sizes: Sequence[int]) -> list[tuple[int, list[_Line
 def _split_at_rows(start: int, count: int, step: int, stride: int, inner: int) -> list[tuple[int, _Line, _Line]] | None:
     """A line over rows of `inner` elements, as pieces (offset of the base, line along the rows, line inside a row).
 
-    There are up to three pieces: a part of the first row, whole rows, a part of the last row. None if the step does not fit.
+    There are up to three pieces: a part of the first row, whole rows, a part of the last row. For example, elements 2 to 6 in rows
+    of 4 are elements 2 and 3 of row 0, and elements 0 to 2 of row 1. None if the step does not fit.
     """
     if count == 1:
         return [(0, (start // inner, 1, 1, 0), (start % inner, 1, 1, 0))]

@@ -112,6 +112,7 @@ def trailing(rank: int) -> Rule:
     """
 
     def rule(xs: Sequence[Operand], outs: Sequence[Shape], **_: Any) -> list[Relation]:
+        """The patterns of the results: an element depends on all elements of the last `rank` axes of each operand, in its batch."""
         found = []
         for shape in outs:
             parts = []

@@ -28,8 +28,8 @@ def after(iteration: Sequence[Relation], state: Sequence[Relation], count: int) 
     front = (
         columns if any((p.indices < columns).any() for p in parts) else 0
     )  # with the columns as part of the state, since they do not change
-    away = columns - front
-    step = _below_identity([Rows(p.offsets, p.indices - away, p.columns - away) for p in parts], front)
+    shift = columns - front
+    step = _below_identity([Rows(p.offsets, p.indices - shift, p.columns - shift) for p in parts], front)
     now = _below_identity([r.rows for r in state], front)
     while count:
         if count % 2:
@@ -48,7 +48,7 @@ def after(iteration: Sequence[Relation], state: Sequence[Relation], count: int) 
 
 
 def _below_identity(parts: Sequence[Rows], size: int) -> Rows:
-    """The rows of all parts in sequence, below an identity for the first `size` columns."""
+    """The rows of an identity matrix of this size, followed by the rows of all parts."""
     lengths = np.concatenate([np.ones(size, np.int64), *(p.lengths() for p in parts)])
     indices = np.concatenate([np.arange(size), *(p.indices for p in parts)])
     return Rows(np.concatenate([[0], np.cumsum(lengths)]), indices, parts[0].columns)

@@ -22,14 +22,14 @@ def dot_general(xs: Sequence[Operand], outs: Sequence[Shape], dot_dimension_numb
     """
     batch_l, batch_r, contract_l, contract_r = dot_dimension_numbers.values()
     lhs, rhs = xs
-    left = [a for a in range(len(lhs.shape)) if a not in (*batch_l, *contract_l)]
-    right = [a for a in range(len(rhs.shape)) if a not in (*batch_r, *contract_r)]
+    free_l = [a for a in range(len(lhs.shape)) if a not in (*batch_l, *contract_l)]
+    free_r = [a for a in range(len(rhs.shape)) if a not in (*batch_r, *contract_r)]
     n, shape = len(batch_l), outs[0]
-    position_l = [*range(n), *range(n, n + len(left))]
-    position_r = [*range(n), *range(n + len(left), len(shape))]
+    position_l = [*range(n), *range(n, n + len(free_l))]
+    position_r = [*range(n), *range(n + len(free_l), len(shape))]
     found = [
-        _factor(lhs, rhs, (batch_l, left, contract_l), (batch_r, right, contract_r), position_l, shape, is_right=False),
-        _factor(rhs, lhs, (batch_r, right, contract_r), (batch_l, left, contract_l), position_r, shape, is_right=True),
+        _factor(lhs, rhs, (batch_l, free_l, contract_l), (batch_r, free_r, contract_r), position_l, shape, is_right=False),
+        _factor(rhs, lhs, (batch_r, free_r, contract_r), (batch_l, free_l, contract_l), position_r, shape, is_right=True),
     ]
     return [union(found, shape, columns_of(xs))]
 
@@ -71,10 +71,13 @@ def _by_zeros(x: Relation, where: np.ndarray, own_axes: Any, other_axes: Any, sh
     batch, free, contract = own_axes
     sizes = [math.prod(x.shape[a] for a in axes) for axes in own_axes]
     others = math.prod(where.shape[a] for a in other_axes[1])
+    # elements[b, i, k] is the element of x, and mask[b, k, j] is True if the other factor has a nonzero there.
     elements = np.arange(math.prod(x.shape)).reshape(x.shape).transpose([*batch, *free, *contract]).reshape(sizes)
     mask = where.transpose([*other_axes[0], *other_axes[2], *other_axes[1]]).reshape(sizes[0], sizes[2], others)
     b, k, j = np.nonzero(mask)  # batch, contracting, free of the other factor
     i = np.arange(sizes[1])
+    # The element (b, i, j) of the product depends on x[b, i, k] for each k with a nonzero; its axes i and j are swapped for the
+    # right factor. A key is the pair (element of the product, element of x) as one number.
     out = (b[:, None] * sizes[1] + i) * others + j[:, None] if not is_right else (b[:, None] * others + j[:, None]) * sizes[1] + i
     keys = out * elements.size + elements[b[:, None], i, k[:, None]]
     outer = Rows.of(keys.reshape(-1), math.prod(shape), elements.size)

@@ -37,10 +37,12 @@ class Relation:
     def __init__(
         self, shape: Sequence[int], columns: int, boxes: Iterable[Box] | None, layout: Shape | None = None, is_loose: bool = False
     ):
+        """Makes a relation of boxes; for a relation of rows, `boxes` is None, and `of_rows` adds the rows."""
         self.shape, self.columns = tuple(shape), columns
         self.layout = self.shape if layout is None else layout
         self._boxes = None if boxes is None else tuple(boxes)
         self._is_loose = is_loose
+        # Computed when first read: the rows, the largest number of columns of an element, and the boxes in other layouts.
         self._rows: Rows | None = None
         self._widest: int | None = None
         self._laid_out: dict[Shape, tuple[Box, ...] | None] = {}
@@ -113,6 +115,7 @@ class Relation:
     @property
     def has_full_row(self) -> bool:
         """True if an element depends on all columns; if that is expensive to decide, True if one may."""
+        # A box without free counts gives a row one column, so fewer boxes than columns cannot fill a row.
         if self._boxes is not None and len(self._boxes) < self.columns:
             for box in self._boxes:
                 if box.free:
@@ -127,7 +130,7 @@ class Relation:
 
     @property
     def entries(self) -> int:
-        """An upper bound on the number of pairs."""
+        """An upper bound on the number of pairs (element, column); boxes that overlap count them twice."""
         if self._boxes is None:
             return int(self.rows.indices.size)
         return sum(math.prod(box.counts) * box.width for box in self._boxes)
@@ -178,11 +181,12 @@ class Relation:
         if other.is_full:
             return other
         layout = max((self.layout, other.layout, self.shape), key=len)
-        mine, others = self.laid_out(layout), other.laid_out(layout)
-        if mine is not None and others is not None:
-            distinct = dict.fromkeys(mine)
+        own_boxes, other_boxes = self.laid_out(layout), other.laid_out(layout)
+        if own_boxes is not None and other_boxes is not None:
+            # A dict is used as an ordered set.
+            distinct = dict.fromkeys(own_boxes)
             count = len(distinct)
-            distinct.update(dict.fromkeys(others))
+            distinct.update(dict.fromkeys(other_boxes))
             if len(distinct) == count and layout == self.layout:
                 return self
             is_loose = len(distinct) <= thresholds.PATTERN_LOOSE
@@ -257,6 +261,7 @@ class Relation:
                 cut.append((axis, *bounds))
 
         def clip(box: Box | None) -> Box | None:
+            """The part of a box that the slice keeps; None if there is none."""
             for position in cut:
                 box = box.clipped(*position) if box is not None else None
             return box
@@ -273,6 +278,7 @@ class Relation:
         axes = [axis for axis in range(len(shape)) if low[axis] or high[axis] or interior[axis]]
 
         def padded_box(box: Box) -> Box | None:
+            """A box after the padding of all axes; None if negative widths cut it off."""
             found: Box | None = box
             for axis in axes:
                 if found is not None and interior[axis]:
@@ -283,7 +289,8 @@ class Relation:
             return found
 
         def padded_numbers(x: np.ndarray) -> np.ndarray:
-            wide = np.full(spread, -1)  # no element of the input
+            """The padding of an array that has, for each element, the number of an input element; -1 for a padded element."""
+            wide = np.full(spread, -1)
             wide[tuple(slice(None, None, i + 1) for i in interior)] = x
             cut = wide[tuple(map(slice, starts, limits))]
             return np.pad(cut, [(max(0, a), max(0, b)) for a, b in zip(low, high, strict=True)], constant_values=-1)
@@ -323,12 +330,14 @@ class Relation:
         ones = [p for a, p in enumerate(dimensions) if self.shape[a] == 1 != shape[p]]
 
         def repeat(box: Box) -> Box:
+            """A box after the broadcast: new axes are added, and axes of size 1 repeated."""
             box = box.arranged(axes, shape)
             for axis in ones:
                 box = box.repeated(axis, shape[axis])
             return box
 
         def numbers(x: np.ndarray) -> np.ndarray:
+            """The broadcast of an array that has, for each element, the number of an element of the input."""
             order = np.argsort(dimensions)
             spread = [self.shape[axes[d]] if axes[d] is not None else 1 for d in range(len(shape))]  # type: ignore[index]
             return np.broadcast_to(x.transpose(order).reshape(spread), shape)
@@ -338,7 +347,7 @@ class Relation:
     # ---------------------------------------------------------------- sums
 
     def gathered(self, axes: Sequence[int]) -> Relation:
-        """The relation without the axes `axes`: an element depends on all that the elements along these axes depend on."""
+        """The relation of a sum over `axes`: an element depends on all that the elements along these axes depend on."""
         axes = tuple(axes)
         shape = tuple(n for a, n in enumerate(self.shape) if a not in axes)
         if self.is_empty or not axes:
@@ -346,6 +355,7 @@ class Relation:
         boxes = self.laid_out(self.shape)
         if boxes is not None:
             return Relation(shape, self.columns, coalesced(b.gathered(axes) for b in boxes))
+        # The number of the element of the result to which each element belongs.
         rest = np.arange(math.prod(shape)).reshape([1 if a in axes else n for a, n in enumerate(self.shape)])
         return self.grouped(np.broadcast_to(rest, self.shape), shape)
 

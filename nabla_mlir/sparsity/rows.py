@@ -76,6 +76,7 @@ class Rows:
         np.cumsum(lengths, out=offsets[1:])
         check_size(int(offsets[-1]), source.size, self.columns)
         first = np.where(source < 0, 0, self.offsets[source])
+        # The entries of row r are indices[first[r]], indices[first[r] + 1], ...
         positions = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], lengths)
         return Rows(offsets, self.indices[positions], self.columns)
 
@@ -86,7 +87,7 @@ class Rows:
         return Rows.of((row * max(self.columns, 1) + self.indices)[inside], rows, self.columns)
 
     def transposed(self) -> Rows:
-        """The transposed pattern."""
+        """The transposed pattern: its row c lists the rows of this pattern that have an entry in column c."""
         order = np.argsort(self.indices, kind="stable")
         offsets = np.zeros(self.columns + 1, np.int64)
         np.cumsum(np.bincount(self.indices, minlength=self.columns), out=offsets[1:])
@@ -152,6 +153,7 @@ def _sort_rows(rows: Rows) -> Rows:
     if not wrong.size:
         return rows
     row = rows.row_of_entry()
+    # A key is the pair (row, column) as one number, so sorting the keys sorts each row.
     keys = row * max(rows.columns, 1) + rows.indices
     wrong_rows = np.zeros(rows.count, bool)
     wrong_rows[row[wrong]] = True
@@ -212,10 +214,10 @@ def _unite_bits(outer: Rows, bits: np.ndarray) -> np.ndarray:
     first = 0
     while first < outer.count:
         end = max(first + 1, int(np.searchsorted(offsets, offsets[first] + step, side="right")) - 1)
-        full = np.nonzero(lengths[first:end])[0] + first
-        if full.size:
-            part = bits[outer.indices[offsets[first] : offsets[end]]]
-            found[full] = np.bitwise_or.reduceat(part, offsets[full] - offsets[first], axis=0)
+        nonempty = np.nonzero(lengths[first:end])[0] + first
+        if nonempty.size:
+            entries = bits[outer.indices[offsets[first] : offsets[end]]]
+            found[nonempty] = np.bitwise_or.reduceat(entries, offsets[nonempty] - offsets[first], axis=0)
         first = end
     return found
 

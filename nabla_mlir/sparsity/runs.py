@@ -29,6 +29,7 @@ class Union:
         distinct = dict.fromkeys(parts)
         if len(distinct) < 2:
             return next(iter(distinct), ())
+        # A set is a tuple (start, end, start, end, ...) of its runs: columns 1, 2, 5 are (1, 3, 5, 6).
         ends = sorted(itertools.chain.from_iterable(zip(runs[::2], runs[1::2], strict=True) for runs in distinct))
         self.steps += len(ends)
         if self.steps > thresholds.PATTERN_MOVES:
@@ -46,8 +47,12 @@ class Union:
 
 
 def runs_of(rows: Rows, ranks: np.ndarray) -> list[Runs]:
-    """The columns of each row as runs of consecutive ranks; `ranks` has the rank of each column."""
+    """For each row, the ranks of its columns as runs of consecutive ranks: ranks 1, 2, 5 are (1, 3, 5, 6).
+
+    `ranks` has the rank of each column, which is its position in an order that makes the runs long.
+    """
     width = max(rows.columns, 1)
+    # A key is the pair (row, rank) as one number.
     keys = np.sort(rows.row_of_entry() * width + ranks[rows.indices])
     row = keys // width
     breaks = np.nonzero((np.diff(keys) != 1) | (np.diff(row) != 0))[0] + 1
@@ -60,7 +65,7 @@ def runs_of(rows: Rows, ranks: np.ndarray) -> list[Runs]:
 
 
 def rows_of(sets: Sequence[Runs], columns: int, order: np.ndarray) -> Rows:
-    """Sets of ranks as rows of columns; the column with rank k is order[k].
+    """Sets of ranks as rows of columns, the inverse of `runs_of`; the column with rank k is order[k].
 
     Raises:
       PatternError: there are too many entries.

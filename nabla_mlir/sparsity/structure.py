@@ -41,9 +41,10 @@ def pad(
     padded = x.padded(edge_padding_low, edge_padding_high, interior_padding)
     if filling.is_empty:
         return [padded]
+    # Padded elements are those that depend on no element of x.
     positions = Relation.identity(x.shape, math.prod(x.shape)).padded(edge_padding_low, edge_padding_high, interior_padding)
-    free = positions.rows.lengths().reshape(outs[0]) == 0
-    return [padded.union(fitted(filling, outs[0]).restricted(free))]
+    is_padding = positions.rows.lengths().reshape(outs[0]) == 0
+    return [padded.union(fitted(filling, outs[0]).restricted(is_padding))]
 
 
 def joined(pieces: Sequence[Relation], axis: int, shape: Shape, columns: int) -> Relation:
@@ -97,7 +98,10 @@ def dynamic_update_slice(xs: Sequence[Operand], outs: Any, **_: Any) -> list[Rel
 
 
 def _outside_window(x: Relation, low: Sequence[int], sizes: Sequence[int]) -> Relation:
-    """The pattern x in which the elements of a window, at `low` and of these sizes, have no dependences."""
+    """The pattern x in which the elements of a window, at `low` and of these sizes, have no dependences.
+
+    The array is cut along each axis into the part before, inside and after the window; all but the inside is kept.
+    """
     if x.is_empty:
         return x
     around = Relation.none(x.shape, x.columns)

@@ -32,6 +32,7 @@ def windows(
       dilations: the dilation of the windows.
     """
     if math.prod(out) * min(x.columns, x.widest * math.prod(sizes)) > thresholds.PATTERN_ENTRIES:
+        # Too many pairs: each element depends on the whole of each axis that has windows.
         wide = [a for a, size in enumerate(sizes) if size > 1]
         return x.gathered(wide).broadcast(out, [a for a in range(len(out)) if a not in wide])
     x = x.padded([lo for lo, _ in padding], [hi for _, hi in padding], [d - 1 for d in base])

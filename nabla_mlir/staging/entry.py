@@ -202,6 +202,7 @@ class Stage:
         return self.mlir()
 
     def __repr__(self) -> str:
+        """The title of the stage and its entry points as text, at most MOST lines."""
         lines = [f"  {line}" for entry in self.entries for line in str(entry).splitlines()]
         if len(lines) > MOST:
             lines = [*lines[: MOST - 1], f"  ... and {len(lines) - MOST + 1} lines more ({len(self.entries)} entry points)"]

@@ -184,6 +184,7 @@ class Interpreted:
     budget: Budget | None
 
     def __init__(self, code: Code):
+        """Prepares the interpreter for the code, and its allowance of time; the code is compiled later."""
         self.function: blocks.Function = interpreted(code.module.operation, code.name)
         self.budget = None if code.calls_python else allowance([code.function])
         self._code = code
@@ -236,8 +237,8 @@ class OnDevice:
     @property
     def function(self) -> Function | None:
         """The compiled function on the host; None if it is interpreted or interruptible there, or has not run yet."""
-        here = self._here
-        return here if type(here) is Function and not here.is_in_order else None
+        runner = self._here
+        return runner if type(runner) is Function and not runner.is_in_order else None
 
     def __call__(self, inputs: Sequence[Any], storage: int = 0, types: Any = None) -> list[Array]:
         """The results, on the device of the arrays `inputs`; the code is compiled for each driver at its first call.
@@ -315,6 +316,7 @@ def compiled_function(code: Code, device: Device | None = None, first: Sequence[
         vmfb, _ = compile_checked(code.module, target, title=code.title, examples=examples)
 
         def load() -> Function:
+            """The compiled function, loaded for the device."""
             # The next call of a large program reuses its freed memory if the device caches freed memory.
             function = Executable.load(vmfb, pooled(where) if REFLECTED.encode() in vmfb else where).function(code.name)
             function.anew = load if device is None else None

@@ -234,6 +234,7 @@ def jit(
         if program is None:
 
             def flat(*dynamic: Any, **keywords: Any) -> Any:
+                """The result of the function for the dynamic arguments, with the static ones filled in."""
                 return fun(*(constants.get(i, a) for i, a in enumerate(dynamic)), **keywords, **fixed)
 
             title = getattr(fun, "__name__", "function")

@@ -59,6 +59,7 @@ class Known:
     others: dict[ir.Value, ir.Value]
 
     def __init__(self) -> None:
+        """Starts without known arrays."""
         self.arrays, self.others = {}, {}
         self.applies_rules = True
         self._regions: dict[ir.Value, _Arguments] = {}  # by argument
@@ -156,6 +157,7 @@ class Known:
             if op is None:
                 return None
             seen.update(op.results)
+            # The operation is added after those of its operands, which are on top of the stack.
             stack.append((value, op))
             stack.extend((operand, None) for operand in reads_of(op))
         return steps

@@ -74,10 +74,10 @@ class Spec:
           TraceError: a spec has no such field.
         """
         given = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak, **fields}
-        own = Spec(tuple(given.pop("shape")), as_dtype(given.pop("dtype")), bool(given.pop("weak_type")))
+        new_spec = Spec(tuple(given.pop("shape")), as_dtype(given.pop("dtype")), bool(given.pop("weak_type")))
         if unknown := [name for name, value in given.items() if value is not None]:
             raise TraceError(f"update requires shape, dtype or weak_type, got {', '.join(unknown)}.", where=user_frame())
-        return own
+        return new_spec
 
 
 def spec(shape: Sequence[int] | int = (), dtype: DTypeLike | None = None) -> Spec:

@@ -82,11 +82,11 @@ def save_static_library(lowered: Lowered, path: str | Path, target: str | Target
     name = re.sub(r"\W", "_", stem.name)
     with tempfile.TemporaryDirectory() as folder:
         code = Path(folder, "code.o")
-        own = dumps.flags(folder, code)
+        dump_flags = dumps.flags(folder, code)
         module = clone_module(lowered.module)
         with context():
             module.operation.attributes["sym_name"] = ir.StringAttr.get(name)  # the compiler derives its symbols from this name
-        compile_lowered(module, replace(cpu, link_embedded=False), flags=[*own, *flags], cache=False)
+        compile_lowered(module, replace(cpu, link_embedded=False), flags=[*dump_flags, *flags], cache=False)
         machine_code = code.read_bytes() if code.exists() else b""
         query = dumps.query_of(code) if machine_code else ""
         module = parse_module(dumps.text_in(folder))

@@ -49,12 +49,12 @@ def _follow_block(block: ir.Block, orders: dict[ir.Value, Names]) -> list[Names]
         # The regions of a choice have no arguments: the axes of its index come first.
         is_choice = all(not len(region.blocks[0].arguments) for region in op.regions if len(region.blocks))
         for i, result in enumerate(op.results):
-            own = [_axes_from_region(op, i, names) for names in inner]
+            names_of_regions = [_axes_from_region(op, i, names) for names in inner]
             if op.name == "stablehlo.while":  # the axes of its initial value come first, then those of captures
-                order = met([orders.get(op.operands[i], []), *own])
-                orders[result] = [name for name in met([of_operands, of_captures, *own]) if name in order]
+                order = met([orders.get(op.operands[i], []), *names_of_regions])
+                orders[result] = [name for name in met([of_operands, of_captures, *names_of_regions]) if name in order]
             else:
-                orders[result] = met([of_operands, *own] if is_choice else [*own, of_operands])
+                orders[result] = met([of_operands, *names_of_regions] if is_choice else [*names_of_regions, of_operands])
     return [orders.get(x, []) for x in terminator.operands]
 
 

@@ -95,15 +95,15 @@ def push_forward(ops: Iterable[ir.Operation], tangents: Tangents, are_constant: 
         if isinstance(record.jvp, UNSUPPORTED):
             raise missing_rule(op, "jvp", record.jvp.reason)
         with blaming(op), named("jvp", op.location, op.name), ir.InsertionPoint.after(op):
-            own = [tangents_get(tangents, v) for v in operands]
+            operand_tangents = [tangents_get(tangents, v) for v in operands]
             if any(v in tangents for v in captures_by_rule(op, record)):
                 found = pushed_through(lambda op=op, record=record: decomposed(op, record, "jvp"), tangents)  # type: ignore[misc]
                 outs = list(zip(op.results, found, strict=True))
-            elif record.constant_partials and are_constant and all(is_constant(t, tangents, known) for t in own):
+            elif record.constant_partials and are_constant and all(is_constant(t, tangents, known) for t in operand_tangents):
                 y, xs = wrap(op.results[0]), [wrap(v) for v in operands]
-                outs = [(y.value, scaled(record.constant_partials, y, xs, own, record.read(op)))]
+                outs = [(y.value, scaled(record.constant_partials, y, xs, operand_tangents, record.read(op)))]
             else:
-                outs = _tangents_of(op, record, own, replacements)
+                outs = _tangents_of(op, record, operand_tangents, replacements)
         _add_nonzero(tangents, outs)
     return replacements
 

@@ -117,10 +117,10 @@ def _promote_operands(operands: Sequence[Any]) -> np.dtype:
     if not strong:
         return max(weak, key=lambda dtype: (_kind(dtype), dtype.itemsize))
     result = _promote_all([*strong, *(PYTHON[_TYPES[x.dtype.kind]] for x in operands if is_light(x))])
-    for own in weak:
-        if _kind(own) > _kind(result):
-            both_float = _kind(own) == 3 and is_differentiable(result)
-            result = np.promote_types(np.complex64, result) if both_float else own
+    for weak_dtype in weak:
+        if _kind(weak_dtype) > _kind(result):
+            both_float = _kind(weak_dtype) == 3 and is_differentiable(result)
+            result = np.promote_types(np.complex64, result) if both_float else weak_dtype
     return result
 
 
@@ -308,8 +308,8 @@ def _binary(name: str, flip: bool = False) -> Any:
 
 def _is_operand(x: Any) -> bool:
     """True for a value that an operator of tensors accepts."""
-    own = isinstance(x, (Tensor, np.ndarray, np.generic)) or is_scalar(x) or hasattr(x, "__nabla_tensor__")
-    return own or hasattr(x, "__dlpack__")
+    is_number_or_array = isinstance(x, (Tensor, np.ndarray, np.generic)) or is_scalar(x) or hasattr(x, "__nabla_tensor__")
+    return is_number_or_array or hasattr(x, "__dlpack__")
 
 
 def _negative(self: Tensor) -> Tensor:

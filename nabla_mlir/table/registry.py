@@ -245,7 +245,7 @@ class OpDef:
         return outs
 
     def _is_weak(self, operands: Sequence[Tensor]) -> bool:
-        """True if all operands are weak whose elements the result has or is computed from; False for a conversion."""
+        """True if the result is weak: the operands from which its elements come are all weak. False for a conversion."""
         if self.name == "stablehlo.convert":
             return False
         if self.elementwise:

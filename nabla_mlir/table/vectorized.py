@@ -75,14 +75,14 @@ def union(axes: Sequence[NamedAxes], what: str = "an operation") -> NamedAxes:
     """
     sizes: dict[str, int] = {}
     for name, size in itertools.chain(*axes):
-        own = sizes.get(name, 1)
-        if own != size and 1 not in (own, size):
+        known_size = sizes.get(name, 1)
+        if known_size != size and 1 not in (known_size, size):
             raise ShapeError(
-                f"{what} requires one size for each vectorised axis, got {own} and {size} for '{name}'.",
+                f"{what} requires one size for each vectorised axis, got {known_size} and {size} for '{name}'.",
                 where=user_frame(),
                 help="rename one of the axes with nm.revectorize for all pairs of entries.",
             )
-        sizes[name] = size if own == 1 else own
+        sizes[name] = size if known_size == 1 else known_size
     return tuple(sizes.items())
 
 
@@ -173,6 +173,7 @@ class Entries:
     block: ir.Block
 
     def __init__(self, scope: Scope | None, block: ir.Block):
+        """Opens the trace of one entry in `block`, inside of `scope` or of no other scope."""
         self.scope, self.block = scope, block
         self.operands: list[Tensor] = []
         self.arguments: dict[tuple[ir.Value, NamedAxes], Tensor] = {}

@@ -134,10 +134,10 @@ class CPU(Target):
     def check_fit(cls, data: Mapping[str, Any]) -> None:
         """Raises DeployError if this CPU has another architecture, or lacks an instruction set that the code needs."""
         architecture = _architecture(str(data.get("triple", "")).partition("-")[0])
-        here = _architecture(platform.machine())
-        if architecture and here and architecture != here:
+        own_architecture = _architecture(platform.machine())
+        if architecture and own_architecture and architecture != own_architecture:
             raise DeployError(
-                f"the artifact requires a CPU of the architecture {architecture}, got {here}.",
+                f"the artifact requires a CPU of the architecture {architecture}, got {own_architecture}.",
                 help="compile it for this machine: CPU('host') here.",
             )
         has = cpu_features()
@@ -246,9 +246,9 @@ def _named_cpu(name: str, triple: str) -> tuple[str, str]:
 
 def _advice(name: str, triple: str, known: Sequence[str]) -> str:
     """The help for a CPU that an architecture does not have: the triple of one that has it, or similar names."""
-    here = _architecture((triple or _host_triple()).partition("-")[0])
+    architecture = _architecture((triple or _host_triple()).partition("-")[0])
     for other in _OTHERS:
-        if not other.startswith(here) and _described(name, other)[0] is not None:
+        if not other.startswith(architecture) and _described(name, other)[0] is not None:
             return f"it is a CPU of another architecture: CPU({name!r}, triple={other!r})."
     if not known:
         return "use CPU('generic', triple=...) or another name of LLVM."

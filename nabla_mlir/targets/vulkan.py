@@ -73,21 +73,25 @@ class Vulkan(Target):
         except (KeyError, TypeError, AttributeError) as error:
             raise DeployError(f"the manifest requires the description of a Vulkan device, got: {error}.") from None
         try:
-            here = vulkan_devices()[0]
+            own_device = vulkan_devices()[0]
         except OSError as error:
             help = "install a Vulkan driver, or compile for the CPU."
             raise DeployError(f"the artifact requires a Vulkan device, got none: {error}.", help=help) from None
         help = "it would compute wrong numbers; compile it for this device: Vulkan() here."
-        if profile.subgroup_size != here.subgroup_size:
-            message = f"a Vulkan device of subgroup size {profile.subgroup_size}, got {here.subgroup_size} ({here.name})."
+        if profile.subgroup_size != own_device.subgroup_size:
+            message = (
+                f"a Vulkan device of subgroup size {profile.subgroup_size}, got {own_device.subgroup_size} ({own_device.name})."
+            )
             raise DeployError(f"the artifact requires {message}", help=help)
-        needs, has = ({*device.compute, *device.storage, *device.subgroup} for device in (profile, here))
+        needs, has = ({*device.compute, *device.storage, *device.subgroup} for device in (profile, own_device))
         if lacking := sorted(needs - has):
-            message = f"a Vulkan device with {', '.join(lacking)}, got {here.name} without."
+            message = f"a Vulkan device with {', '.join(lacking)}, got {own_device.name} without."
             raise DeployError(f"the artifact requires {message}", help=help)
         for what in ("invocations", "shared_memory"):
-            if getattr(profile, what) > getattr(here, what):
-                message = f"a Vulkan device with {what} {getattr(profile, what)}, got {getattr(here, what)} ({here.name})."
+            if getattr(profile, what) > getattr(own_device, what):
+                message = (
+                    f"a Vulkan device with {what} {getattr(profile, what)}, got {getattr(own_device, what)} ({own_device.name})."
+                )
                 raise DeployError(f"the artifact requires {message}", help=help)
 
     @classmethod

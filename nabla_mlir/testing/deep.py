@@ -81,9 +81,9 @@ def _ruled(f: Map) -> Map:
     """The function f with a custom tangent that differs from the true one."""
 
     def apply(x: Any) -> Any:
-        own = nm.custom_jvp(f)
-        own.defjvp(lambda primals, tangents: (f(*primals), 0.5 * tangents[0] * primals[0]))
-        return own(x)
+        with_rule = nm.custom_jvp(f)
+        with_rule.defjvp(lambda primals, tangents: (f(*primals), 0.5 * tangents[0] * primals[0]))
+        return with_rule(x)
 
     return apply
 
@@ -102,9 +102,9 @@ def _pulled_by_rule(f: Map) -> Map:
     """The function f with a custom cotangent that differs from the true one; its residuals are its argument and its value."""
 
     def apply(x: Any) -> Any:
-        own = nm.custom_vjp(f)
-        own.defvjp(lambda a: (y := f(a), (a, y)), lambda residuals, ct: (0.5 * ct * residuals[0] + bounded(residuals[1]),))
-        return own(x)
+        with_rule = nm.custom_vjp(f)
+        with_rule.defvjp(lambda a: (y := f(a), (a, y)), lambda residuals, ct: (0.5 * ct * residuals[0] + bounded(residuals[1]),))
+        return with_rule(x)
 
     return apply
 

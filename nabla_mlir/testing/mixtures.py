@@ -85,24 +85,24 @@ class Program:
                 operands.append(int(rng.choice(others)) if others else operands[0])
             if not all(holds(values[i]) for i in operands):
                 continue
-            own = int(rng.integers(2**31))
+            step_seed = int(rng.integers(2**31))
             try:
-                value = np.asarray(f(np, np.random.default_rng(own), *(values[i] for i in operands)))
+                value = np.asarray(f(np, np.random.default_rng(step_seed), *(values[i] for i in operands)))
             except Exception:
                 continue  # NumPy raises an error
             if value.size > 3000 or value.dtype.kind not in "biufc" or value.dtype.name not in DTYPES:
                 continue
             if value.dtype.kind in "fc" and not (np.isfinite(value).all() and np.abs(value).max(initial=0) < 1e3):
                 continue
-            self.plan.append((name, f, operands, own))
+            self.plan.append((name, f, operands, step_seed))
             values.append(value)
         self.values: list[Any] = values[3:]
 
     def __call__(self, xp: Any, *inputs: Any) -> list[Any]:
         """The value of each step for the arguments `inputs`, computed with the module `xp`: NumPy or nabla_mlir.numpy."""
         values = [xp.asarray(x) for x in inputs]
-        for _name, f, operands, own in self.plan:
-            values.append(f(xp, np.random.default_rng(own), *(values[i] for i in operands)))
+        for _name, f, operands, step_seed in self.plan:
+            values.append(f(xp, np.random.default_rng(step_seed), *(values[i] for i in operands)))
         return values[3:]
 
     def __str__(self) -> str:
@@ -149,12 +149,12 @@ def _difference(program: Program, got: Sequence[Any]) -> str:
     digits = max(_worst(program.arguments), _worst(program.values))
     values = [*program.arguments, *got]
     for i, (a, b) in enumerate(zip(got, program.values, strict=True)):
-        name, f, operands, own = program.plan[i]
+        name, f, operands, step_seed = program.plan[i]
         if (a.shape, a.dtype) != (b.shape, b.dtype):
             return f"TYPE {name}: {a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
         wrong = _is_wrong(a, b, digits)
         if wrong.any():
-            from_ours = np.asarray(f(np, np.random.default_rng(own), *(values[k] for k in operands)))
+            from_ours = np.asarray(f(np, np.random.default_rng(step_seed), *(values[k] for k in operands)))
             wrong &= _is_wrong(a, from_ours, digits)
         if wrong.any():
             position = tuple(int(k) for k in np.argwhere(wrong)[0])

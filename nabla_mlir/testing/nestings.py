@@ -69,8 +69,8 @@ def _mapped(f: Function, g: Function, rng: Numbers) -> Function:
         """The results of `f` for the slices of `x` along a random axis, by one of four forms of a map."""
         if not x.ndim or not x.size:
             return f(J, x)
-        own = rng_of(seed, x)
-        axis, form = axis_of(own, x), own.integers(4)
+        step_rng = rng_of(seed, x)
+        axis, form = axis_of(step_rng, x), step_rng.integers(4)
         if form == 0:  # with a value that is not mapped
             first = J.numpy.take(x, 0, axis=axis)
             return J.vmap(lambda a, b: _same(J, f(J, a), b), (axis, None))(x, first)

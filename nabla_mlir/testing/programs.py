@@ -69,8 +69,8 @@ def random_function(seed: int, dtype: Any = "float64", steps: int = 8) -> tuple[
         """The last value of the program, and a random earlier value."""
         values = [nnp.asarray(x) for x in inputs]
         for choice in choices:
-            own = np.random.default_rng(choice)
-            value = _MAKERS[own.integers(len(_MAKERS))](own, values)
+            step_rng = np.random.default_rng(choice)
+            value = _MAKERS[step_rng.integers(len(_MAKERS))](step_rng, values)
             if value.size <= MOST_ELEMENTS:
                 values.append(nnp.tanh(value))
         return values[-1], values[np.random.default_rng(seed).integers(len(values))]

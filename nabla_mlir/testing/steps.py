@@ -249,7 +249,7 @@ def _matmul(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step(NUMBER, ndim=1)
-def _contraction(xp: Any, rng: Numbers, x: Any) -> Any:
+def _contraction(xp: Any, rng: Numbers, x: Any) -> Any:  # x in a random contraction with itself
     forms = [
         lambda: xp.outer(x, x[:1]),
         lambda: xp.tensordot(x, x, axes=x.ndim),
@@ -284,7 +284,7 @@ def _matrix(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step(ndim=1)
-def _delete(xp: Any, rng: Numbers, x: Any) -> Any:
+def _delete(xp: Any, rng: Numbers, x: Any) -> Any:  # x with elements added, repeated or deleted
     axis = _axis(rng, x)
     n = x.shape[axis]
     forms = [
@@ -335,7 +335,7 @@ def _power(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step(NUMBER)
-def _scalar(xp: Any, rng: Numbers, x: Any) -> Any:
+def _scalar(xp: Any, rng: Numbers, x: Any) -> Any:  # x combined with a random scalar of Python or NumPy
     c: Any = [2, 0.5, 1j, True, np.float32(0.5), np.int8(3), np.float64(0.25)][rng.integers(7)]
     forms = [
         lambda: x + c,
@@ -349,7 +349,7 @@ def _scalar(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step()
-def _update(xp: Any, rng: Numbers, x: Any) -> Any:
+def _update(xp: Any, rng: Numbers, x: Any) -> Any:  # x with ones at a random index
     index: Any = [..., slice(0, 2), slice(None, None, 2), slice(None, None, -1)][rng.integers(4)] if x.ndim else ...
     if xp is np:
         y = np.array(x)
@@ -359,7 +359,7 @@ def _update(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step(NUMBER)
-def _loop(xp: Any, rng: Numbers, x: Any) -> Any:
+def _loop(xp: Any, rng: Numbers, x: Any) -> Any:  # x plus 0, 1, ... in a loop
     count = int(rng.integers(0, 4))
     if xp is np:
         for i in range(count):
@@ -381,7 +381,7 @@ def _scanned(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step()
-def _branch(xp: Any, rng: Numbers, x: Any) -> Any:
+def _branch(xp: Any, rng: Numbers, x: Any) -> Any:  # x, zeros, or its negation as 0 and 1, by a branch
     k = int(rng.integers(0, 3))
     if xp is np:
         return [x, np.zeros_like(x), np.logical_not(x).astype(x.dtype)][k]
@@ -393,8 +393,8 @@ def _branch(xp: Any, rng: Numbers, x: Any) -> Any:
 def _mapped(xp: Any, rng: Numbers, x: Any) -> Any:
     """A random step, mapped over the rows of x."""
     _, holds, f = (UNARY + AXIS + STEPS)[rng.integers(len(UNARY + AXIS + STEPS))]
-    own = int(rng.integers(2**31))
+    step_seed = int(rng.integers(2**31))
     if not x.shape[0] or not holds(x[0]):
         return x
-    apply = lambda row: f(xp, np.random.default_rng(own), row)  # noqa: E731
+    apply = lambda row: f(xp, np.random.default_rng(step_seed), row)  # noqa: E731
     return np.stack([apply(row) for row in x]) if xp is np else nm.vmap(apply)(x)

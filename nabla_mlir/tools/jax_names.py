@@ -147,11 +147,11 @@ def misfits(path: str, theirs: list[str], function: Any) -> list[str]:
     """
     if theirs[:1] == ["args*"]:  # a ufunc of JAX, whose signature does not name its operands; `where` is left out
         return []
-    own = inspect.signature(function).parameters
+    parameters_of_ours = inspect.signature(function).parameters
     kinds = inspect.Parameter
-    takes_any = any(p.kind == kinds.VAR_KEYWORD for p in own.values())
-    by_position = [p for p in own.values() if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
-    takes_many = any(p.kind == kinds.VAR_POSITIONAL for p in own.values())
+    takes_any = any(p.kind == kinds.VAR_KEYWORD for p in parameters_of_ours.values())
+    by_position = [p for p in parameters_of_ours.values() if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
+    takes_many = any(p.kind == kinds.VAR_POSITIONAL for p in parameters_of_ours.values())
     absent = {*PARAMETERS["*"].split(), *PARAMETERS.get(path, "").split()}
     wrong, position = [], 0
     for mark in theirs:
@@ -159,13 +159,15 @@ def misfits(path: str, theirs: list[str], function: Any) -> list[str]:
         if name in absent or kind in ("*", "**"):
             continue
         if kind == "=":
-            fits = takes_any or (name in own and own[name].kind != kinds.POSITIONAL_ONLY)
+            fits = takes_any or (name in parameters_of_ours and parameters_of_ours[name].kind != kinds.POSITIONAL_ONLY)
         elif kind == "/":
             fits = takes_many or position < len(by_position)
             position += 1
         else:
             names = [p.name for p in by_position]
-            fits = takes_many or (name in names and names.index(name) >= position and own[name].kind == kinds.POSITIONAL_OR_KEYWORD)
+            fits = takes_many or (
+                name in names and names.index(name) >= position and parameters_of_ours[name].kind == kinds.POSITIONAL_OR_KEYWORD
+            )
             position = names.index(name) + 1 if name in names else position
         wrong += [] if fits else [name]
     return wrong
@@ -173,11 +175,11 @@ def misfits(path: str, theirs: list[str], function: Any) -> list[str]:
 
 # ---------------------------------------------------------------- the page
 def page(root: Path) -> str:
-    """The text of docs/jax_names.md."""
-    table = stored(root)
+    """The text of docs/jax_names.md: for each module of JAX, its names that are present, under another name, or left out."""
+    names_of_jax = stored(root)
     rows, totals = [], {"present": 0, "elsewhere": 0, "left out": 0}
     sections = []
-    for module, names in table["modules"].items():
+    for module, names in names_of_jax["modules"].items():
         states = {name: here(module, name) for name in names}
         counts = {state: [n for n, (s, _) in states.items() if s == state] for state in totals}
         for state, members in counts.items():
@@ -193,7 +195,7 @@ def page(root: Path) -> str:
         sections += [
             _wrapped(f"- Left out, {why}: " + ", ".join(f"`{n}`" for n in members) + ".", "  ") for why, members in reasons.items()
         ]
-    head = _HEAD.format(version=table["version"], **{k.replace(" ", "_"): v for k, v in totals.items()})
+    head = _HEAD.format(version=names_of_jax["version"], **{k.replace(" ", "_"): v for k, v in totals.items()})
     table_head = ["| module | present | under another name | left out |", "|---|---|---|---|"]
     return "\n".join([head, *table_head, *rows, *sections]).rstrip() + "\n"
 

@@ -40,8 +40,8 @@ def _describe(error: Exception) -> str:
         is_command = error.where is not None and error.where.function == "<module>" and error.where.filename == sys.argv[0]
         return f"error: {type(error)(error.message, help=error.help) if is_command else error}"
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).exists()]
-    own = [f for f in frames if not is_internal(f.filename) and "importlib" not in f.filename]
-    where = f"\n  --> {own[-1].filename}:{own[-1].lineno}\n      {own[-1].line}" if own else ""
+    user_frames = [f for f in frames if not is_internal(f.filename) and "importlib" not in f.filename]
+    where = f"\n  --> {user_frames[-1].filename}:{user_frames[-1].lineno}\n      {user_frames[-1].line}" if user_frames else ""
     return f"error: {type(error).__name__}: {error}{where}\n  help: --traceback shows all of it."
 
 

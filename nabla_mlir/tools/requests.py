@@ -135,11 +135,11 @@ def parse_target(text: str) -> Target:
     if name not in TARGETS:
         raise TargetError(f"--target requires one of {', '.join(TARGETS)}, got {name!r}.")
     common = [f.name for f in dataclasses.fields(Target)]
-    own = [f.name for f in dataclasses.fields(TARGETS[name])]
+    option_names = [f.name for f in dataclasses.fields(TARGETS[name])]
     if short:
-        options[next(k for k in own if k not in common)] = first
-    if unknown := sorted(set(options) - set(own)):
-        raise TargetError(f"target {name} requires options among {', '.join(own)}, got {', '.join(unknown)}.")
+        options[next(k for k in option_names if k not in common)] = first
+    if unknown := sorted(set(options) - set(option_names)):
+        raise TargetError(f"target {name} requires options among {', '.join(option_names)}, got {', '.join(unknown)}.")
     if isinstance(options.get("options"), str):
         options["options"] = tuple(options["options"].split())
     return TARGETS[name](**options)
@@ -307,8 +307,10 @@ def load_function(text: str) -> Callable[..., Any]:
     for part in name.split("."):
         value = getattr(value, part, None)
     if not callable(value):
-        own = [n for n, f in vars(module).items() if inspect.isfunction(f) and f.__module__ == module.__name__]
-        raise RequestError(f"MODEL requires a function of {file}, got {name!r}.", help=f"it has {', '.join(own) or 'none'}.")
+        function_names = [n for n, f in vars(module).items() if inspect.isfunction(f) and f.__module__ == module.__name__]
+        raise RequestError(
+            f"MODEL requires a function of {file}, got {name!r}.", help=f"it has {', '.join(function_names) or 'none'}."
+        )
     return value
 
 

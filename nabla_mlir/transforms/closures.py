@@ -64,12 +64,12 @@ def closure_convert(fun: Callable[..., Any], *example_args: PyTree) -> tuple[Cal
         """Calls a copy of the traced function with arguments in place of its captured values."""
         if scope is not None:
             scope.check_open("a function of closure_convert", fun, CALL_INSIDE)
-        own = pytree.flatten_like(in_spec, args[: len(example_args)], "arguments", "the examples")
-        inside = [as_tensor(x).value for x in (*own, *args[len(example_args) :])]
+        leaves = pytree.flatten_like(in_spec, args[: len(example_args)], "arguments", "the examples")
+        inside = [as_tensor(x).value for x in (*leaves, *args[len(example_args) :])]
         copy = scratch_op(detached=True)
-        captures = dict(zip(values, inside[len(own) :], strict=True))
+        captures = dict(zip(values, inside[len(leaves) :], strict=True))
         Region(holder.regions[0], captures).clone_into(copy.regions[0])
-        op = ad.JvpOp.build(inside[: len(own)], [], copy.regions[0].blocks[0], [], []).op
+        op = ad.JvpOp.build(inside[: len(leaves)], [], copy.regions[0].blocks[0], [], []).op
         return pytree.unflatten(out_spec, results_of(op))
 
     return converted, [wrap(v) for v in values]

@@ -277,11 +277,11 @@ def all_to_all(x: PyTree, axis_name: str, split_axis: int, concat_axis: int, *, 
                 f"all_to_all requires an axis divided among {bound.size} entries, got length {t.shape[at]}.", where=user_frame()
             )
         every = collectives.all_gather(t, axis=bound.symbol, dimension=0, extent=bound.size)
-        mine = own_part(every, bound, at + 1, parts)  # (entries, ..., part, ...)
+        own_parts = own_part(every, bound, at + 1, parts)  # (entries, ..., part, ...)
         if not tiled:
-            rest = reshaped(mine, (bound.size, *t.shape[:at], *t.shape[at + 1 :]))
+            rest = reshaped(own_parts, (bound.size, *t.shape[:at], *t.shape[at + 1 :]))
             return move_axis(rest, 0, to)
-        parts_in_order = move_axis(mine, 0, to)
+        parts_in_order = move_axis(own_parts, 0, to)
         lengths = [parts if d == at else n for d, n in enumerate(t.shape)]
         lengths[to] *= bound.size
         return reshaped(parts_in_order, tuple(lengths))
@@ -316,9 +316,9 @@ def ppermute(x: PyTree, axis_name: str, perm: Sequence[tuple[int, int]]) -> PyTr
     def one(t: Tensor) -> Tensor:
         """For one leaf, the array of the entry that sends to the current entry; zeros if no entry does."""
         every = collectives.all_gather(t, axis=bound.symbol, dimension=0, extent=bound.size)
-        mine = reshaped(own_part(constant(order), bound, 0), ())
-        position = lg.clamp(full((), 0, mine.dtype), mine, full((), bound.size - 1, mine.dtype))
-        is_target = lg.compare(mine, full((), 0, mine.dtype), comparison_direction="GE")
+        own_position = reshaped(own_part(constant(order), bound, 0), ())
+        position = lg.clamp(full((), 0, own_position.dtype), own_position, full((), bound.size - 1, own_position.dtype))
+        is_target = lg.compare(own_position, full((), 0, own_position.dtype), comparison_direction="GE")
         mask = broadcast_in_dim(is_target, shape=t.shape, broadcast_dimensions=())
         return lg.select(mask, read_row(every, position), full_like(t, 0))
 

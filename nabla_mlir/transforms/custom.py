@@ -73,7 +73,7 @@ class _Custom:
         fixed = [args[i] for i in nondiff]
         rest = [a for i, a in enumerate(args) if i not in nondiff]
 
-        def merged(values: Sequence[Any]) -> list[Any]:
+        def merged(values: Sequence[Any]) -> list[Any]:  # all arguments, from the differentiable ones
             whole = list(values)
             for i, value in zip(nondiff, fixed, strict=True):
                 whole.insert(i, value)
@@ -169,7 +169,7 @@ class _Custom:
         return other is self
 
     def _zero_rules(self, call: Call) -> list[ir.Block]:
-        """Regions with the signatures of the rules of `call` that return zeros; they stand where no derivative uses the rules."""
+        """Regions that return zeros, with the signatures of the rules of `call`; used where no derivative reads the rules."""
         ends = []
         for arguments, results in self._rule_signatures(call):
             zeros = lambda *_, results=results: [full(s.shape, 0, s.dtype) for s in results]  # noqa: E731
@@ -278,7 +278,7 @@ class custom_jvp(_Custom):  # noqa: N801  # a decorator
         """A list with one block, the rule: primals and tangents -> results and their tangents."""
         what = f"the rule of {self._name()}"
 
-        def rule(*inner: Tensor) -> list[Any]:
+        def rule(*inner: Tensor) -> list[Any]:  # results and tangents, from primals and their tangents
             primals, by_position = inner[: len(tensors)], dict(zip(call.wrt, inner[len(tensors) :], strict=True))
             tangents = self._seeds_of(call.args_spec, by_position, tensors)
             assert self.rule is not None

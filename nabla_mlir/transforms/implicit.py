@@ -78,6 +78,7 @@ def custom_linear_solve(
             """The block of the function `f` of a vector like b, whose result must be like b; `what` names it for errors."""
 
             def body(*inner: Tensor) -> list[Tensor]:
+                """The result of the function for a vector with these leaves, checked to be like b."""
                 return _check_like_b(what, spec, tensors, f(pytree.unflatten(spec, inner)))
 
             return trace_region(body, specs, what)[0]
@@ -203,6 +204,7 @@ def _close_over(f: Callable[[Any], Any], example: Any) -> tuple[Callable[[Any, A
     out: dict[str, Any] = {}
 
     def body(*inner: Tensor) -> list[Any]:
+        """The leaves of the result for the leaves of the argument; also notes the structure of the result."""
         results, out["spec"] = pytree.flatten(f(pytree.unflatten(spec, inner)))
         return results
 

@@ -79,6 +79,7 @@ def jacfwd(
         for k, x in enumerate(call.tensors):
 
             def along(v: Tensor, k: int = k) -> Any:
+                """The derivative along v in leaf k, and along zero in the other leaves."""
                 return push(*(v if j == k else None for j in range(len(call.tensors))))
 
             columns.append(over_unit_vectors(along, x, size, is_last=True)[0])
@@ -146,6 +147,9 @@ class _Call:
     def __init__(
         self, what: str, f: Any, argnums: Argnums, has_aux: bool, holomorphic: bool, allow_int: bool, args: Any, kwargs: Any
     ):
+        """Separates the differentiated leaves of the arguments from the others; the parameters are those of the transform
+        `what`.
+        """
         wrt, leaves, self.spec = active_arguments(what, args, argnums)
         paths = pytree.paths(self.spec)
         real = what != "jacrev"  # reverse mode starts from real results, whatever the arguments are

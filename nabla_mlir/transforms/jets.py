@@ -62,6 +62,7 @@ def jet(fun: Callable[..., Any], primals: Sequence[Any], series: Sequence[Sequen
         box: dict[str, Any] = {}
 
         def body(*inner: Tensor) -> list[Any]:
+            """The leaves of the result of the function; also notes the structure of the result."""
             outs, box["spec"] = pytree.flatten(fun(*pytree.unflatten(spec, inner)))
             return outs
 

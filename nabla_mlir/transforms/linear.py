@@ -126,6 +126,7 @@ class _AtPoint:
         specs = [as_spec(leaf) for leaf in leaves]
 
         def flat(*tensors: Tensor) -> list[Tensor]:
+            """The derivative of `f` at the point with these leaves, along its seeds."""
             return self._trace_linear(_Body(f, pytree.unflatten(in_spec, tensors), has_aux, what))
 
         arrays = as_inputs(leaves, [s.dtype for s in specs])

@@ -62,6 +62,7 @@ def vmap(
         whole = _untraced_arguments(in_axes, args)
 
         def run(*args: Any, **kwargs: Any) -> Any:
+            """The results of `fun` for all entries, with the arguments that are not traced filled in."""
             values = tuple(whole.get(i, x) for i, x in enumerate(args))
             return _vmap(fun, in_axes, out_axes, axis_size, axis_name, values, kwargs)
 

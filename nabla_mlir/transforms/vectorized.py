@@ -231,8 +231,8 @@ def _broadcast_axes(x: Tensor, axes: NamedAxes) -> Tensor:
 
 def _align_axes(x: Tensor, names: Sequence[str], rank: int) -> Tensor:
     """The array with the named axes `names`, in this order, and entries of at least `rank` axes; new axes have size 1."""
-    own = [name for name, _ in x.axes]
-    order = [own.index(name) for name in names if name in own]
+    names_of_x = [name for name, _ in x.axes]
+    order = [names_of_x.index(name) for name in names if name in names_of_x]
     data = whole(x)
     if order != sorted(order):
         data = transpose(data, permutation=(*order, *range(len(order), data.ndim)))

@@ -194,10 +194,10 @@ class Dependence(Values):
                 break
             if not goes_on:
                 break
-            new, numbers, asked = self._iteration(op, state, numbers)
+            new, numbers, reads_numbers = self._iteration(op, state, numbers)
             same = all(a.same_as(b) for a, b in zip(state, new, strict=True))
             state = new
-            if same and not asked:
+            if same and not reads_numbers:
                 break
         for value in arguments:
             self._numbers.pop(value, None)
@@ -222,9 +222,11 @@ class Dependence(Values):
         if counter is None or counter.trips <= iterations:
             return None
         captures = [v for v in captures_of(op) if v in self.relations]
+        # One iteration as a pattern: its inputs are the carried elements, as new columns after the others.
         bases = itertools.accumulate([math.prod(r.shape) for r in state], initial=self.columns)
         *starts, columns = bases
         found = []
+        # Once with the known numbers of the next iteration and once without: if the patterns agree, they hold for all iterations.
         for counts in (numbers, [None] * len(numbers)):
             inner = self.inside(columns)
             inner.relations = {v: self.relations[v].among(columns) for v in captures}
@@ -233,7 +235,7 @@ class Dependence(Values):
         try:
             if max(r.entries for r in (*found[0], *found[1], *state)) > thresholds.PATTERN_TERMS:
                 return None
-            is_steady = all(a.equals(b) for a, b in zip(*found, strict=True))  # without numbers, too
+            is_steady = all(a.equals(b) for a, b in zip(*found, strict=True))
             return after(found[1], state, counter.trips - iterations) if is_steady else None
         except PatternError:
             return None
@@ -279,6 +281,9 @@ class Dependence(Values):
         rounds = itertools.count(1)
 
         def iterate(found: list[Relation]) -> list[Relation]:
+            """The patterns after one more iteration, joined with those before; after many rounds, those that still grow are
+            widened.
+            """
             new = [self._joint(a, b) for a, b in zip(found, self._iteration(op, found, nothing)[0], strict=True)]
             if (iteration := next(rounds)) <= thresholds.PATTERN_ROUNDS:
                 return new

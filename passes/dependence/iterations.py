@@ -80,6 +80,16 @@ class Iteration:
         count: int,
         active: set[int],
     ):
+        """Analyses one iteration.
+
+        Args:
+          outer: the analysis that has reached the loop.
+          op: the loop.
+          state: the patterns of the carried values before the iteration.
+          numbers: their numbers, where they are known.
+          count: the number of iterations that follow.
+          active: the indices of the carried values that depend on an input before the iteration.
+        """
         self.outer, self.state, self.count, self._now = outer, state, count, numbers
         self.arguments, self._body, self.ends = body_of(op.regions[1])
         self._captures = [v for v in captures_of(op) if v in outer.relations]
@@ -91,6 +101,7 @@ class Iteration:
         self.windows = {inner: windows for inner in self._body if (windows := self._windows(inner))}
         self.bases: dict[int, int] = {}
         self.columns = outer.columns
+        # Registers: first one for each carried element, then one for each element that a window reads.
         for i in sorted(active - self.buffers):
             self.bases[i], self.columns = self.columns, self.columns + math.prod(state[i].shape)
         for window in self.reads:
@@ -127,7 +138,10 @@ class Iteration:
         return self.made(window.update)
 
     def is_steady(self) -> bool:
-        """True if the next iterations differ from this one only in the indices of their windows."""
+        """True if the next iterations differ from this one only in the indices of their windows.
+
+        This holds if the patterns with the known numbers of this iteration equal those without numbers.
+        """
         next_one = self._analysis(self._now)
         values = [*(w.update for w in self.writes if w.update is not None), *(self.ends[i] for i in self.bases)]
         return all(self.made(v).equals(next_one.of(v)) for v in values)
@@ -225,6 +239,7 @@ class Iteration:
         shape = shape_and_dtype(op.operands[0].type)[0]
         starts = [self._numbers.of(v) for v in list(op.operands)[1 if update is None else 2 :]]
         firsts, offsets, stride = np.zeros(self.count, np.int64), np.zeros((), np.int64), 1
+        # Flat index of element (k_0, k_1, ...) of the window: the sum of stride * (start + k) over all axes.
         for start, size, n in reversed(list(zip(starts, sizes, shape, strict=True))):
             if start is None and size != n:
                 return None

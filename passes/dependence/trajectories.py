@@ -61,6 +61,7 @@ class _Trajectory:
     """
 
     def __init__(self, iteration: Iteration):
+        """Sets the registers and the arrays to their sets before the first iteration."""
         self._iteration, self._union, self._base = iteration, Union(), iteration.outer.columns
         self._order, self._ranks = self._columns()
         self._registers: list[Runs] = [()] * (iteration.columns - self._base)
@@ -96,6 +97,7 @@ class _Trajectory:
         base = window.base
 
         def move(number: int) -> None:
+            """Copies the sets of the window of iteration `number`."""
             first = firsts[number]
             self._put(base, [array[first + k] for k in offsets])
 
@@ -107,6 +109,7 @@ class _Trajectory:
         values, union, is_joint = self._sets_of(self._iteration.update(window)), self._union, window.is_joint
 
         def move(number: int) -> None:
+            """Stores the sets of the window of iteration `number`."""
             first = firsts[number]
             for k, runs in zip(offsets, values(), strict=True):
                 array[first + k] = union([array[first + k], runs]) if is_joint else runs
@@ -118,6 +121,7 @@ class _Trajectory:
         values = {base: self._sets_of(self._iteration.made(self._iteration.ends[i])) for i, base in self._iteration.bases.items()}
 
         def move(_: int) -> None:
+            """Computes the new sets of all carried values, then stores them."""
             for base, sets in [(base, sets()) for base, sets in values.items()]:
                 self._put(base, sets)
 
@@ -136,11 +140,13 @@ class _Trajectory:
         lines = [tuple(line) for line in np.split(rows.indices, rows.offsets[1:-1])] if rows.count else []
         distinct = {line: k for k, line in enumerate(dict.fromkeys(lines))}
         which = [distinct[line] for line in lines]
+        # An entry of a row below `_base` is a column; one from `_base` on is a register, whose set is read in each iteration.
         sources = [[int(k) - self._base for k in line if k >= self._base] for line in distinct]
         fixed = [self._runs([int(k) for k in line if k < self._base]) for line in distinct]
         registers, union = self._registers, self._union
 
         def sets() -> list[Runs]:
+            """The set of each element: the union of its registers' sets and of its columns."""
             new = [union([registers[k] for k in source] + runs) for source, runs in zip(sources, fixed, strict=True)]
             return [new[k] for k in which]
 

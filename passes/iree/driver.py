@@ -50,15 +50,15 @@ def rewrite(module: ir.Operation, patterns: Patterns, target: Target) -> None:
 
     `target` describes which operations IREE compiles rightly.
     """
-    table = patterns.by_name
+    by_name = patterns.by_name
     # Inner operations come first: the body of a reduction is legal before the reduction is rewritten.
-    ops = [op for op in nested_in_functions(module) if op.name in table and FINAL not in op.attributes]
+    ops = [op for op in nested_in_functions(module) if op.name in by_name and FINAL not in op.attributes]
     with recording() as record:
         for op in ops:
-            _legalize(op, table, target, record)
+            _legalize(op, by_name, target, record)
 
 
-def _legalize(op: ir.Operation, table: dict[str, list[Pattern]], target: Target, record: Recording) -> None:
+def _legalize(op: ir.Operation, by_name: dict[str, list[Pattern]], target: Target, record: Recording) -> None:
     """Applies the patterns in `table` (by name of operation) to one operation, then to the operations that they create.
 
     `record` has the operations that a pattern creates.
@@ -66,7 +66,7 @@ def _legalize(op: ir.Operation, table: dict[str, list[Pattern]], target: Target,
     worklist = [(op.name, op)]
     while worklist:
         name, op = worklist.pop()
-        for pattern in table[name]:
+        for pattern in by_name[name]:
             record.created.clear()
             with ir.InsertionPoint(op), op.location:
                 new = pattern(op, target)
@@ -76,7 +76,7 @@ def _legalize(op: ir.Operation, table: dict[str, list[Pattern]], target: Target,
                     part.location = location
                 _replace(op, new)
                 # The operation that was created last is examined first: bodies before the operations that own them.
-                worklist += [entry for entry in record.created if entry[0] in table]
+                worklist += [entry for entry in record.created if entry[0] in by_name]
                 break
 
 

@@ -8,7 +8,11 @@ from nabla_mlir.dialects.builder import Val, binary, bitcast, convert
 
 
 def to_key(x: Val) -> Val:
-    """Signed integers in the order of the elements of x; `from_key` recovers the elements."""
+    """Signed integers in the order of the elements of x; `from_key` recovers the elements.
+
+    Unsigned integers get their highest bit flipped. Floats keep their bits if they are positive; the others are flipped
+    (`_folded`).
+    """
     if x.dtype.kind == "b" or (x.dtype.kind in "iu" and x.dtype.itemsize < 4):
         return convert(x, np.int32)
     if x.dtype.kind == "i":

@@ -53,6 +53,7 @@ def _static(make: Callable[..., Tensor]) -> Callable[[ir.Operation], list[ir.Val
     """
 
     def rewrite(op: ir.Operation) -> list[ir.Value]:
+        """The values that replace the results of the operation; raises ImportIRError if its type is not static."""
         try:
             return [make(op, wrap(op.operands[0])).value]
         except DtypeError as error:

@@ -131,6 +131,7 @@ class Blocks:
         if last is None:
             return self._outer_source(values)
         block, position = last
+        # Block i reads a result of block i - lag; the first blocks, which have no such block before them, read other values.
         lag = self.count - 1 - block
         if lag > thresholds.ROLLED_LAG or any(self._block_of(v) is not None for v in values[:lag]):
             return None
@@ -192,6 +193,7 @@ class Blocks:
                     if self.readers_outside(result):
                         rows[k, j].append(iteration)
         for position, iterations in rows.items():
+            # A carried value of age n is the result of the block n before the end, so the loop returns it already.
             ages = {len(c.first) for c in self.carried if c.position == position}
             older = [i for i in iterations if self.count - i not in ages]
             if older == [self.count - 1]:  # the value of the last block is a result of the loop
@@ -236,6 +238,7 @@ def _narrowest(items: Items, run: Run) -> int:
     for i in range(run.start, end):
         for value in reads_of(items.ops[i]):
             last[value] = i
+    # Differences of the live bytes: a value adds its bytes after its operation, and they end after its last reader.
     changes = [0] * (3 * run.period + 1)
     for value, reader in last.items():
         index = items.positions.get(value, (-1, 0))[0]

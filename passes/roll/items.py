@@ -25,6 +25,7 @@ class Items:
     """
 
     def __init__(self, operations: Sequence[ir.Operation]) -> None:
+        """Numbers the operations and their forms; operations of one form get one number."""
         numbers: dict[Hashable, int] = {}
         self.ops = [op for op in operations if op.name != CONSTANT]
         self.forms = [numbers.setdefault(_form(op), len(numbers)) for op in self.ops]

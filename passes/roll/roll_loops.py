@@ -92,6 +92,7 @@ class _Loop:
     """Writes blocks as a counted loop."""
 
     def __init__(self, blocks: Blocks) -> None:
+        """Fixes the order of the carried values and of the tapes of the loop."""
         self._blocks = blocks
         self._carried = list(blocks.carried)
         self._rows = list(blocks.rows)
@@ -129,12 +130,13 @@ class _Loop:
         """
         counter, tapes = carry[0], carry[1 + len(self._carried) :]
         before = dict(zip(self._carried, carry[1:], strict=False))
-        own: dict[Position, Tensor] = {}
+        results: dict[Position, Tensor] = {}
 
         def value_of(source: Source) -> Tensor:
+            """The value that an operation in the loop reads from this source."""
             match source:
                 case Own(position):
-                    return own[position]
+                    return results[position]
                 case Carried():
                     return before[source]
                 case Outer(value):
@@ -146,9 +148,9 @@ class _Loop:
             with op.location:
                 operands = [value_of(source) for source in self._blocks.sources[k]]
                 for j, result in enumerate(self._step(k, op, operands, counter)):
-                    own[k, j] = result
+                    results[k, j] = result
         after = [value_of(source.next()) for source in self._carried]
-        rows = [write_row(tape, own[position], counter) for position, tape in zip(self._rows, tapes, strict=True)]
+        rows = [write_row(tape, results[position], counter) for position, tape in zip(self._rows, tapes, strict=True)]
         return [add(counter, full((), 1, INDEX)), *after, *rows]
 
     def _step(self, k: int, op: ir.Operation, operands: list[Tensor], counter: Tensor) -> list[Tensor]:
@@ -234,7 +236,7 @@ def _join_rows(tape: Tensor, join: ir.Operation, parts: dict[ir.Value, int]) -> 
         for value in join.operands:
             i = parts.get(value)
             if i is not None and start < end == i:
-                operands.pop()
+                operands.pop()  # the slice before is emitted again, one row longer
             elif i is not None:
                 start = i
             end = 0 if i is None else i + 1

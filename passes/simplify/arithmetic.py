@@ -175,7 +175,7 @@ def multiply_twice(a: Tensor, b: Tensor) -> Tensor | None:
 
 @pattern("stablehlo.divide")
 def divide_one(a: Tensor, b: Tensor) -> Tensor | None:
-    """x / 1 -> x; x / c -> x * (1 / c) where 1 / c is exact."""
+    """x / 1 -> x; x / c -> x * (1 / c) where 1 / c is exact, which holds for powers of two."""
     divisor = splat_of(b)
     if divisor is None:
         return None
@@ -286,6 +286,7 @@ def _fold_pattern(function: Any) -> Any:
     """A pattern that replaces an operation on constants with equal elements by a constant, computed by a function of NumPy."""
 
     def fold(*xs: Tensor) -> Tensor | None:
+        """The constant; None if an operand is no constant, or has a dtype that NumPy lacks."""
         values = [splat_of(x) for x in xs]
         if any(v is None for v in values) or xs[0].dtype.kind not in "iuf" or xs[0].dtype.name not in np.sctypeDict:
             return None

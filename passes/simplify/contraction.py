@@ -37,7 +37,10 @@ class _Factor(NamedTuple):
 
 @pattern("stablehlo.dot_general")
 def dot_of_transpose(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **params: Any) -> Tensor | None:
-    """dot(transpose(x), y) -> dot(x, y) with other axes, if the order of the free axes does not change."""
+    """dot(transpose(x), y) -> dot(x, y) with other axes, if the order of the free axes does not change.
+
+    lb, rb are the batching axes of the left and the right factor, and lc, rc their contracted axes.
+    """
     lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
     for side, factor, batch, contract in ((0, lhs, lb, lc), (1, rhs, rb, rc)):
         inner = defining(factor, "stablehlo.transpose")
@@ -59,9 +62,9 @@ def dot_of_transpose(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
 def dot_of_constant(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, dtype: np.dtype, **_: Any) -> Tensor | None:
     """dot(x, full(c)) -> x * c, with reordered axes, if nothing is contracted; the gradient of a dot product starts so."""
     lb, rb, lc, _rc = (dot_dimension_numbers[f] for f in DotDims.lists)
-    for factor, own, x, batch in ((lhs, lb, rhs, rb), (rhs, rb, lhs, lb)):
+    for factor, batch_of_factor, x, batch in ((lhs, lb, rhs, rb), (rhs, rb, lhs, lb)):
         value = splat_of(factor)
-        unit = tuple(factor.shape[d] for d in free(factor.ndim, own, ()))
+        unit = tuple(factor.shape[d] for d in free(factor.ndim, batch_of_factor, ()))
         # Longer axes of the constant stay in the product: IREE compiles it, and not every broadcast that could replace it.
         if lc or value is None or set(unit) - {1} or not x.dtype == factor.dtype == dtype:
             continue
@@ -98,7 +101,7 @@ def dot_of_broadcast(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
     That axis becomes a free axis of the other factor, so x is read once.
     """
     lb, rb, lc, rc = (dot_dimension_numbers[f] for f in DotDims.lists)
-    for side, factor, own in ((0, lhs, lb), (1, rhs, rb)):
+    for side, factor, batch_axes in ((0, lhs, lb), (1, rhs, rb)):
         inner = defining(factor, "stablehlo.broadcast_in_dim")
         if inner is None:
             continue
@@ -108,10 +111,10 @@ def dot_of_broadcast(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
             continue
         copies = [d for d in range(factor.ndim) if d not in positions]
         # Only a leading batching axis, and no free axes before it, keep the result in order.
-        if copies != [own[0]] if own else True:
+        if copies != [batch_axes[0]] if batch_axes else True:
             continue
-        where = {d: i for i, d in enumerate(positions)}
-        own_dims = [tuple(where[d] for d in ds if d in where) for ds in ((lb, lc) if side == 0 else (rb, rc))]
+        axis_of = {d: i for i, d in enumerate(positions)}
+        own_dims = [tuple(axis_of[d] for d in ds if d in axis_of) for ds in ((lb, lc) if side == 0 else (rb, rc))]
         if side == 0:
             return _unbatched(rhs, source, (rb, rc), own_dims, is_other_left=False, params=params)
         return _unbatched(lhs, source, (lb, lc), own_dims, is_other_left=True, params=params)
@@ -155,15 +158,17 @@ def dot_of_copies(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, **param
     factors = _factors(lhs, rhs, dot_dimension_numbers)
     for side, (factor, other) in enumerate((factors, factors[::-1])):
         copies = _copied_axes(factor.x)
-        if idle := [d for d in factor.free if d in copies]:
-            once = _product(side, factor.without(idle, uncopied(factor.x, idle)), other, params)
+        if copied := [d for d in factor.free if d in copies]:
+            # The product with one copy, which is then repeated along the free axes.
+            once = _product(side, factor.without(copied, uncopied(factor.x, copied)), other, params)
             first = _first_free_axis(factors, side)
-            lost_axes = [first + factor.free.index(d) for d in idle]
+            lost_axes = [first + factor.free.index(d) for d in copied]
             shape = _shape_of_product(factors)
             positions = tuple(i for i in range(len(shape)) if i not in lost_axes)
             return broadcast_in_dim(once, shape=shape, broadcast_dimensions=positions)
         lengths = {a: b for a, b in zip(factor.contract, other.contract, strict=True) if a in copies}
         if lengths and _is_summable(other.x, params):
+            # The copies of v are equal, so sum over k of A[k] v = (sum over k of A[k]) v.
             rest = other.without(lengths.values(), _sum(other.x, tuple(lengths.values())))
             return _product(side, factor.without(lengths, uncopied(factor.x, lengths)), rest, params)
     return None

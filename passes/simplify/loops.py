@@ -174,6 +174,7 @@ def _hoist_expensive(op: ir.Operation) -> bool:
     movable: set[ir.Operation] = set()
 
     def move(inner: ir.Operation) -> None:
+        """Moves an operation before the loop, after the operations of its operands."""
         if inner in movable:
             return
         movable.add(inner)

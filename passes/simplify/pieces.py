@@ -43,7 +43,7 @@ def sum_of_columns(a: Tensor, b: Tensor) -> Tensor | None:
 def _as_columns(x: Tensor, axis: int) -> Tensor | None:
     """The matrix with one nonzero column whose reshape is `x`, if `x` has zeros between its elements along the axis; else None.
 
-    For an `x` that is a reshape of such a matrix, returns the matrix.
+    For example, [0, a, 0, b] is the reshape of [[0, a], [0, b]]. For an `x` that is a reshape of such a matrix, returns the matrix.
     """
     pad = defining(x, "stablehlo.pad")
     if pad is None:
@@ -83,10 +83,11 @@ def _pieces(x: Tensor, axis: int) -> list[Piece] | None:
 def _concatenate_sum(left: list[Piece], right: list[Piece], axis: int, like: Tensor) -> Tensor:
     """The sum of two lists of pieces (see `_pieces`) of equal total length as one concatenation; `like` has its shape and dtype."""
     parts: list[Tensor] = []
-    i = j = i_end = j_end = 0
+    i = j = i_used = j_used = 0
     while i < len(left) and j < len(right):
-        length = min(left[i][0] - i_end, right[j][0] - j_end)
-        x, y = _slice_piece(left[i][1], axis, i_end, length), _slice_piece(right[j][1], axis, j_end, length)
+        # The longest part that lies in one piece of each list.
+        length = min(left[i][0] - i_used, right[j][0] - j_used)
+        x, y = _slice_piece(left[i][1], axis, i_used, length), _slice_piece(right[j][1], axis, j_used, length)
         if x is not None and y is not None:
             parts.append(add(x, y))
         elif x is not None or y is not None:
@@ -94,11 +95,11 @@ def _concatenate_sum(left: list[Piece], right: list[Piece], axis: int, like: Ten
         else:
             shape = tuple(length if d == axis else n for d, n in enumerate(like.shape))
             parts.append(full(shape, 0, like.dtype))
-        i_end, j_end = i_end + length, j_end + length
-        if i_end == left[i][0]:
-            i, i_end = i + 1, 0
-        if j_end == right[j][0]:
-            j, j_end = j + 1, 0
+        i_used, j_used = i_used + length, j_used + length
+        if i_used == left[i][0]:
+            i, i_used = i + 1, 0
+        if j_used == right[j][0]:
+            j, j_used = j + 1, 0
     return parts[0] if len(parts) == 1 else sh.concatenate(*parts, dimension=axis)
 
 

@@ -53,13 +53,13 @@ def broadcast_of_reshape(x: Tensor, shape: Shape, broadcast_dimensions: Shape) -
     if inner is None:
         return None
     source = inner[0][0]
-    real = [d for d, n in enumerate(source.shape) if n != 1]
-    rest = [d for d, n in enumerate(x.shape) if n != 1]
-    if len(real) != len(rest) or [source.shape[d] for d in real] != [x.shape[d] for d in rest]:
+    long_axes = [d for d, n in enumerate(source.shape) if n != 1]
+    other_axes = [d for d, n in enumerate(x.shape) if n != 1]
+    if len(long_axes) != len(other_axes) or [source.shape[d] for d in long_axes] != [x.shape[d] for d in other_axes]:
         return None
-    if len(real) != source.ndim:  # axes of size 1 need separate axes, which only the reshape gives
+    if len(long_axes) != source.ndim:  # axes of size 1 need separate axes, which only the reshape gives
         return None
-    return sh.broadcast_in_dim(source, shape=shape, broadcast_dimensions=tuple(broadcast_dimensions[d] for d in rest))
+    return sh.broadcast_in_dim(source, shape=shape, broadcast_dimensions=tuple(broadcast_dimensions[d] for d in other_axes))
 
 
 @pattern("stablehlo.broadcast_in_dim")

@@ -49,6 +49,7 @@ class _Sweep:
     """
 
     def __init__(self, needed: set[ir.Value] | None):
+        """Starts a walk that visits the operations `needed`."""
         self.wanted = needed
         self.touched: set[ir.Value] = set()
         # Patterns emit into a separate block. Their operations move to this block only if the pattern applies.

@@ -139,6 +139,7 @@ def _unknown_carries(op: ir.Operation, division: Division) -> tuple[int, ...]:
     arguments, ops, outputs = body_of(op.regions[1])
 
     def iterate(unknown: set[int]) -> set[int]:
+        """The unknown carries after one more iteration."""
         division.unknown.update(arguments[i] for i in unknown)
         _divide(ops, division)
         return unknown | {i for i, value in enumerate(outputs) if value in division.unknown}
@@ -194,6 +195,7 @@ def needed_by(ops: Iterable[ir.Operation], division: Division) -> list[ir.Value]
     needed: dict[ir.Value, None] = {}
 
     def need(values: Iterable[ir.Value]) -> None:
+        """Notes the known ones among these values."""
         needed.update((v, None) for v in values if v not in division.unknown)
 
     def visit(ops: Iterable[ir.Operation]) -> None:
@@ -298,6 +300,7 @@ def only_reads(division: Division) -> Price:
     """
 
     def price(op: ir.Operation) -> int | None:
+        """0 for an operation that the late half may repeat; None for one that it must not."""
         if is_free(op):
             return 0
         if not division.within.get(op.results[0]):
@@ -318,6 +321,7 @@ def priced(division: Division, weight: float) -> Price:
     free = only_reads(division)
 
     def price(op: ir.Operation) -> int | None:
+        """The cost of an operation as an integer capacity of the cut; 0 if it is free."""
         if free(op) == 0:
             return 0
         cost = cost_of(op)

@@ -232,13 +232,13 @@ class _Halves:
         carries = [i for i in range(len(arguments)) if i not in unknown]
         packings, n = self.stored_in(op), len(carries)
 
-        def condition(carry: list[Tensor]) -> Tensor:
+        def condition(carry: list[Tensor]) -> Tensor:  # the condition of the loop, on the known carries
             inner = inside(mapping, [tests[i] for i in carries], carry[:n])
             for test in test_ops:
                 clone_op(test, inner)  # type: ignore[arg-type]
             return wrap(inner[predicate])
 
-        def body(carry: list[Tensor]) -> list[Tensor]:
+        def body(carry: list[Tensor]) -> list[Tensor]:  # the next known carries, the next number of the row, the tapes
             inner = inside(mapping, [arguments[i] for i in carries], carry[:n])
             self.known(ops, inner)
             rows = []
@@ -262,7 +262,7 @@ class _Halves:
         def condition(carry: list[Tensor]) -> Tensor:
             return compare(carry[0], full((), part.counter.trips, INDEX), comparison_direction="LT")
 
-        def body(carry: list[Tensor]) -> list[Tensor]:
+        def body(carry: list[Tensor]) -> list[Tensor]:  # the next counter and unknown carries, from row i of the tapes
             i = carry[0]
             inner = inside(mapping, [arguments[k] for k in part.unknown], carry[1:])
             inner[counting] = count_at(i, part.counter, wrap(counting).dtype).value
@@ -282,7 +282,7 @@ class _Halves:
         if not early and not packings:
             return
 
-        def branch(region: ir.Region) -> list[Tensor]:
+        def branch(region: ir.Region) -> list[Tensor]:  # the known results of a branch, and its stored values
             _, ops, outputs = body_of(region)
             inner = inside(mapping)
             self.known(ops, inner)
@@ -298,7 +298,7 @@ class _Halves:
     def _rest_choice(self, op: ir.Operation, part: Choice, mapping: Mapping) -> None:
         """Emits the selection of the unknown results; `mapping` gets them."""
 
-        def branch(region: ir.Region) -> list[Tensor]:
+        def branch(region: ir.Region) -> list[Tensor]:  # the unknown results of a branch, from stored values
             _, ops, outputs = body_of(region)
             inner = inside(mapping)
             for packing in self.stored_in(op):
@@ -372,6 +372,7 @@ class SplitPass(Pass):
     max_residual_bytes: int = -1  # recompute in the rest what exceeds this size; -1 for no limit
 
     def run(self, module: ir.Operation) -> None:
+        """Splits the chosen function of the module in place, after calls and transforms are expanded."""
         names = {op.name for op in nested(module)}
         if "func.call" in names:
             InlineCallsPass().run(module)

@@ -207,8 +207,8 @@ class _Node:
 
     def _call(self, function: Any, inputs: Sequence[Any]) -> list[Any]:
         """The results of `function`, a function of the model or one that defines an operator, for the node's inputs."""
-        own = Library.of(function.opset_import, self.library.functions)
-        library = Library({**self.library.opsets, **own.opsets}, own.functions)
+        library_of_function = Library.of(function.opset_import, self.library.functions)
+        library = Library({**self.library.opsets, **library_of_function.opsets}, library_of_function.functions)
         values = dict(zip(function.input, [*inputs, *[None] * (len(function.input) - len(inputs))], strict=True))
         values |= {"": None}
         defaults = {a.name: a for a in function.attribute_proto}
@@ -258,7 +258,7 @@ class Body:
         return [x.name for x in self.graph.input]
 
     def __call__(self, *inputs: Any) -> list[Any]:
-        """The results of the graph for its inputs."""
+        """The results of the graph for its inputs; its nodes may also read the values `outside`."""
         values = dict(self.outside) | {t.name: array_of(t) for t in self.graph.initializer}
         values |= dict(zip(self.names, inputs, strict=True))
         self.library.evaluate(self.graph.node, values, {})

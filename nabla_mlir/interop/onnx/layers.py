@@ -200,18 +200,27 @@ def _recurrent(step: Callable[..., Any], gates: int, defaults: Sequence[str], st
             zero = nnp.zeros((x.shape[1], size), dtype=x.dtype)
             start = tuple(zero if s is None else s[i] for s in begin)
             positions = np.arange(x.shape[0])
-            own = functions[i * len(defaults) : (i + 1) * len(defaults)]
+            direction_functions = functions[i * len(defaults) : (i + 1) * len(defaults)]
             peephole = None if peepholes is None else peepholes[i]
 
-            def body(carry: Any, item: Any, i: int = i, bias: Any = bias, own: Any = own, peephole: Any = peephole) -> Any:
+            def body(
+                carry: Any,
+                item: Any,
+                i: int = i,
+                bias: Any = bias,
+                direction_functions: Any = direction_functions,
+                peephole: Any = peephole,
+            ) -> Any:
                 """One step; after the end of a sequence the state stays and the result is zero."""
                 row, position = item
-                new = step(own, carry, row, w[i], r[i], bias, bound, peephole, linear_before_reset, input_forget)
+                new_state = step(
+                    direction_functions, carry, row, w[i], r[i], bias, bound, peephole, linear_before_reset, input_forget
+                )
                 if lengths is None:
-                    return new, new[0]
+                    return new_state, new_state[0]
                 is_inside = (position < lengths)[:, None]
-                after = tuple(nnp.where(is_inside, n, o) for n, o in zip(new, carry, strict=True))
-                return after, nnp.where(is_inside, new[0], nnp.zeros_like(new[0]))
+                after = tuple(nnp.where(is_inside, n, o) for n, o in zip(new_state, carry, strict=True))
+                return after, nnp.where(is_inside, new_state[0], nnp.zeros_like(new_state[0]))
 
             final, rows = scan(body, start, (x, nnp.asarray(positions)), reverse=is_back)
             results.append(rows)
@@ -247,9 +256,9 @@ def _gru_step(fs: Any, state: Any, x: Tensor, w: Tensor, r: Tensor, b: Any, boun
     """
     (h,) = state
     n = h.shape[-1]
-    inputs, own = x @ w.T + b[0], h @ r[: 2 * n].T + b[1, : 2 * n]
-    update = fs[0](bound(inputs[:, :n] + own[:, :n]))
-    reset = fs[0](bound(inputs[:, n : 2 * n] + own[:, n:]))
+    inputs, gates = x @ w.T + b[0], h @ r[: 2 * n].T + b[1, : 2 * n]
+    update = fs[0](bound(inputs[:, :n] + gates[:, :n]))
+    reset = fs[0](bound(inputs[:, n : 2 * n] + gates[:, n:]))
     inner = reset * (h @ r[2 * n :].T + b[1, 2 * n :]) if is_linear else reset * h @ r[2 * n :].T + b[1, 2 * n :]
     return ((1 - update) * fs[1](bound(inputs[:, 2 * n :] + inner)) + update * h,)
 

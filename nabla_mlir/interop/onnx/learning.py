@@ -172,6 +172,7 @@ def _svm_classifier(
     count, ends = len(labels), np.cumsum(vectors_per_class)
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
     owner, rows = np.repeat(np.arange(count), vectors_per_class), weights.reshape(-1, ends[-1])
+    # For each pair of classes (i, j), the weights of all support vectors; only those of i and j count.
     columns = [np.where(owner == i, rows[j - 1], 0) + np.where(owner == j, rows[i], 0) for i, j in pairs]
     kernel = _kernel(kernel_type, x.astype(np.float32), _floats(support_vectors).reshape(ends[-1], -1), kernel_params)
     scores = kernel @ np.stack(columns, 1).astype(np.float32) + _floats(rho)
@@ -194,10 +195,11 @@ def _class_probabilities(scores: Tensor, pairs: Any, a: np.ndarray, b: np.ndarra
     count = len(pairs) * 2 // max(j for _, j in pairs)
     won = nnp.clip(1 - nn.sigmoid(scores * a + b), 1e-7, 1 - 1e-7)
     zero = nnp.zeros_like(won[:, 0])
-    table = [[zero] * count for _ in range(count)]
+    probabilities = [[zero] * count for _ in range(count)]
     for position, (i, j) in enumerate(pairs):
-        table[i][j], table[j][i] = won[:, position], 1 - won[:, position]
-    r = nnp.stack([nnp.stack(row, -1) for row in table], -2)
+        probabilities[i][j], probabilities[j][i] = won[:, position], 1 - won[:, position]
+    # r[i, j]: the probability of class i if the class is i or j.
+    r = nnp.stack([nnp.stack(row, -1) for row in probabilities], -2)
     squares = nnp.sum(r * r, -2)
     q = -r.swapaxes(-1, -2) * r + squares[..., None] * np.eye(count, dtype=np.float32)
 

@@ -21,9 +21,12 @@ def _linear(t: Any) -> Any:
 
 
 def _cubic(a: float) -> Callable[[Any], Any]:
-    """The cubic kernel with the parameter a."""
+    """The kernel of cubic interpolation as a function of the distance; a is the parameter of Keys' kernels, usually -0.75 or
+    -0.5.
+    """
 
     def kernel(t: Any) -> Any:
+        """The weight of a sample at the distance t, for |t| < 2: two cubic polynomials, by whether |t| <= 1."""
         t = np.abs(t)
         near, far = ((a + 2) * t - (a + 3)) * t**2 + 1, ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
         return np.where(t <= 1, near, np.where(t < 2, far, 0))
@@ -229,15 +232,15 @@ def _grid_sample(x: Tensor, grid: Tensor, mode: str = "linear", padding_mode: st
     sizes, rank = x.shape[2:], x.ndim - 2
     positions, ends = [], []
     for i, n in enumerate(sizes):
-        at = grid[..., rank - 1 - i].reshape(grid.shape[0], -1)
-        at = (at + 1) / 2 * (n - 1) if align_corners else ((at + 1) * n - 1) / 2
+        coordinate = grid[..., rank - 1 - i].reshape(grid.shape[0], -1)
+        coordinate = (coordinate + 1) / 2 * (n - 1) if align_corners else ((coordinate + 1) * n - 1) / 2
         low, high = (0.0, n - 1.0) if align_corners else (-0.5, n - 0.5)
-        at = nnp.round(at) if kind == "nearest" else at
+        coordinate = nnp.round(coordinate) if kind == "nearest" else coordinate
         if padding_mode == "border" and kind != "cubic":
-            at = nnp.clip(at, 0, n - 1)
+            coordinate = nnp.clip(coordinate, 0, n - 1)
         elif padding_mode == "reflection" and kind != "cubic":
-            at = _reflected(at, low, high)
-        positions.append(at)
+            coordinate = _reflected(coordinate, low, high)
+        positions.append(coordinate)
         ends.append((low, high))
     values = _samples(x, positions, kind, padding_mode, ends)
     return values.reshape(*x.shape[:2], *grid.shape[1:-1])
@@ -271,8 +274,8 @@ def _roi_align(
         start, length = corners[:, begin], corners[:, end] - corners[:, begin]
         length = length if is_half else nnp.maximum(length, 1.0)
         steps = (np.arange(count * sampling_ratio) + 0.5) / (count * sampling_ratio)
-        at = start[:, None] + length[:, None] * steps.astype(x.dtype)
-        axes.append((nnp.clip(at, 0, n - 1), (at >= -1) & (at <= n)))
+        sample = start[:, None] + length[:, None] * steps.astype(x.dtype)
+        axes.append((nnp.clip(sample, 0, n - 1), (sample >= -1) & (sample <= n)))
     (rows, in_rows), (columns, in_columns) = axes
     shape = (rois.shape[0], rows.shape[1], columns.shape[1])
     positions = [

@@ -115,14 +115,14 @@ class Forest:
 
     def _is_branch(self) -> np.ndarray:
         """True for the nodes that are not leaves."""
-        own = np.arange(len(self.features))
-        return (self.passed != own) | (self.failed != own)
+        numbers_of_nodes = np.arange(len(self.features))
+        return (self.passed != numbers_of_nodes) | (self.failed != numbers_of_nodes)
 
     def _depth(self) -> int:
         """The number of branches on the longest path."""
-        front, count, is_branch = set(self.roots.tolist()), 0, self._is_branch()
-        while any(is_branch[i] for i in front):
-            front, count = {int(j) for i in front for j in (self.passed[i], self.failed[i])}, count + 1
+        nodes, count, is_branch = set(self.roots.tolist()), 0, self._is_branch()
+        while any(is_branch[i] for i in nodes):
+            nodes, count = {int(j) for i in nodes for j in (self.passed[i], self.failed[i])}, count + 1
             if count > len(self.features):
                 raise Refusal("trees", "a cycle of nodes")
         return count

@@ -168,6 +168,7 @@ class _Pool:
     def counts(self, with_pads: int) -> np.ndarray:
         """The number of elements of each window, of the array and, on request, of its padding."""
         result = np.ones(())
+        # n: length of the axis; s: stride; d: dilation; low, high: padding; end: padding for the last window.
         for n, span, s, d, (low, high), (_, end) in zip(
             self.sizes, self.spans, self.strides, self.dilations, self.pads, self.ends, strict=True
         ):
@@ -179,6 +180,7 @@ class _Pool:
 
     def positions(self) -> tuple[np.ndarray, np.ndarray]:
         """The index of each element of each window in the flattened spatial axes, and a mask that is False for padding."""
+        # For each axis, a matrix: the index of each element (columns) of each window (rows).
         axes = [
             np.arange(-low, n + end - span + 1, s)[:, None] + np.arange(0, span, d)
             for n, span, s, d, (low, end) in zip(self.sizes, self.spans, self.strides, self.dilations, self.ends, strict=True)

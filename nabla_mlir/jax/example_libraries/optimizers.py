@@ -55,15 +55,18 @@ def optimizer(opt_maker: Callable[..., tuple[Any, Any, Any]]) -> Callable[..., O
         init, update, get_params = opt_maker(*args, **kwargs)
 
         def tree_init(x0: Any) -> OptimizerState:
+            """The state of the optimizer for a tree of parameters: the state of each leaf."""
             leaves, tree = pytree.flatten(x0)
             return OptimizerState(tuple(_as_tuple(init(asarray(leaf))) for leaf in leaves), tree)
 
         def tree_update(i: Any, grad: Any, state: OptimizerState) -> OptimizerState:
+            """The state after step `i`, in which each leaf is updated by its gradient in the tree `grad`."""
             grads = pytree.flatten_like(state.tree_def, grad, "the gradient", "the parameters")
             each = zip(grads, state.packed_state, strict=True)
             return OptimizerState(tuple(_as_tuple(update(i, g, _unpacked(s))) for g, s in each), state.tree_def)
 
         def tree_params(state: OptimizerState) -> Any:
+            """The tree of parameters in a state."""
             return pytree.unflatten(state.tree_def, [get_params(_unpacked(s)) for s in state.packed_state])
 
         return Optimizer(tree_init, tree_update, tree_params)
@@ -149,6 +152,7 @@ def momentum(step_size: Any, mass: Any) -> Any:
     size = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
+        """The state (x, v) after one step along the gradient `g`."""
         x, v = state
         v = mass * v + g
         return x - size(i) * v, v

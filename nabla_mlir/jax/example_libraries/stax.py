@@ -134,8 +134,8 @@ def serial(*layers: Layer) -> Layer:
         """The shape after the last layer, and the list of the parameters of the layers."""
         params = []
         for init_fun, _ in layers:
-            rng, own = split(rng)
-            input_shape, param = init_fun(own, input_shape)
+            rng, key = split(rng)
+            input_shape, param = init_fun(key, input_shape)
             params.append(param)
         return input_shape, params
 

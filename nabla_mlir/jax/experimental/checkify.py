@@ -200,7 +200,7 @@ def checkify(f: Callable[..., Any], errors: Errors = user_checks) -> Callable[..
         """Runs `f` as one traced function, and returns its checks with its result."""
 
         def run(*inner: Any, **keywords: Any) -> tuple[Error, Any]:
-            """Calls `f` and collects its checks."""
+            """Calls `f`; returns the checks that its code has made, and its result."""
             call = _Open(ir.InsertionPoint.current.block)
             before, _state.calls = _state.calls, (*_state.calls, call)
             try:

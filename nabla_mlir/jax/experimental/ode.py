@@ -73,7 +73,11 @@ def _size(x: Tensor) -> Tensor:
 
 
 def _first_step(f: Any, t: Tensor, y: Tensor, slope: Tensor, rtol: float, atol: float) -> Tensor:
-    """The length of the first step of y' = f(y, t), by the rule of Hairer, Nørsett and Wanner; `slope` is y' at the start."""
+    """The length of the first step of y' = f(y, t), by the rule of Hairer, Nørsett and Wanner; `slope` is y' at the start.
+
+    h = 0.01 |y| / |y'|, and the step is the smaller one of 100 h and (0.01 / max(|y'|, |y''|))^(1 / 5), with scaled norms and y''
+    as a difference over h.
+    """
     scale = absolute(y) * rtol + atol
     norm = lambda v: sqrt(_size(v / scale).sum())  # noqa: E731
     d, d_slope = norm(y), norm(slope)
@@ -131,15 +135,18 @@ def _solved(f: Any, options: tuple[float, ...], y: Tensor, ts: Tensor) -> Tensor
         def body(state: Any) -> Any:
             """One step of the method: it is accepted if its error is within the tolerance; the next step size follows from the
             error.
+
+            The state has the number of steps k, y and its slope at the time t, the step size h, the time before the last accepted
+            step, and the coefficients of the polynomial over that step.
             """
             k, y, slope, t, h, before, coefficients = state
-            ahead, its_slope, error, between = _step(f, y, slope, t, h)
-            ratio = error / (maximum(absolute(y), absolute(ahead)) * rtol + atol)
-            size = sqrt(_size(ratio).mean())
-            new = ahead, its_slope, t + h, t, between
+            next_y, next_slope, error, next_coefficients = _step(f, y, slope, t, h)
+            ratio = error / (maximum(absolute(y), absolute(next_y)) * rtol + atol)
+            error_norm = sqrt(_size(ratio).mean())
+            new = next_y, next_slope, t + h, t, next_coefficients
             old = y, slope, t, before, coefficients
-            y, slope, at, before, coefficients = (where(size <= 1.0, a, b) for a, b in zip(new, old, strict=True))
-            return k + 1, y, slope, at, clip(_next_step(h, size), 0.0, longest), before, coefficients
+            y, slope, next_t, before, coefficients = (where(error_norm <= 1.0, a, b) for a, b in zip(new, old, strict=True))
+            return k + 1, y, slope, next_t, clip(_next_step(h, error_norm), 0.0, longest), before, coefficients
 
         _, *carry = while_loop(goes_on, body, (full((), 0, np.dtype(np.int32)), *carry))
         t, before, coefficients = carry[2], carry[4], carry[5]

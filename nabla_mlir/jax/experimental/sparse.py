@@ -41,6 +41,7 @@ class BCOO:
     __array_ufunc__ = None  # so that ``numpy_array @ m`` calls `__rmatmul__`
 
     def __init__(self, args: tuple[Any, Any], *, shape: Any, indices_sorted: bool = False, unique_indices: bool = False):
+        """Stores values and positions; raises ShapeError if their shapes do not fit `shape`."""
         self.data, self.indices = (x if pytree.is_array(x) else asarray(x) for x in args)
         self.shape: tuple[int, ...] = tuple(shape)
         self.indices_sorted, self.unique_indices = indices_sorted, unique_indices
@@ -103,6 +104,7 @@ class BCOO:
         inner = self.shape[self.n_batch :]
 
         def one(data: Any, indices: Any) -> Any:
+            """The dense array of one entry of the batch."""
             return zeros(inner, self.dtype).at[tuple(asarray(indices)[:, k] for k in range(self.n_sparse))].add(data)
 
         for _ in range(self.n_batch):

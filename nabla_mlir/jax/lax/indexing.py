@@ -168,6 +168,7 @@ def _scattering(name: str, body: str, doc: str) -> Callable[..., Any]:
         unique_indices: bool = False,
         mode: Any = None,
     ) -> Tensor:
+        """The operand after the updates, whose signs change for `scatter_sub`."""
         x, new = tensor(operand), tensor(updates)
         new = convert(-new if name == "scatter_sub" else new, x.dtype)
         positions, dims = _positions(name, x, scatter_indices, new, dimension_numbers, mode)

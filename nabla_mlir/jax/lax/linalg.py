@@ -172,8 +172,12 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: Static[int]) -> Tens
     positions = arange(permutation_size)
     for k in range(exchanges.shape[-1]):
         other = exchanges[..., k : k + 1]
-        mine, theirs = order[..., k : k + 1], where(positions == other, order, 0).sum(-1, keepdims=True, dtype=order.dtype)
-        order = where(positions == other, mine, where(positions == k, theirs, order))
+        # Exchanges the elements at k and at pivots[k].
+        element_k, element_other = (
+            order[..., k : k + 1],
+            where(positions == other, order, 0).sum(-1, keepdims=True, dtype=order.dtype),
+        )
+        order = where(positions == other, element_k, where(positions == k, element_other, order))
     return order
 
 

@@ -24,11 +24,11 @@ def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **
       >>> platform_dependent(2.0, cpu=lambda x: x + 1, default=lambda x: x)
       3.0
     """
-    own = per_platform.get(default_backend(), default)
-    if own is None:
+    function = per_platform.get(default_backend(), default)
+    if function is None:
         raise RuleMissingError(
             f"platform_dependent requires a function for {default_backend()}, got {', '.join(per_platform) or 'none'}.",
             where=user_frame(),
             help="give default=, the function for other platforms.",
         )
-    return own(*args)
+    return function(*args)

@@ -33,7 +33,10 @@ _MOST = 10  # the largest number of iterations; six are enough in f64
 
 
 def _weights(least: float, tolerance: float, most: int) -> list[tuple[float, float, float]]:
-    """The weights (a, b, c) of each iteration, until all singular values from [least, 1] are 1 within the tolerance."""
+    """The weights (a, b, c) of each iteration, until all singular values from [least, 1] are 1 within the tolerance.
+
+    An iteration maps a singular value s to s (a + b s²) / (1 + c s²), and `least` to its new lower bound.
+    """
     weights: list[tuple[float, float, float]] = []
     while least + tolerance < 1 and len(weights) < most:
         square = least * least
@@ -89,7 +92,7 @@ def _iteration(x: Tensor, eps: float, most: int) -> tuple[Tensor, Tensor, Tensor
 
 @functools.partial(custom_jvp, nondiff_argnums=(1, 2))
 def _polar(x: Tensor, eps: float, most: int) -> Any:
-    """The factors u and h of x, the number of iterations, and whether they converged."""
+    """The factors u and h of ``x = u h``, the number of iterations, and True if the iterations converged."""
     u, count, ends = _iteration(x, eps, most)
     h = matmul(la.adjoint(u), x)
     return u, (h + la.adjoint(h)) * 0.5, count, ends

@@ -169,12 +169,12 @@ def _reduce_by_halves(xs: Sequence[Tensor], inits: Sequence[Tensor], axes: Seque
 
 def _index_dtype(name: str, x: Any, axis: int, dtype: Any) -> np.dtype:
     """The dtype of indices; raises an error unless it is an integer dtype and the axis exists."""
-    own = as_dtype(dtype)
-    if own.kind not in "iu":
-        raise DtypeError(f"{name} requires an integer dtype of indices, got {own}.", where=user_frame())
+    index_dtype = as_dtype(dtype)
+    if index_dtype.kind not in "iu":
+        raise DtypeError(f"{name} requires an integer dtype of indices, got {index_dtype}.", where=user_frame())
     if not 0 <= axis < np.ndim(x):
         raise AxisError(f"{name} requires an axis of shape {np.shape(x)}, got {axis}.", where=user_frame())
-    return own
+    return index_dtype
 
 
 @library
@@ -194,11 +194,11 @@ def argmin(operand: Any, axis: Static[int], index_dtype: Any) -> Tensor:
 # ---------------------------------------------------------------- running
 def _along(name: str, doc: str) -> Callable[..., Any]:
     """The function of `jax.lax` for a running reduction along one axis."""
-    own = getattr(running, name)
+    function = getattr(running, name)
 
     @described(name, doc)
     def f(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-        return own(operand, axis, reverse=reverse)
+        return function(operand, axis, reverse=reverse)
 
     return f
 

@@ -32,7 +32,10 @@ _TERMS = (
 
 
 def _right(z: Tensor) -> Tensor:
-    """The function log(gamma(z)) for real parts of at least 1/2, by the approximation of Lanczos."""
+    """The function log(gamma(z)) for real parts of at least 1/2, by the approximation of Lanczos.
+
+    With w = z - 1 and t = w + shift: log(2 pi) / 2 + (w + 1/2) log(t) - t + log(first + the sum over k >= 1 of c_k / (w + k)).
+    """
     w = z - 1.0
     total = w * 0.0 + _FIRST
     for k, c in enumerate(_TERMS):

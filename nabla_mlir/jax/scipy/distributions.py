@@ -105,6 +105,7 @@ class Distribution:
         run = library(f)
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            """Binds the arguments like the signature, and computes the function."""
             bound = _bound(f"{self.name}.{name}", signature, args, kwargs)
             with narrowing():
                 return run(*bound)
@@ -171,10 +172,10 @@ class Distribution:
             return self._formulas[name](z, *shapes)
         if name in ("cdf", "sf"):
             return 1.0 - self._formulas["sf" if name == "cdf" else "cdf"](z, *shapes)
-        own = name[3:]
-        if own in self._formulas:
-            return log(self._formulas[own](z, *shapes))
-        return log1p(-self._formulas["sf" if own == "cdf" else "cdf"](z, *shapes))
+        plain_name = name[3:]
+        if plain_name in self._formulas:
+            return log(self._formulas[plain_name](z, *shapes))
+        return log1p(-self._formulas["sf" if plain_name == "cdf" else "cdf"](z, *shapes))
 
     def _quantile(self, name: str, q: Any, shapes: list[Any]) -> Any:
         """The quantile function `name` (ppf or isf) at the probability q, from its formula or from that of the other one.

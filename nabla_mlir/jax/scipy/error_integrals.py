@@ -28,7 +28,10 @@ _COUNT = 44  # the number of terms of the rational series; the error is 1e-15 in
 
 
 def _coefficients() -> tuple[float, list[float]]:
-    """The scale L and the coefficients of Weideman's series, highest power first, from a discrete Fourier transform."""
+    """The scale L and the coefficients of Weideman's series, highest power first, from a discrete Fourier transform.
+
+    They are the Fourier coefficients of exp(-t²) (L² + t²) at t = L tan(angle / 2).
+    """
     points = 2 * _COUNT
     scale = math.sqrt(_COUNT / math.sqrt(2))
     t = scale * np.tan(np.arange(1 - points, points) * math.pi / points / 2)
@@ -44,6 +47,9 @@ _SCALE, _SERIES = _coefficients()
 def _wofz(z: Tensor) -> Tensor:
     """The Faddeeva function w(z) = exp(-z²) erfc(-iz): Weideman's series in the upper half plane, a reflection formula in the lower
     one.
+
+    With L = _SCALE and y = (L + i z) / (L - i z): w(z) = 2 p(y) / (L - i z)² + 1 / (sqrt(pi) (L - i z)) for a polynomial p, and
+    w(z) = 2 exp(-z²) - w(-z).
     """
     below = imag(z) < 0.0
     up = where(below, -z, z)
@@ -106,12 +112,16 @@ def erfcx(x: Any) -> Tensor:
 
 @custom_jvp
 def _dawsn(x: Tensor) -> Tensor:
-    """Dawson's integral: a power series for small x, and the Faddeeva function for large x."""
+    """Dawson's integral: a power series for small x, and the Faddeeva function for large x.
+
+    It is exp(-x²) times the sum over k of x^(2 k + 1) / (k! (2 k + 1)), and sqrt(pi) / 2 times the imaginary part of w(x).
+    """
     size = absolute(x)
     low = size < 2.0
     near, far = where(low, size, 0.0), where(low | (size == np.inf), 2.0, size)
 
     def term(k: Any, part: Tensor) -> tuple[Tensor, Tensor]:
+        """Term k of the series: x^(2 k + 1) / k! for the next term, and this divided by 2 k + 1 as the summand."""
         part = part * near * near / k
         return part, part / (2.0 * k + 1.0)
 
@@ -149,6 +159,7 @@ def _fresnel(x: Tensor) -> tuple[Tensor, Tensor]:
     square = (0.5 * math.pi) * near * near
 
     def term(k: Any, part: Tensor) -> tuple[Tensor, Tensor]:
+        """Term k of the series of C + i S: (i square)^k x / k! for the next term, and this divided by 2 k + 1 as the summand."""
         part = part * (1j * square) / k
         return part, part / (2.0 * k + 1.0)
 
@@ -187,7 +198,11 @@ _END = 9.0  # exp(-s**2 / 2) is negligible for s > 9
 
 @custom_jvp
 def _owens_t(h: Tensor, a: Tensor) -> Tensor:
-    """Owen's T function: Gauss quadrature for abs(a) <= 1; for larger a, from the value at (h a, 1 / a)."""
+    """Owen's T function: Gauss quadrature for abs(a) <= 1; for larger a, from the value at (h a, 1 / a).
+
+    T(h, a) is the integral of exp(-h² (1 + t²) / 2) / (1 + t²) from 0 to a, divided by 2 pi. With q(x) as the normal tail, for a >
+    1 it is (q(h) + q(h a)) / 2 - q(h) q(h a) - T(h a, 1 / a).
+    """
     high, slope = absolute(h), absolute(a)
     steep = slope > 1.0
     outer = where(steep, high * slope, high)
@@ -195,6 +210,7 @@ def _owens_t(h: Tensor, a: Tensor) -> Tensor:
     end = where(outer * bound > _END, _END / where(outer * bound > _END, outer, 1.0), bound)
 
     def node(total: Tensor, at: Any) -> tuple[Tensor, None]:
+        """The sum with the value of the integrand at one node; `at` has the node in [0, 1] and its weight."""
         t = end * at[0]
         return total + exp(-0.5 * outer * outer * (1.0 + t * t)) / (1.0 + t * t) * at[1], None
 
@@ -208,7 +224,10 @@ def _owens_t(h: Tensor, a: Tensor) -> Tensor:
 
 @_owens_t.defjvp
 def _owens_t_jvp(primals: Any, tangents: Any) -> Any:
-    """The value and the tangent of Owen's T function, from its derivatives by h and by a."""
+    """The value and the tangent of Owen's T function, from its derivatives by h and by a.
+
+    They are -exp(-h² / 2) erf(h a / sqrt(2)) / (2 sqrt(2 pi)) and exp(-h² (1 + a²) / 2) / (2 pi (1 + a²)).
+    """
     (h, a), (t, s) = primals, tangents
     by_h = exp(-0.5 * h * h) * ew.erf(h * a * math.sqrt(0.5)) * (-0.5 / math.sqrt(2 * math.pi))
     by_a = exp(-0.5 * h * h * (1.0 + a * a)) / ((1.0 + a * a) * (2.0 * math.pi))

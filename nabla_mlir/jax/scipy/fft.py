@@ -61,9 +61,10 @@ def idct(x: Any, type: Static[int] = 2, n: Static[int | None] = None, axis: Stat
     count = y.shape[-1]
     if norm == "ortho":
         y = y / _scale(count, y.dtype)
-    back = nnp.concatenate([nnp.zeros_like(y[..., :1]), y[..., :0:-1]], axis=-1)
+    mirrored = nnp.concatenate([nnp.zeros_like(y[..., :1]), y[..., :0:-1]], axis=-1)
     cosines, sines = _twiddles(count, y.dtype)
-    spectrum = nnp.asarray((y * cosines + back * sines) / 2) + 1j * ((y * sines - back * cosines) / 2)
+    # The spectrum of the reordered signal: (y[k] - i y[count - k]) exp(i pi k / (2 count)) / 2, with y[count] = 0.
+    spectrum = nnp.asarray((y * cosines + mirrored * sines) / 2) + 1j * ((y * sines - mirrored * cosines) / 2)
     v = nnp.fft.ifft(spectrum).real
     position = np.empty(count, np.int64)
     position[np.concatenate([np.arange(0, count, 2), np.arange(1, count, 2)[::-1]])] = np.arange(count)

@@ -38,7 +38,7 @@ def gamma_density(a: Tensor, x: Tensor) -> Tensor:
 
 
 def _exact_product(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The rounded product of x and y, and its rounding error (Dekker 1971)."""
+    """The rounded product of x and y, and its rounding error (Dekker 1971), from upper and lower halves of x and y."""
     factor = 4097.0 if x.dtype.itemsize <= 4 else 134217729.0
     (x1, x2), (y1, y2) = ((high, v - high) for v in (x, y) for high in [v * factor - (v * factor - v)])
     product = x * y

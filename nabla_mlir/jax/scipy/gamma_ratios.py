@@ -125,12 +125,12 @@ def log_beta(a: Tensor, b: Tensor) -> Tensor:
 
     If both numbers are positive and finite and one is large, Stirling's formula is used, whose largest terms cancel in closed form.
     """
-    inside = (a > 0.0) & (b > 0.0) & (a < np.inf) & (b < np.inf) & (a + b >= LARGE)
-    p, q = where(inside, a, LARGE), where(inside, b, LARGE)
+    is_large = (a > 0.0) & (b > 0.0) & (a < np.inf) & (b < np.inf) & (a + b >= LARGE)
+    p, q = where(is_large, a, LARGE), where(is_large, b, LARGE)
     rests = stirling_rest(p) + stirling_rest(q) - stirling_rest(p + q)
     powers = p * ew.log_plus_one(q / p) + q * ew.log_plus_one(p / q)
     value = rests - powers - 0.5 * (log(p) + log(q / (p + q)) - math.log(2 * math.pi))
-    return where(inside, value, _plain_log_beta(a, b))
+    return where(is_large, value, _plain_log_beta(a, b))
 
 
 def _plain_log_binomial(n: Tensor, k: Tensor) -> Tensor:

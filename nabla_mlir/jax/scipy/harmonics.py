@@ -34,10 +34,14 @@ def _orders(z: Tensor, v: int, n_iter: int) -> Tensor:
     first = convert(floor(1.5 * max(absolute(x), initial=0.0)), x.dtype) + float(v + n_iter)
 
     def down(k: Any, r: Any, evens: Any) -> tuple[Any, Any]:
+        """One step of the recurrence: the ratio r of the orders k and k - 1, and the sum of the even orders relative to order k
+        - 1.
+        """
         r = x / (2.0 * k - x * r)
         return r, where(k == 2.0 * floor(0.5 * k), r * (evens + 1.0), r * evens)
 
     def body(carry: Any) -> Any:
+        """The state after a step down from order k."""
         k, *rest = carry
         return (k - 1.0, *down(k, *rest))
 

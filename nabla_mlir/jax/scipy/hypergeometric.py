@@ -46,6 +46,7 @@ def _kummer(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     d, e = where(far, b - c, 0.5), where(far, 1.0 - c, 0.5)
 
     def term(k: Any, part: Tensor) -> tuple[Tensor, Tensor]:
+        """Term k of the series: (c)_k near^k / ((b)_k k!), twice, as the next term and as the summand."""
         part = part * (c + k - 1.0) / (b + k - 1.0) * near / k
         return part, part
 
@@ -58,8 +59,8 @@ def _kummer(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     one = full_like(x, 1)
     plain = series(term, one, one) * exp(where(far | ~kummer, 0.0, x))
     size_of = gamma.lgamma(b) - gamma.lgamma(where(far, c, 1.0)) + (c - b) * log(distant) + where(kummer, 0.0, distant)
-    away = gammasgn(b) * gammasgn(where(far, c, 1.0)) * exp(where(far, size_of, 0.0)) * series(asymptotic, one, one)
-    return where(_pole(b), np.nan, where(far, away, plain))
+    far_value = gammasgn(b) * gammasgn(where(far, c, 1.0)) * exp(where(far, size_of, 0.0)) * series(asymptotic, one, one)
+    return where(_pole(b), np.nan, where(far, far_value, plain))
 
 
 _hyp1f1: Any = with_slopes(_kummer, lambda a, b, x: a / b * _hyp1f1(a + 1.0, b + 1.0, x), has_constants=False)
@@ -136,6 +137,7 @@ def _continued(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
     size = exp(power * log(s)) * exp2(-shift)
 
     def goes_on(state: Any) -> Any:
+        """True while some element has not reached its end point."""
         return any(stop_gradient(state[0]) > stop_gradient(end))
 
     def body(state: Any) -> Any:
@@ -152,7 +154,7 @@ def _continued(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
 
 
 def _at_one(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """The Gauss function at x = 1 by Gauss' formula, for c > a + b."""
+    """The Gauss function at x = 1 by Gauss' formula, gamma(c) gamma(c - a - b) / (gamma(c - a) gamma(c - b)), for c > a + b."""
     d = c - a - b
     absent = _pole(c - a) | _pole(c - b) | (d <= 0.0)
     d, p, q = (where(absent, 1.0, v) for v in (d, c - a, c - b))
@@ -164,6 +166,7 @@ def _gauss(terms: bool, a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
     """The Gauss function F(a, b; c; x); without `terms`, polynomials are no special case, so that derivatives by a and b are
     right.
     """
+    # The series ends if a or b is 0, -1, -2, ...; the larger one of such parameters ends it first.
     last = maximum(where(_pole(a), a, -np.inf), where(_pole(b), b, -np.inf))
     known = stop_gradient(last) > -np.inf
     infinite = _pole(c) & ~(known & (stop_gradient(last) > stop_gradient(c)))

@@ -67,17 +67,17 @@ def ratio(numerator: Callable[[Any], Any], denominator: Callable[[Any], Any], fi
     algorithm.
     """
     tiny = float(np.finfo(first.dtype).tiny) * 1e10
-    away = lambda v: where(absolute(v) < tiny, tiny, v)  # noqa: E731
+    nonzero = lambda v: where(absolute(v) < tiny, tiny, v)  # noqa: E731
 
     def step(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """One step of the continued fraction by the method of Lentz."""
+        """One step of the continued fraction n_1 / (m_1 + n_2 / (m_2 + ...)), by the method of Lentz."""
         c, d, value = state
         n, m = numerator(k), denominator(k)
-        d = 1.0 / away(m + n * d)
-        c = away(m + n / c)
+        d = 1.0 / nonzero(m + n * d)
+        c = nonzero(m + n / c)
         return c, d, value * c * d
 
-    start = away(first)
+    start = nonzero(first)
     return until_still(step, (start, full_like(first, 0), start), 4.0)[-1]  # factors near 1 are rounded three times
 
 
@@ -294,6 +294,7 @@ def _log_of_small(p: Tensor, q: Tensor, z: Tensor) -> Tensor:
 
 def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     """The regularised incomplete beta function I_x(a, b): a continued fraction, a quadrature or a series, by the parameters."""
+    # order, other: the parameters a and b where they are finite; I_x(a, b) = 1 - I_(1 - x)(b, a) is used above the middle (`swap`).
     finite = (a > 0.0) & (b > 0.0) & (a < np.inf) & (b < np.inf)
     order, other = where(finite, a, 1.0), where(finite, b, 1.0)
     wide = (order >= _WIDE) & (other >= _WIDE)

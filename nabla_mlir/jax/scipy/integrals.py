@@ -95,15 +95,21 @@ def exp1(x: Any) -> Tensor:
 
 @custom_jvp
 def _expi(x: Tensor) -> Tensor:
-    """The exponential integral Ei: a series for small x, and the asymptotic series for large x."""
+    """The exponential integral Ei: a series for small x, and the asymptotic series for large x.
+
+    It is Euler's constant + log(x) + the sum over k >= 1 of x^k / (k! k), and exp(x) / x times the sum over k of k! / x^k. For x <
+    0 it is -E1(-x).
+    """
     near = where((x > 0.0) & (x < _FAR), x, 1.0)
     far = where(x >= _FAR, x, _FAR)
 
     def term(k: Any, part: Tensor) -> tuple[Tensor, Tensor]:
+        """Term k of the series: x^k / k! for the next term, and this divided by k as the summand."""
         part = part * near / k
         return part, part / k
 
     def asymptotic(k: Any, part: Tensor) -> tuple[Tensor, Tensor]:
+        """Term k of the asymptotic series, k! / x^k, twice, as the next term and as the summand."""
         part = where(k > far, 0.0, part * k / far)  # the terms grow for k > far
         return part, part
 
@@ -134,15 +140,22 @@ def expi(x: Any) -> Tensor:
 # ---------------------------------------------------------------- sine and cosine
 @custom_jvp
 def _sici(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The sine and cosine integrals: series for small x, and a continued fraction for large x."""
+    """The sine and cosine integrals: series for small x, and a continued fraction for large x.
+
+    For large x, Si = pi / 2 + Im E1(i x) and Ci = -Re E1(i x).
+    """
     size = absolute(x)
     near, far = where(size <= _NEAR, size, 1.0), where((size > _NEAR) & (size < np.inf), size, _NEAR)
 
     def sine(k: Any, part: Tensor) -> tuple[Tensor, Tensor]:
+        """Term k of the series of Si: (-1)^k x^(2 k + 1) / (2 k + 1)! for the next term, and this divided by 2 k + 1 as the
+        summand.
+        """
         part = -part * near * near / (2.0 * k * (2.0 * k + 1.0))
         return part, part / (2.0 * k + 1.0)
 
     def cosine(k: Any, part: Tensor) -> tuple[Tensor, Tensor]:
+        """Term k of the series of Ci: (-1)^k x^(2 k) / (2 k)! for the next term, and this divided by 2 k as the summand."""
         part = -part * near * near / ((2.0 * k - 1.0) * 2.0 * k)
         return part, part / (2.0 * k)
 
@@ -200,7 +213,11 @@ _SPENCE = [float(b / math.factorial(k + 1)) for k, b in enumerate(_bernoulli(22)
 
 @custom_jvp
 def _spence(z: Tensor) -> Tensor:
-    """The Spence function, the integral of log(t) / (1 - t) from 1 to z, by a series after a reflection formula."""
+    """The Spence function, the integral of log(t) / (1 - t) from 1 to z, by a series after a reflection formula.
+
+    Li(z) + Li(1 - z) = pi² / 6 - log(z) log(1 - z) serves z < 1/2, and Li(z) + Li(1 / z) = -log(z)² / 2 serves z > 2, where Li(z)
+    is the function. The series is in powers of u = -log of the number that is left.
+    """
     inside = (z > 0.0) & (z < np.inf)
     x = where(inside, z, 1.0)
     low, high = x < 0.5, x > 2.0
@@ -220,12 +237,12 @@ def _spence(z: Tensor) -> Tensor:
 def _spence_jvp(primals: Any, tangents: Any) -> Any:
     """The value and the tangent of the Spence function, whose derivative is log(z) / (1 - z), or a series near 1."""
     (z,), (t,) = primals, tangents
-    away = absolute(z - 1.0) > 0.1
-    distance, near = where(away, 1.0 - z, 1.0), where(away, 0.0, 1.0 - z)
+    is_far = absolute(z - 1.0) > 0.1
+    distance, near = where(is_far, 1.0 - z, 1.0), where(is_far, 0.0, 1.0 - z)
     slope = full_like(z, 0)
     for k in range(16, 0, -1):  # -log(1 - y) / y as a series, whose derivatives exist at 0
         slope = slope * near + 1.0 / k
-    return _spence(z), t * where(away, log(where(away, z, 1.0)) / distance, -slope)
+    return _spence(z), t * where(is_far, log(where(is_far, z, 1.0)) / distance, -slope)
 
 
 @library

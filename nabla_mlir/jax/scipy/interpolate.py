@@ -41,6 +41,7 @@ class RegularGridInterpolator:
     def __init__(
         self, points: Sequence[Any], values: Any, method: str = "linear", bounds_error: bool = False, fill_value: Any = np.nan
     ) -> None:
+        """Stores the grid and the values; raises ShapeError if their lengths differ."""
         self.method, self.fill_value = _checked(method), fill_value
         if bounds_error:
             raise ShapeError(
@@ -90,6 +91,7 @@ class RegularGridInterpolator:
         rest = (1,) * (values.ndim - len(grid))
         total: Any = 0
         for corner in itertools.product(*sides):
+            # The weight of a corner is the product of its weights along all axes.
             factor = math.prod((w for _, w in corner[1:]), start=corner[0][1])
             total = total + factor.reshape(factor.shape + rest) * values[tuple(i for i, _ in corner)]
         if self.fill_value is None:

@@ -56,6 +56,7 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
     inv_cov: Any
 
     def __init__(self, dataset: Any, bw_method: str | float | Callable[[Any], Any] | None = None, weights: Any = None):
+        """Computes the covariance of the kernels from that of the data and the bandwidth."""
         self.dataset, self.weights, self.neff, spread = _moments(dataset, weights)
         factor = self._bandwidth(bw_method)
         self.covariance = spread * factor**2
@@ -169,6 +170,7 @@ def _log_density(data: Any, weights: Any, covariance: Any, points: Any) -> Any:
     d, n = data.shape
     factor = cholesky(covariance, lower=True)
     gaps = (points.reshape(d, -1, 1) - data.reshape(d, 1, n)).reshape(d, -1)
-    far = sum(solve_triangular(factor, gaps, lower=True) ** 2, 0).reshape(-1, n)
+    # The squared distances (x - centre)^T covariance^-1 (x - centre), by the Cholesky factor.
+    square_distances = sum(solve_triangular(factor, gaps, lower=True) ** 2, 0).reshape(-1, n)
     scale = sum(log((factor * np.eye(d, dtype=factor.dtype)).sum(0))) + 0.5 * d * math.log(2 * math.pi)
-    return logsumexp(-0.5 * far, 1, b=ravel(weights)) - scale
+    return logsumexp(-0.5 * square_distances, 1, b=ravel(weights)) - scale

@@ -169,9 +169,10 @@ def _row_order(pivots: Tensor, n: int) -> Tensor:
     positions = tensor(np.arange(n, dtype=np.int32))
     order = positions + reshaped(pivots[..., :1] * 0, (*pivots.shape[:-1], 1))
     for k in range(pivots.shape[-1]):
-        other, mine = pivots[..., k : k + 1], order[..., k : k + 1]
-        theirs = where(positions == other, order, 0).sum(-1, keepdims=True, dtype=order.dtype)
-        order = where(positions == other, mine, where(positions == k, theirs, order))
+        other, element_k = pivots[..., k : k + 1], order[..., k : k + 1]
+        # Exchanges the elements at k and at pivots[k].
+        element_other = where(positions == other, order, 0).sum(-1, keepdims=True, dtype=order.dtype)
+        order = where(positions == other, element_k, where(positions == k, element_other, order))
     return order
 
 

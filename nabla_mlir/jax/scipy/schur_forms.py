@@ -200,7 +200,10 @@ def _by_forms(left: Any, right: Any, c: Tensor, is_solvable: Tensor) -> Tensor:
 
 
 def _triangular_sylvester(r: Tensor, s: Tensor, f: Tensor) -> Tensor:
-    """The solution of R Y + Y S = F for upper triangular R and S (`r` and `s`), column after column."""
+    """The solution of R Y + Y S = F for upper triangular R and S (`r` and `s`), column after column.
+
+    Column j solves (R + S[j, j]) Y[:, j] = F[:, j] - the sum over k < j of Y[:, k] S[k, j].
+    """
     columns, unit = np.arange(f.shape[-1]), np.eye(r.shape[-1], dtype=_NARROW)
 
     def step(j: Any, y: Tensor) -> Tensor:
@@ -248,7 +251,10 @@ def _sqrtm(a: Any) -> Tensor:
 
 @custom_jvp
 def _root(a: Tensor) -> Tensor:
-    """The square root of a matrix, from its Schur form, column after column."""
+    """The square root of a matrix, from its Schur form, column after column.
+
+    For T = U²: column j of U above the diagonal solves (U + U[j, j]) U[:, j] = T[:, j] with the columns before it.
+    """
     t, z = _triangular(a)
     rows, columns, unit = np.arange(t.shape[-1])[:, None], np.arange(t.shape[-1]), np.eye(t.shape[-1], dtype=_NARROW)
 
@@ -298,6 +304,7 @@ def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
         """The value and the tangent; the tangent is that of the function by eigenvectors."""
 
         def by_vectors(a: Tensor) -> Tensor:
+            """The function of A = V diag(w) V^-1 by eigenvectors: V diag(func(w)) V^-1."""
             w, v = fa.eig(a)
             return la.adjoint(solve(la.adjoint(v), la.adjoint(v * func(w)[..., None, :])))
 
@@ -331,7 +338,10 @@ def _parlett(a: Tensor, func: Callable[[Any], Any]) -> tuple[Tensor, Tensor]:
     values = diagonal(t, axis1=-2, axis2=-1)
 
     def step(j: Any, f: Tensor) -> Tensor:
-        """The matrix `f` with column j above the diagonal, which is computed from the columns before it."""
+        """The matrix `f` with column j above the diagonal, which is computed from the columns before it.
+
+        F T = T F gives (T - T[j, j]) F[:, j] = F T[:, j] - F[j, j] T[:, j].
+        """
         system = t - unit * _row(_column(t, j), j)
         system = where((unit == 1) & (system == 0), 1, system)
         column = _column(t, j)

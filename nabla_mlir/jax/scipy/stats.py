@@ -383,9 +383,9 @@ def rankdata(
     x, at = (ravel(x), 0) if axis is None else (x, axis_of("rankdata", axis, x.ndim))
     rows = moveaxis(x, at, -1)
     n = rows.shape[-1]
-    mine, theirs = reshaped(rows, (*rows.shape, 1)), reshaped(rows, (*rows.shape[:-1], 1, n))
+    element, others = reshaped(rows, (*rows.shape, 1)), reshaped(rows, (*rows.shape[:-1], 1, n))
     before = np.arange(n)[:, None] > np.arange(n)
-    below, same = (theirs < mine).astype(np.int32), (theirs == mine).astype(np.int32)
+    below, same = (others < element).astype(np.int32), (others == element).astype(np.int32)
     low, ties = sum(below, -1) + 1, sum(same, -1)
     if method == "dense":  # equal elements count once, by the first of them
         first = 1 - extrema.max(same * before.astype(np.int32), -1)

@@ -70,10 +70,10 @@ def _may_share(value: ir.Value) -> Iterator[ir.Value]:
         return
     kind = REGISTRY[maker.name].kind if maker.name in REGISTRY else ""
     size = bytes_of(value.type)
-    same = [v for v in maker.operands if size is None or bytes_of(v.type) in (size, None)]
-    is_computed = kind == "elementwise" and len({v for v in same if not is_constant(v)}) > 1
+    candidates = [v for v in maker.operands if size is None or bytes_of(v.type) in (size, None)]
+    is_computed = kind == "elementwise" and len({v for v in candidates if not is_constant(v)}) > 1
     if kind != "contraction" and maker.name != DISPATCH and not is_computed:
-        yield from same
+        yield from candidates
 
 
 def _sources_of(owner: ir.Operation, i: int) -> Iterator[ir.Value]:

@@ -49,6 +49,7 @@ def _count_upwards(op: ir.Operation) -> None:
         limit = index(counter.trips)
 
         def body(carry: list[Tensor]) -> list[Tensor]:
+            """The values after an iteration: the next count, and the other carries from the old body."""
             number, states = carry[0], carry[1:]
             following = iteration(op, counter, number, states)
             return [add(number, index(1)), *following]

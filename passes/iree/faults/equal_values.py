@@ -27,6 +27,7 @@ class EqualValues:
     """
 
     def __init__(self) -> None:
+        """Starts with no known answers."""
         # Candidates for equal operations: for each function, the operations of one name, number of results and number of elements.
         self._alike: dict[ir.Operation, dict[tuple[str, int, int], list[ir.Operation]]] = {}
         self._known: dict[tuple[ir.Value, ir.Value], bool] = {}  # the results of `_are_equal`
@@ -84,6 +85,7 @@ class EqualValues:
             return False
         if a.type != b.type and not (is_elementwise(one) or _is_splat(one)):
             return False
+        # A broadcast number or an elementwise result may have another shape: the values in memory are the same.
         is_flat = a.type != b.type
         if _details(one, is_flat) != _details(other, is_flat):
             return False

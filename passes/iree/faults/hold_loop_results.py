@@ -30,6 +30,7 @@ class HoldLoopResultsPass(Pass):
         """Passes the results of loops that may have no iteration through barriers."""
         for loop in [op for op in nested_in_functions(module) if op.name == "stablehlo.while"]:
             counter = find_counter(loop)
+            # Such a loop has an iteration.
             if counter is not None and counter.trips > 0:
                 continue
             with ir.InsertionPoint.after(loop), loop.location:

@@ -77,15 +77,15 @@ def convolution(op: ir.Operation, target: Target) -> Replacement:
     if count == 1 or (depthwise and batches == 1):
         return None
     attributes |= {name: hlo.I64.encode(1) for name in ("feature_group_count", "batch_group_count")}
-    split = lhs.index("f" if groups > 1 else "b")
-    feature = out.index("f")
+    split_axis = lhs.index("f" if groups > 1 else "b")
+    feature_axis = out.index("f")
     parts = []
     for i in range(count):
-        left = _part(x, split, i, count)
+        left = _part(x, split_axis, i, count)
         right = _part(kernel, rhs.index("o"), i, count)
-        shape = [s // count if d == feature else s for d, s in enumerate(result.shape)]
+        shape = [s // count if d == feature_axis else s for d, s in enumerate(result.shape)]
         parts.append(Val(b.make(op.name, [left, right], [tensor_type(shape, result.dtype)], attributes).results[0]))
-    return b.concat(parts, feature)
+    return b.concat(parts, feature_axis)
 
 
 def _has_one_kernel_for_each_channel(x: Val, kernel: Val, attributes: dict[str, ir.Attribute]) -> bool:

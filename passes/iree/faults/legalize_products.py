@@ -52,6 +52,7 @@ def dot_general(op: ir.Operation, target: Target) -> Replacement:
         part = tensor_type(tuple(type.shape), b.real(x).dtype)
 
         def product(left: Val, right: Val) -> Val:
+            """The real product of two parts, with the axes of `op`."""
             return Val(b.make(op.name, [left, right], [part], attributes).results[0])
 
         (xr, xi), (yr, yi) = ((b.real(v), b.imag(v)) for v in (x, y))

@@ -65,26 +65,30 @@ def longest_inner_axis(op: ir.Operation) -> int:
 
 
 def product_in_parts(op: ir.Operation, count: int) -> Val:
-    """The product of a stablehlo.dot_general as the sum of a batch of `count` products over parts of its longest inner axis."""
+    """The product of a stablehlo.dot_general as the sum of a batch of `count` products over parts of its longest inner axis.
+
+    For example, a @ b with 1000 terms and count 10 is the sum of 10 products with 100 terms each. Remaining terms are one more
+    product.
+    """
     x, y = operands(op)
     numbers = hlo.DotDims.decode(op.attributes[_DIMS])
     pairs = zip(numbers["lhs_contracting_dimensions"], numbers["rhs_contracting_dimensions"], strict=True)
-    i, j = max(pairs, key=lambda pair: x.shape[pair[0]])
-    length = x.shape[i]
+    left_axis, right_axis = max(pairs, key=lambda pair: x.shape[pair[0]])
+    length = x.shape[left_axis]
     width = length // count
     whole = count * width
     parts = {name: [*dims] for name, dims in numbers.items()}
-    for side, dim in (("lhs", i), ("rhs", j)):
+    for side, dim in (("lhs", left_axis), ("rhs", right_axis)):
         for what in ("batching", "contracting"):
             key = f"{side}_{what}_dimensions"
             parts[key] = [d + (d >= dim) for d in numbers[key]]  # the part axis comes before its terms
         parts[f"{side}_batching_dimensions"].insert(0, dim)
-    factors = [_split(b.cut(v, dim, 0, whole), dim, width) for v, dim in ((x, i), (y, j))]
+    factors = [_split(b.cut(v, dim, 0, whole), dim, width) for v, dim in ((x, left_axis), (y, right_axis))]
     result = Val(op.results[0])
     dtype = sum_dtype(result.dtype)
     total = b.reduce_sum(_dot(op, factors, parts, tensor_type((count, *result.shape), dtype)), [0])
     if whole != length:
-        rest = [b.cut(v, dim, whole, length) for v, dim in ((x, i), (y, j))]
+        rest = [b.cut(v, dim, whole, length) for v, dim in ((x, left_axis), (y, right_axis))]
         total = total + _dot(op, rest, numbers, tensor_type(result.shape, dtype))
     return b.convert(total, result.dtype)
 

@@ -74,6 +74,7 @@ def value_range(value: ir.Value, depth: int = _DEPTH) -> Range | None:
     if name == "stablehlo.remainder":
         x, y = ranges()
         if x and y and y[0] > 0:
+            # The remainder has the sign of x, and is smaller than y.
             return (0 if x[0] >= 0 else 1 - y[1]), min(y[1] - 1, max(x[1], 0))
     if name == "stablehlo.and":
         tops = [r[1] for r in ranges() if r and r[0] >= 0]

@@ -85,19 +85,19 @@ def sum_of_products(op: ir.Operation, target: Target) -> Replacement:
 
 def _axes_of_vector(value: ir.Value) -> set[int]:
     """The axes along which a broadcast varies, also if it is transposed or reshaped; empty if the value is not a broadcast."""
-    axis = {d: d for d in range(len(value.type.shape))}  # from an axis of the source to the axis of the value
+    axis_of = {d: d for d in range(len(value.type.shape))}  # from an axis of the source to the axis of the value
     while (maker := made_by(value)) is not None and maker.operands:
         source = maker.operands[0]
         if maker.name == "stablehlo.broadcast_in_dim":
-            return {axis[d] for d in maker.attributes["broadcast_dimensions"] if d in axis}
+            return {axis_of[d] for d in maker.attributes["broadcast_dimensions"] if d in axis_of}
         if maker.name == "stablehlo.transpose":
             permutation = list(maker.attributes["permutation"])
-            axis = {permutation[d]: at for d, at in axis.items()}
+            axis_of = {permutation[d]: at for d, at in axis_of.items()}
         elif maker.name == "stablehlo.reshape":
             before, after = ([d for d, n in enumerate(v.type.shape) if n != 1] for v in (source, value))
             if [source.type.shape[d] for d in before] != [value.type.shape[d] for d in after]:
                 return set()
-            axis = {d: axis[e] for d, e in zip(before, after, strict=True) if e in axis}
+            axis_of = {d: axis_of[e] for d, e in zip(before, after, strict=True) if e in axis_of}
         elif [v.type for v in maker.operands] != [value.type]:  # otherwise it must be elementwise with one operand type
             return set()
         value = source
@@ -123,7 +123,12 @@ _FEW_COLUMNS = 4  # a kernel writes this many columns and the rows as one loop
 
 @PATTERNS.of("stablehlo.batch_norm_grad")
 def batch_norm_grad(op: ir.Operation, target: Target) -> Replacement:
-    """The gradients with respect to operand, scale and offset by their formulas, because IREE does not compile the operation."""
+    """The gradients with respect to operand, scale and offset by their formulas, because IREE does not compile the operation.
+
+    With inverse = 1 / sqrt(variance + epsilon), deviation = x - mean and sums over all axes but the features: the gradient of the
+    offset is sum(grad), that of the scale sum(grad * deviation) * inverse, and that of x is scale * inverse * (grad - sum(grad) /
+    count - deviation * sum(grad * deviation) * inverse² / count).
+    """
     x, scale, mean, variance, grad = operands(op)
     feature = hlo.I64.decode(op.attributes["feature_index"])
     epsilon = op.attributes["epsilon"].value

@@ -134,8 +134,8 @@ def _valid(form: NormalForm) -> Val:
     return b.reduce_with("stablehlo.and", good, True, [1])
 
 
-def _one_window(form: NormalForm, into: Sequence[Val], indices: Val, updates: Sequence[Val], valid: Val | None) -> list[Val]:
-    """The arrays `into` after the scatter of one window, by dynamic slices, whose start indices IREE clamps.
+def _one_window(form: NormalForm, arrays: Sequence[Val], indices: Val, updates: Sequence[Val], valid: Val | None) -> list[Val]:
+    """The `arrays` after the scatter of one window, by dynamic slices, whose start indices IREE clamps.
 
     `indices`, `updates` and `valid` (None: True) are those of one window, with a leading dimension of size 1.
     """
@@ -143,12 +143,12 @@ def _one_window(form: NormalForm, into: Sequence[Val], indices: Val, updates: Se
     start = [zero] * len(form.shape)
     for k, d in enumerate(form.index_map):
         start[d] = b.reshape(b.slice_(indices, [0, k], [1, k + 1]), ())
-    old = [b.dynamic_slice(x, start, form.window) for x in into]
+    old = [b.dynamic_slice(x, start, form.window) for x in arrays]
     new = apply_elementwise(form.body, [*old, *(b.reshape(u, form.window) for u in updates)])
     if valid is not None:
         inside = b.broadcast(b.reshape(valid, ()), form.window, [])
         new = [select(inside, n, o) for n, o in zip(new, old, strict=True)]
-    return [b.dynamic_update_slice(x, n, start) for x, n in zip(into, new, strict=True)]
+    return [b.dynamic_update_slice(x, n, start) for x, n in zip(arrays, new, strict=True)]
 
 
 def _loop(form: NormalForm, valid: Val | None) -> list[Val]:
@@ -193,14 +193,14 @@ def _masked(form: NormalForm, i: int, valid: Val | None) -> Val:
         limits = b.broadcast(b.constant(np.array(form.limits, indices.dtype)), indices.shape, [1])
         indices = b.minimum(b.maximum(indices, 0), limits)
         valid = None
-    spare = 0
+    spare_rows = 0
     if valid is not None:
         # The spare index is after the end of the first indexed dimension.
         first = form.index_map[0]
-        spare = form.window[first]
+        spare_rows = form.window[first]
         elsewhere = b.constant(np.array([x.shape[d] if d == first else 0 for d in form.index_map], indices.dtype))
         indices = select(b.broadcast(valid, indices.shape, [0]), indices, b.broadcast(elsewhere, indices.shape, [1]))
-        x = b.pad(x, [0] * x.rank, [spare if d == first else 0 for d in range(x.rank)])
+        x = b.pad(x, [0] * x.rank, [spare_rows if d == first else 0 for d in range(x.rank)])
     result = _points(form, x, indices, updates, i)
     return b.slice_(result, [0] * x.rank, form.shape)
 
@@ -243,6 +243,7 @@ def _points(form: NormalForm, x: Val, indices: Val, updates: Val, i: int) -> Val
     scalar = tensor_type((), x.dtype)
 
     def body(old: Val, new: Val) -> Val:
+        """The new element from the old one and the update, by the part of the body for operand i."""
         arguments: list[Val | None] = [None] * (2 * n)
         arguments[i], arguments[n + i] = old, new
         return apply_elementwise(form.body, arguments, only=i)[0]

@@ -44,7 +44,7 @@ class SeparateConstantsPass(Pass):
     name: ClassVar[str] = "nabla-separate-constants"
 
     def run(self, module: ir.Operation) -> None:
-        """Computes updated constants separately, in place."""
+        """Computes updated constants separately, in place: each operation that writes to a constant gets a computed copy."""
         writes: dict[object, list[Write]] = {}
         uses: dict[object, int] = {}
         for op in nested_in_functions(module):
@@ -63,6 +63,7 @@ class SeparateConstantsPass(Pass):
                         writes.setdefault((constant_key(start) or start, result.type), []).append((op, at))
             if op.name == "stablehlo.pad" and _fills_by_kernel(op.operands[1]):
                 writes.setdefault(("pad", constant_key(op.operands[1]) or op.operands[1]), []).append((op, 1))
+        # Constants with more than one use, of which one is a write.
         repeats = [write for key, group in writes.items() if max(uses.get(key, 0), len(group)) > 1 for write in group]
         for (op, i), number in zip(repeats, copy_numbers(module), strict=False):
             with ir.InsertionPoint(op), op.location:

@@ -67,20 +67,21 @@ def _sort(values: Sequence[Val], last: Sequence[Val], dim: int, region: ir.Regio
     `last` has no key or one.
     """
     keys = {v.value: v for v in (*values, *last)}  # without duplicates
-    where = {value: i for i, value in enumerate(keys)}
+    index_of = {value: i for i, value in enumerate(keys)}
     arrays = list(keys.values())
     attributes = {"dimension": hlo.I64.encode(dim), "is_stable": hlo.Bool.encode(False)}
     op = b.make("stablehlo.sort", arrays, [k.type for k in arrays], attributes, regions=1, final=True)
 
     def comes_first(*pairs: Val) -> Val:
-        x, y = ([pairs[2 * where[v.value] + side] for v in values] for side in (0, 1))
+        """An i1: the first element of each pair comes before the second one; pairs are the two compared elements of each array."""
+        x, y = ([pairs[2 * index_of[v.value] + side] for v in values] for side in (0, 1))
         if not last:
             return apply_elementwise(region, [v for pair in zip(x, y, strict=True) for v in pair])[0]
-        p, q = (pairs[2 * where[last[0].value] + side] for side in (0, 1))
+        p, q = (pairs[2 * index_of[last[0].value] + side] for side in (0, 1))
         return _before(region, x, y, p < q)
 
     b.fill_region(op.regions[0], [tensor_type((), k.dtype) for k in arrays for _ in range(2)], comes_first)
-    return [Val(op.results[where[v.value]]) for v in values]
+    return [Val(op.results[index_of[v.value]]) for v in values]
 
 
 def _before(region: ir.Region, x: Sequence[Val], y: Sequence[Val], tie: Val) -> Val:
@@ -111,16 +112,21 @@ def _bitonic(values: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
     distance, block = b.full(1, (), np.int32), b.full(2, (), np.int32)
 
     def step(distance: Val, block: Val, position: Val, *keys: Val) -> list[Val]:
-        """The values of the loop after a stage, which compares each element with its partner at this distance."""
+        """The values of the loop after a stage, which compares each element with its partner at this distance.
+
+        In a block whose bit `block` of the lane is 0 the order is ascending, else descending. The element with the lower lane gets
+        the smaller one in an ascending block.
+        """
         at = lambda scalar: b.broadcast(scalar, (rows, length), [])  # noqa: E731
         partner = b.iota((length,), 0, np.int32) ^ b.broadcast(distance, (length,), [])
         others = [_take(k, partner) for k in keys]
         other = _take(position, partner)
         real, other_real = position < n, other < n
-        first = (other_real & ~real) | (_before(region, others, keys, other < position) & ~(real & ~other_real))
+        # True if the partner comes before the element; padding comes after all elements.
+        other_first = (other_real & ~real) | (_before(region, others, keys, other < position) & ~(real & ~other_real))
         low = eq(lane & at(distance), 0)
         up = eq(lane & at(block), 0)
-        take = ne(first, ne(low, up))
+        take = ne(other_first, ne(low, up))
         keys = tuple(select(take, o, k) for o, k in zip(others, keys, strict=True))
         position = select(take, other, position)
         is_last = eq(distance, 1)

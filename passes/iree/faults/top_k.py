@@ -45,18 +45,18 @@ def _searched(keys: Val, k: int) -> tuple[Val, Val]:
     """
     last, least = keys.rank - 1, int(np.iinfo(keys.dtype).min)
     position = b.iota(keys.shape, last, np.int32)
-    rest = b.full(True, keys.shape, np.dtype(bool))
+    is_left = b.full(True, keys.shape, np.dtype(bool))
     columns: list[Val] = []
     positions: list[Val] = []
     along = lambda v: b.broadcast(v, keys.shape, range(last))  # noqa: E731
     for _ in range(k):
-        most = b.reduce_with("stablehlo.maximum", select(rest, keys, least), least, [last])
-        best = eq(keys, along(most)) & rest
+        largest = b.reduce_with("stablehlo.maximum", select(is_left, keys, least), least, [last])
+        best = eq(keys, along(largest)) & is_left
         end = keys.shape[last]
-        at = b.reduce_with("stablehlo.minimum", select(best, position, end), end, [last])
-        rest = rest & ~eq(position, along(at))
-        columns.append(b.reshape(most, (*most.shape, 1)))
-        positions.append(b.reshape(at, (*at.shape, 1)))
+        index = b.reduce_with("stablehlo.minimum", select(best, position, end), end, [last])
+        is_left = is_left & ~eq(position, along(index))
+        columns.append(b.reshape(largest, (*largest.shape, 1)))
+        positions.append(b.reshape(index, (*index.shape, 1)))
     return b.concat(columns, last), b.concat(positions, last)
 
 

@@ -65,6 +65,7 @@ class UpdateInPlacePass(TargetPass):
             elif value not in seen:
                 seen.add(value)
                 work += _sources(value)
+        # Carries and results that would share one buffer are computed separately, too.
         owners = [op for op in nested_in_functions(module) if op.name == "stablehlo.while" or is_choice(op)]
         loops = [op for op in owners if op.name == "stablehlo.while"]
         for op, i in [edge for loop in loops for edge in _repeated_carries(loop)] + [e for o in owners for e in _shared_results(o)]:

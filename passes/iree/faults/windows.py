@@ -35,13 +35,13 @@ def windows_of_other_numbers(op: ir.Operation, target: Target) -> Replacement:
     if len(op.operands) != 2 or body is None:
         return None
     values, result = operands(op), Val(op.results[0])
-    kind, word = result.dtype.kind, body.removeprefix("stablehlo.")
-    if kind == "b" and word in _TRUTH:
-        return b.ne(_windows(op, [b.convert(v, np.int32) for v in values], f"stablehlo.{_TRUTH[word]}"), 0)
+    kind, combiner = result.dtype.kind, body.removeprefix("stablehlo.")
+    if kind == "b" and combiner in _TRUTH:
+        return b.ne(_windows(op, [b.convert(v, np.int32) for v in values], f"stablehlo.{_TRUTH[combiner]}"), 0)
     if kind != "u":
         return None
     signed = np.dtype(f"i{result.dtype.itemsize}")
-    first = int(np.iinfo(signed).min) if word in ("maximum", "minimum") else 0
+    first = int(np.iinfo(signed).min) if combiner in ("maximum", "minimum") else 0
     in_order = lambda v: b.binary("stablehlo.xor", v, first) if first else v  # noqa: E731
     return b.bitcast(in_order(_windows(op, [in_order(b.bitcast(v, signed)) for v in values], body)), result.dtype)
 
@@ -64,8 +64,8 @@ def initial_value_of_a_scan(op: ir.Operation, target: Target) -> Replacement:
     """
     body = single_operation(op.regions[0])
     x, result = Val(op.operands[0]), Val(op.results[0])
-    word = {name: word for word, name in COMBINERS.items()}.get(body or "")
-    if body is None or word is None or len(op.operands) != 2:
+    record_name = {name: record_name for record_name, name in COMBINERS.items()}.get(body or "")
+    if body is None or record_name is None or len(op.operands) != 2:
         return None
     if not x.static or result.dtype.kind in "bc" or x.shape != result.shape:
         return None
@@ -76,7 +76,7 @@ def initial_value_of_a_scan(op: ir.Operation, target: Target) -> Replacement:
         return None
     if sum(padding[axes[0]]) != window[axes[0]] - 1 or 0 not in padding[axes[0]]:
         return None
-    neutral = identity_of(word, x.dtype)
+    neutral = identity_of(record_name, x.dtype)
     initial = Val(op.operands[1])
     maker = made_by(initial.value)
     if maker is not None and maker.name == "stablehlo.constant" and hlo.constant_splat(maker) == neutral:
@@ -117,7 +117,7 @@ def separate_windows(op: ir.Operation, target: Target) -> Replacement:
     body = single_operation(op.regions[0])
     if len(op.operands) != 2 or not x.static or body is None:
         return None
-    window, strides, dilation, spread = (
+    window, strides, dilation, base_dilation = (
         _spatial(x.rank, op.attributes, name)
         for name in ("window_dimensions", "window_strides", "window_dilations", "base_dilations")
     )
@@ -126,7 +126,7 @@ def separate_windows(op: ir.Operation, target: Target) -> Replacement:
     parts = [part for w in window for part in (("place", "offset") if w > 1 else ("place",))]
     offsets = [d for d, part in enumerate(parts) if part == "offset"]
     ones = [1] * x.rank
-    if (strides, dilation, spread) == (window, ones, ones) and not any(map(any, padding)):
+    if (strides, dilation, base_dilation) == (window, ones, ones) and not any(map(any, padding)):
         if any(n % w for n, w in zip(x.shape, window, strict=True)):
             return None
         shape = [m for n, w in zip(x.shape, window, strict=True) for m in ((n // w, w) if w > 1 else (n,))]
@@ -135,7 +135,9 @@ def separate_windows(op: ir.Operation, target: Target) -> Replacement:
     is_sum = body == "stablehlo.add" and initial is not None and initial.name == "stablehlo.constant"
     if not is_sum or hlo.constant_splat(initial) != 0:
         return None
-    if (strides, dilation, spread) == (ones, ones, window) and all(p == (w - 1,) * 2 for p, w in zip(padding, window, strict=True)):
+    if (strides, dilation, base_dilation) == (ones, ones, window) and all(
+        p == (w - 1,) * 2 for p, w in zip(padding, window, strict=True)
+    ):
         shape = [m for n, w in zip(x.shape, window, strict=True) for m in ((n, w) if w > 1 else (n,))]
         positions = [d for d in range(len(shape)) if d not in offsets]
         return b.reshape(b.broadcast(x, shape, positions), [n * w for n, w in zip(x.shape, window, strict=True)])
@@ -161,6 +163,7 @@ def select_and_scatter(op: ir.Operation, target: Target) -> Replacement:
     offsets = list(itertools.product(*(range(w) for w in window)))
 
     def view(v: Val, offset: Sequence[int]) -> Val:
+        """The elements of v at one offset in each window: a strided slice."""
         limits = [o + (n - 1) * s + 1 for o, n, s in zip(offset, source.shape, strides, strict=True)]
         return b.slice_(v, offset, limits, strides)
 

@@ -43,7 +43,8 @@ class Access:
     def plain(self, sizes: Sequence[int]) -> Access:
         """The same address, in which windows that never reach outside the array are parts of `linear`.
 
-        `sizes` has the size of each axis.
+        A window is an index base + sum of factor * index over its `terms`; low and high are its smallest and largest value. `sizes`
+        has the size of each axis.
         """
         result = Access(dict(self.linear), (), self.base)
         for window in self.windows:
@@ -106,6 +107,7 @@ class Contraction:
         rows, columns = (tuple(sorted(axes, key=lambda x: -self.c.linear.get(x, 0))) for axes in (rows, columns))
         windowed = {axis for w in (*a.windows, *b.windows) for axis in w.terms}
         uses = (a, b, self.c)
+        # The order of the sum that joins the most axes.
         orders = [_sorted(inner, use, windowed) for use in (a, b)]
         inner = min(orders, key=lambda axes: len(_merge(self.sizes, axes, uses)[1]))
         sizes, axes = self.sizes, []

@@ -83,10 +83,11 @@ def sums_of_rows(op: ir.Operation, target: Target) -> Replacement:
 def _float_sums(sums: RowSums, index: Val, rows: Val, base: Val) -> Val:
     """The array `base` plus the sums of `rows` at the index vectors `index`; the bits do not depend on the order of addition.
 
-    The sums are sums of integers: fixed-point numbers, scaled by the largest number.
+    The sums are sums of integers: fixed-point numbers, scaled by the largest number. Bits of the sum mark NaN and infinities.
     """
     largest = _call("largest", sums, [index, rows], b.full(0, base.shape, np.int32))
     total = _call("fixed", sums, [index, rows, largest], b.full(0, base.shape, np.int64))
+    # The bits of the float 2^(exponent of the largest number - exponent(sums)), which is the value of the last digit.
     power = b.convert((largest >> 23) - (row_sums.exponent(sums) - 1023), np.int64)
     scale = b.bitcast(power << 52, np.float64)
     finite = b.convert(total, np.float64) * scale

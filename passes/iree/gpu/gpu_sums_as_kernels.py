@@ -48,7 +48,7 @@ class GpuSumsAsKernelsPass(PatternPass):
 def sums(op: ir.Operation, target: Target) -> Replacement:
     """A slow reduction as a call of a Triton kernel; None if IREE computes it fast, or no kernel has the operation and dtype.
 
-    IREE gives each result one thread.
+    It is slow because IREE gives each result one thread.
     """
     values = operands(op)
     if len(values) != 2 or not values[0].static or (name := single_operation(op.regions[0])) is None:

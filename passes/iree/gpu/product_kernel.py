@@ -28,6 +28,7 @@ class _Kernel:
 
     def text(self, name: str) -> str:
         """The text of the module with the kernel."""
+        # c: the contraction; t: the sizes of its tiles; w: the writer of the text.
         c, t, w = self.c, self.t, self.w
         arguments = [Code(f"%{x}", f"{kind}*", ()) for x, kind in (("a", c.element), ("b", c.element), ("c", self.stored))]
         part, batch, row, column = self._tile()
@@ -69,6 +70,7 @@ class _Kernel:
         if high <= 1 or wide <= 1:
             zero = w.number(0)
             return part, batch, *((tile, zero) if wide <= 1 else (zero, tile))
+        # Blocks run over groups of _GROUP rows of tiles, column by column: blocks that run together read the same tiles.
         first = w.times(w.over(tile, _GROUP * wide), _GROUP)
         inside = w.rest(tile, _GROUP * wide)
         if high % _GROUP == 0:

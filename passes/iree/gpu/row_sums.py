@@ -85,6 +85,7 @@ def fixed(name: str, sums: RowSums) -> str:
         w.atomic("add", pointers, value, w.both(element.mask, is_finite))
         sign = w.less(w.bits(update), 0)
         one = lambda n: w.spread(w.number(n), bits.shape)  # noqa: E731
+        # Bits above those of infinity mean NaN.
         kind = w.select(w.less(bits, INFINITY + 1), w.select(sign, one(NEGATIVE), one(POSITIVE)), one(INVALID))
         is_special = w.negated(w.less(bits, INFINITY))
         w.atomic("or", pointers, w.extend(kind), w.both(element.mask, is_special))

@@ -76,6 +76,7 @@ def _convolution(
     for d in range(rank):
         b[tap[d]], c[position[d]] = right_steps[at_right[d]], out_steps[at_out[d]]
         reach = window.dilation[d]
+        # Position p and tap t read the element stride * p + factor * t + base of the padded image.
         base, factor = (taps[d] - 1) * reach if window.reversed_axes[d] else 0, -reach if window.reversed_axes[d] else reach
         dilation, length = window.padding[d].interior + 1, left[at_left[d]]
         windows.append(

@@ -65,6 +65,7 @@ class Sums:
         if axes.is_exchanged:  # a sum has no columns
             axes = replace(axes, rows=axes.columns, columns=(), a=axes.b, b=Access({}), is_exchanged=False)
         count, inner = axes.size(axes.rows), axes.size(axes.inner)
+        # Threads run along the axis whose elements are neighbours in memory.
         is_along_rows = any(axes.a.linear.get(axis) == 1 for axis in axes.rows)
         high = min(_power_of_two(count), _ROWS) if is_along_rows else max(1, _TILE // _power_of_two(inner))
         high = min(high, _power_of_two(count))

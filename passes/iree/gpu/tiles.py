@@ -93,6 +93,7 @@ def tiling_of(c: Contraction) -> Tiling | None:
 def _candidates(c: Contraction) -> Iterator[tuple[Tiling, float]]:
     """The tilings with which the sums of a contraction are accurate, each with its predicted time in microseconds."""
     inner = c.shape[3]
+    # The fewest parts that are short enough for accurate sums.
     least = next(splits for splits in _SPLITS if splits * _LONGEST_PART >= inner or splits == _SPLITS[-1])
     for tiling, cost in (_F32 if c.element == "f32" else _HALF).items():
         for splits in _SPLITS:
@@ -111,6 +112,7 @@ def microseconds(c: Contraction, t: Tiling, cost: Cost) -> float:
     tiles = batch * math.ceil(rows / t.rows) * math.ceil(columns / t.columns) * t.splits
     iterations = math.ceil(t.part(inner) / t.inner)
     flops = 2 * t.rows * t.columns * t.inner * iterations * tiles
+    # Tiles run in waves, as many at once as all multiprocessors hold; a wave lasts its iterations.
     waves = math.ceil(tiles / (_MULTIPROCESSORS * cost.resident))
     time = _START + max(flops / (cost.rate * 1e6), waves * iterations * cost.latency)
     if t.splits > 1:

@@ -56,6 +56,7 @@ def _unroll(op: ir.Operation, counter: Counter, steps: int) -> None:
     whole, rest = divmod(counter.trips, steps)
 
     def body(carry: list[Tensor]) -> list[Tensor]:
+        """The values after `steps` steps of the old loop."""
         number, states = carry[0], carry[1:]
         for k in range(steps):
             states = iteration(op, counter, add(number, index(k)) if k else number, states)

@@ -163,7 +163,7 @@ class Writer(Emitter):
         return self._binary("arith.andi", self.bits(x), self.number(0x7FFFFFFF))
 
     def power_of_two(self, exponent: Code) -> Code:
-        """2^exponent in f64."""
+        """2^exponent in f64: the bits of the float whose biased exponent is exponent + 1023, and whose mantissa is 0."""
         biased = self.extend(self.add(exponent, self.number(1023)))
         shift = self.spread(self.op("arith.constant 52 : i64", "i64"), biased.shape)
         return self._convert("tt.bitcast", self._binary("arith.shli", biased, shift), "f64")

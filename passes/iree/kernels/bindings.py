@@ -29,27 +29,28 @@ class Position(NamedTuple):
     start: int = 0
 
 
-def bind_reads(values: Sequence[ir.Value], room: int) -> tuple[list[ir.Value], list[Position]]:
-    """At most `room` arrays that contain all `values`, and the position of each value in them.
+def bind_reads(values: Sequence[ir.Value], limit: int) -> tuple[list[ir.Value], list[Position]]:
+    """At most `limit` arrays that contain all `values`, and the position of each value in them.
 
     A slice of a flat array is read in place. If there are still too many arrays, the smallest ones of each type are joined.
 
     Raises:
-      NotSupported: there are more than `room` arrays even after joining.
+      NotSupported: there are more than `limit` arrays even after joining.
     """
     parts = [_whole(value) for value in values]
     arrays = list(dict.fromkeys(array for array, _ in parts))
     homes: dict[ir.Value, tuple[ir.Value, int]] = {}
     for dtype in dict.fromkeys(map(_dtype, arrays)):
         alike = sorted((a for a in arrays if _dtype(a) == dtype), key=size_of)
-        smallest = alike[: len(arrays) - room + 1]
-        if len(arrays) > room and len(smallest) > 1:
+        smallest = alike[: len(arrays) - limit + 1]
+        if len(arrays) > limit and len(smallest) > 1:
             whole = concat([reshape(Val(a), (size_of(a),)) for a in smallest], 0).value
             starts = accumulate(map(size_of, smallest), initial=0)
             homes.update((a, (whole, start)) for a, start in zip(smallest, starts, strict=False))
             arrays = [*(a for a in arrays if a not in homes), whole]
-    if len(arrays) > room:
+    if len(arrays) > limit:
         raise NotSupported("a loop that reads too many arrays of different types")
+    # A value starts at `start` in its own array, and this array starts at `before` in the joined one.
     positions = [(*homes.get(array, (array, 0)), start) for array, start in parts]
     return arrays, [Position(arrays.index(array), before + start) for array, before, start in positions]
 

@@ -17,7 +17,11 @@ class Complex(NamedTuple):
 
 
 def dft(t: Text, xs: Sequence[Complex]) -> list[Complex]:
-    """The discrete Fourier transform of n vectors: for each k, the sum over j of x_j exp(-2 pi i j k / n)."""
+    """The discrete Fourier transform y of n vectors x: y_k is the sum over j of x_j exp(-2 pi i j k / n).
+
+    For even n: y_k = E_k + w_k O_k and y_(k + n/2) = E_k - w_k O_k, where E and O are the transforms of the elements with even and
+    odd indices, and w_k = exp(-2 pi i k / n).
+    """
     n = len(xs)
     if n == 1:
         return list(xs)
@@ -57,7 +61,11 @@ def _turned(t: Text, x: Complex, k: int, n: int) -> Complex:
 
 
 def _odd(t: Text, xs: Sequence[Complex]) -> list[Complex]:
-    """The transform of an odd number n of vectors: elements j and n - j share the cosine, and have sines of opposite signs."""
+    """The transform of an odd number n of vectors: elements j and n - j share the cosine, and have sines of opposite signs.
+
+    With c = cos(-2 pi j k / n) and s = sin(-2 pi j k / n): result k is x_0 + sum (x_j + x_(n-j)) c + i sum (x_j - x_(n-j)) s over j
+    = 1 ... n // 2, and result n - k has the other sign before i.
+    """
     n = len(xs)
     sums = [plus(t, xs[j], xs[n - j]) for j in range(1, n // 2 + 1)]
     differences = [minus(t, xs[j], xs[n - j]) for j in range(1, n // 2 + 1)]
@@ -66,6 +74,7 @@ def _odd(t: Text, xs: Sequence[Complex]) -> list[Complex]:
         first = plus(t, first, x)
     results = [first] * n
     for k in range(1, n // 2 + 1):
+        # even: the sum with the cosines; odd: the sum with the sines, without the factor i.
         even, odd = xs[0], None
         for j, (x, y) in enumerate(zip(sums, differences, strict=True), 1):
             cos, sin = _root(t, j * k % n, n)

@@ -59,21 +59,27 @@ def _read_triangle(t: Text, a: Memory, u: Memory, b: str, n: int, lower: bool) -
             t.put(t.vector(a, b, i, j), u, b, i, j)
         return
     with t.loop(0, n, lanes) as i, t.loop(0, t.add(i, 1), lanes) as j:
+        # A square block of A, at the rows i ... and the columns j ..., becomes rows j ... of U.
         for k, x in enumerate(t.transposed([t.vector(a, b, t.add(i, k), j) for k in range(lanes)])):
             t.put(x, u, b, t.add(j, k), i)
 
 
 def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, position: tuple[str, str], terms: Index) -> Tile:
-    """A tile of U, at a row and a column of matrix `b`, minus the products of the first `terms` rows of the panel."""
+    """A tile of U, at a row and a column of matrix `b`, minus the products of the first `terms` rows of the panel.
+
+    Element (i, j) of the tile becomes U[row + i, column + j] - sum over p of panel[p, row + i] panel[p, column + j].
+    """
     row, column = position
     width, lanes = t.form.width, t.form.lanes
-    mine, other = t.of_indices("divui", column, width), t.of_indices("divui", row, width)
+    # The memory of the panel has one piece for each `width` columns of U: the pieces with the columns of the tile, and with its
+    # rows.
+    columns_piece, rows_piece = t.of_indices("divui", column, width), t.of_indices("divui", row, width)
     offset = t.of_indices("remui", row, width)
     return t.minus_products(
         [t.row(u, b, t.add(row, i), column) for i in range(t.form.rows)],
         (0, terms),
-        lambda i, p: t.load(panel, b, other, p, t.add(offset, i)),
-        lambda p: [t.vector(panel, b, mine, p, v * lanes) for v in range(t.form.vectors)],
+        lambda i, p: t.load(panel, b, rows_piece, p, t.add(offset, i)),
+        lambda p: [t.vector(panel, b, columns_piece, p, v * lanes) for v in range(t.form.vectors)],
     )
 
 
@@ -90,11 +96,13 @@ def _factor_tile(t: Text, u: Memory, panel: Memory, b: str, first: str, row: str
     """
     above = t.of_indices("subi", row, first)
     tile = _minus_panel(t, u, panel, b, (row, column), above)
-    own, diagonal = (t.of_indices("divui", x, t.form.width) for x in (column, row))
+    # The pieces of the panel's memory with the columns of the tile, and with its diagonal.
+    columns_piece, diagonal_piece = (t.of_indices("divui", x, t.form.width) for x in (column, row))
     rows = [t.add(row, i) for i in range(t.form.rows)]
 
     def finish(has_diagonal: bool) -> None:
         """Solves with the triangle of the tile, row by row; a diagonal tile is factored at the same time."""
+        # Row i of U is (row i of the tile, minus the rows above) / U[i, i], with U[i, i] = sqrt(pivot).
         left = [list(x) for x in tile]
         for i, at in enumerate(rows):
             if has_diagonal:  # for the scalars that are read below
@@ -104,11 +112,11 @@ def _factor_tile(t: Text, u: Memory, panel: Memory, b: str, first: str, row: str
                 pivot = t.scalar("math.sqrt", pivot)
             left[i] = t.scaled(left[i], t.scalar("arith.divf", t.number(1), pivot))
             t.put_row(left[i], u, b, at, column)
-            t.put_row(left[i], panel, b, own, t.add(above, i), 0)
+            t.put_row(left[i], panel, b, columns_piece, t.add(above, i), 0)
             for j in range(i + 1, len(rows)):
                 left[j] = t.minus_product(left[j], t.load(u, b, at, rows[j]), left[i])
 
-    with t.if_holds(t.result(f"arith.cmpi eq, {own}, {diagonal} : index")) as otherwise:
+    with t.if_holds(t.result(f"arith.cmpi eq, {columns_piece}, {diagonal_piece} : index")) as otherwise:
         finish(has_diagonal=True)
         otherwise()
         finish(has_diagonal=False)

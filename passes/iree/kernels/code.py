@@ -86,6 +86,8 @@ class NestWriter:
                 if isinstance(value, Buffer):
                     self._remember(current, position, lanes, self._load(current, linear(position, current.shape), lanes))
                 elif value is None:
+                    # If each lane reads from another operand, such as at the border of a concatenation, lanes are computed one by
+                    # one.
                     of_lanes = [(current, at_lane(position, k)) for k in range(lanes)] if lanes_choose(current, position) else []
                     try:
                         sources = of_lanes or reads(current, position, self.writer.ranges, self._start)
@@ -180,6 +182,7 @@ class NestWriter:
         kind = dtype if dtype[0] in "iu" else "i32"
         base = self.writer.index(position.scalar())
         code = Code(self.writer.pure(f"arith.index_cast {base} : index to {vector_type(kind, 0)}", [base]), kind)
+        # Lane k has the index base + position.lane * k.
         if position.lane:
             steps = [position.lane * k for k in range(lanes)]
             vector = vector_type(kind, lanes)
@@ -240,10 +243,10 @@ class NestWriter:
 
     def _store(self, item: Store, positions: Sequence[Index], lanes: int) -> None:
         """Writes a store of the elements of its source at `positions`; each is a vector of `lanes` elements, or a scalar for 0."""
-        starts = [Affine((), s) if isinstance(s, int) else self._start(*s) for s in item.starts]
+        offsets = [Affine((), s) if isinstance(s, int) else self._start(*s) for s in item.starts]
         values = [self.at(item.source, position, lanes) for position in positions]
-        steps = item.strides or [1] * len(starts)
-        targets = [linear([s + i * n for s, i, n in zip(starts, p, steps, strict=True)], item.whole) for p in positions]
+        steps = item.strides or [1] * len(offsets)
+        targets = [linear([s + i * n for s, i, n in zip(offsets, p, steps, strict=True)], item.whole) for p in positions]
         self.writer.store(self.buffers[item.target], targets, values, lanes)
 
     def _each(self, sizes: Sequence[int], lanes: int, loops: list[Affine], carried: list[Code], body: Body) -> list[Code]:

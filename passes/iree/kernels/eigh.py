@@ -50,6 +50,7 @@ def eigh_text(name: str, batch: int, size: int, n: int, form: Form) -> tuple[str
     scale = divide_by_largest(t, a, work, b)
     diagonal, off_diagonal, taus = (Numbers(t, line, (b, i)) for i in range(3))
     reflections = Reflections(t, reflectors, b, reflection_step(form))
+    # A = Qᵀ T Q with a tridiagonal T; then T is made diagonal by rotations, which also change the rows of q.
     _Reduction(t, work, pair, reflections, n).run(diagonal, off_diagonal, taus)
     reflections.multiply_identity(q, max(n - 2, 0), 1, lambda k: taus[k])
     found = _Iteration(t, diagonal, off_diagonal, Rotations(t, *stores, b, from_above=False), q, n).run()
@@ -88,6 +89,7 @@ class _Reduction:
             for row in range(3):
                 t.put(t.zeros(), self.pair, b, row, j)
         with t.loop(0, max(n - 2, 0)) as k:
+            # Row k is final; its reflection changes the rows below, and is subtracted from them as a pair later.
             self._change_row(k)
             diagonal[k] = Number(t, t.load(self.work, b, k, k))
             tau, beta = self.reflections.make(k, (self.work, k), t.add(k, 1))
@@ -129,7 +131,7 @@ class _Reduction:
     def _change_and_multiply(self, k: str) -> None:
         """Writes the subtraction of the pending update from the rows below row k, and the products of these rows with vector k.
 
-        The first tile may include rows above them, whose results are not needed.
+        The products are row 2 of `pair`. The first tile may include rows above row k + 1, whose results are not needed.
         """
         t, b, size = self.t, self.reflections.group, self.pair.shape[2]
         below, rows = t.add(k, 1), t.form.rows
@@ -138,6 +140,7 @@ class _Reduction:
             entries = [self._entries(i) for i in positions]
 
             def add(j: str, sums: list[str]) -> list[str]:
+                """The lane sums of the products of each row with vector k, after the terms from index j on."""
                 x = t.vector(self.reflections.vectors, b, k, j)
                 lines = [self._changed(i, j, *e) for i, e in zip(positions, entries, strict=True)]
                 return [t.plus(s, t.multiplied(x, row)) for s, row in zip(sums, lines, strict=True)]
@@ -158,6 +161,7 @@ class _Reduction:
             v = t.vector(self.reflections.vectors, b, k, j)
             t.put(v, self.pair, b, 0, j)
             t.put(t.minus(t.multiplied(taus, self._vector(2, j)), t.multiplied(factor, v)), self.pair, b, 1, j)
+        # The first vector may begin before entry k + 1: its entries before are zero.
         with t.loop(start, first) as j:
             t.store(t.number(0), self.pair, b, 1, j)
 
@@ -201,7 +205,11 @@ class _Iteration:
         return t.while_loop([first], ["index"], is_inside, lambda values: [str(t.add(values[0], 1))])[0]
 
     def _sweep(self, first: str, last: str, end: str) -> None:
-        """Writes one QL sweep with an implicit shift over the rows `first` to `last`; rotations are stored from index `end` on."""
+        """Writes one QL sweep with an implicit shift over the rows `first` to `last`; rotations are stored from index `end` on.
+
+        It is the sweep of EISPACK's tql2 and of `tqli` in Numerical Recipes, with d as the diagonal and e as the off-diagonal. The
+        shift is the eigenvalue of the first 2 x 2 block that is nearer to d[first].
+        """
         t, element = self.t, self.t.form.element
         d, e = self.diagonal, self.off_diagonal
         ratio = (d[t.add(first, 1)] - d[first]) / (e[first] * 2.0)

@@ -55,7 +55,10 @@ def _logistic(x: Node) -> Node:
 
 
 def _quotient(x: Node, y: Node) -> Node:
-    """The quotient x / y; for integers it is rounded towards zero, and all its bits are set if y is 0."""
+    """The quotient x / y; for integers it is rounded towards zero, and all its bits are set if y is 0.
+
+    Machine instructions trap for y = 0 and for the smallest integer / -1, so other divisors are put in place of 0 and -1.
+    """
     if x.dtype[0] == "f":
         return Node("divide", (x, y), x.shape, x.dtype)
     quotient = Node("divide", (x, _divisor(y)), x.shape, x.dtype)
@@ -123,8 +126,11 @@ def _shifted(name: str) -> Callable[[Node, Node], Node]:
     """
 
     def make(x: Node, n: Node) -> Node:
-        """The shift of x by n."""
+        """The shift of x by n; an n of at least the number of bits, or a negative one, gives 0 or (arithmetic shift) copies of the
+        sign bit.
+        """
         bits = 8 * BYTES[x.dtype]
+        # As an unsigned number, a negative n is large, too.
         amount = Node("bitcast_convert", (n,), n.shape, f"ui{bits}")
         if name == "shift_right_arithmetic":
             most = Node("minimum", (amount, _full(bits - 1, amount)), n.shape, amount.dtype)

@@ -132,11 +132,11 @@ Write = Callable[[Index, Complex], None]
 class _Writer:
     """Writes the kernel. A `Read` gives the element with an index for a vector of columns, and a `Write` stores one."""
 
-    def __init__(self, spec: Transforms, form: Form, tables: Sequence[np.ndarray]):
+    def __init__(self, spec: Transforms, form: Form, tables: Sequence[np.ndarray]):  # tables: the roots, see `roots`
         self.t, self.spec, self.steps, self.lanes = Text(form), spec, radices(spec.n, form) or [], form.lanes
-        self.panels = -(-spec.columns // form.lanes)
+        self.panels = -(-spec.columns // form.lanes)  # vectors of columns
         self.workgroups = min(spec.groups * self.panels, MOST_GROUPS)
-        spectrum = spec.n + spec.real
+        spectrum = spec.n + spec.real  # a spectrum of 2 n real numbers has n + 1 numbers
         self.sizes = (spectrum, spec.n) if spec.inverse else (spec.n, spectrum)  # elements of a source and a target
         self.source, self.target = (
             Memory(name, (2 * _extent(spec, strides, size),), form.element, name == "%source")

@@ -74,13 +74,14 @@ class FuseChainsPass(Pass):
         steps = chain.steps()
         parts = _Parts.of(steps)
         copies = parts.copies()
-        is_cut = copies > len(steps) or any(map(_is_narrowing, chain.ops))
-        if copies > self.max_copies or (is_cut and len(steps) >= self.least_operations):
+        # IREE cuts a chain where it would copy a step into several readers, or where a step narrows its numbers.
+        has_cuts = copies > len(steps) or any(map(_is_narrowing, chain.ops))
+        if copies > self.max_copies or (has_cuts and len(steps) >= self.least_operations):
             return True
         if not TARGETS[self.target].codegen.cheap_dispatches and parts.dispatches() > 2:
             return True
         spills = parts.spills() - len(_read_in_parts(steps))
-        return is_cut and spills >= self.least_spills and len(steps) >= self.least_of_spills
+        return has_cuts and spills >= self.least_spills and len(steps) >= self.least_of_spills
 
     def _pieces(self, chain: _Chain) -> Iterator[Sequence[ir.Operation]]:
         """The operations of a chain in consecutive pieces, one for each dispatch; a piece ends where it binds few buffers."""
@@ -92,6 +93,7 @@ class FuseChainsPass(Pass):
             fitting = [end for end, count in enumerate(counts, 1) if count <= most] or [1]
             end = fitting[-1]
             if start + end < len(steps):
+                # Of the ends in the second half, the one with the fewest bindings, and among these the last one.
                 end = min((n for n in fitting if 2 * n > end), key=lambda n: (counts[n - 1], -n))
             yield chain.ops[start : start + end]
             start += end
@@ -221,6 +223,7 @@ class _Parts:
 
     def _join_reader(self, position: int) -> None:
         """Makes the step at `position` a part of its only reader, if IREE's limit of operands allows it."""
+        # The parts that read the step; the step joins a part only if it is the only one.
         homes = {self.home[user] for user in self.users[position]}
         if len(homes) != 1 or not self._is_inner(position):
             return

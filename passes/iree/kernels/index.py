@@ -172,6 +172,7 @@ def _groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]]:
         left: list[int] = []
         right: list[int] = []
         n = m = 1
+        # The group grows on the side with fewer elements so far: n of `before`, m of `after`.
         while (not left and i < len(before)) or (not right and j < len(after)) or n != m:
             if i < len(before) and (n <= m or j == len(after)):
                 left.append(i)
@@ -232,6 +233,7 @@ def _padded(node: Node, index: Index, ranges: Mapping[str, Range]) -> tuple[Node
         raise NeedsBuffer(node)
     source = tuple(i + -low for i, low in zip(index, node.attributes["edge_padding_low"], strict=True))
     inside = True
+    # No index can be inside: the padding. All are inside: the operand. Else both are possible.
     for position, n in zip(source, operand.shape, strict=True):
         low, high = position.range(ranges)
         if high < 0 or low >= n:

@@ -83,9 +83,11 @@ def _insert(kernel: StepWriter, sort: Sort, row: list[Affine], memories: list[Bu
     """Writes a loop that inserts each element of a row into the `wanted` first ones so far, in the second half of `memories`."""
     writer, whole = kernel.writer, sort.inits[0]
     zero, one, wanted = (writer.number(i) for i in (0, 1, sort.wanted))
+    # The second half of each memory has the first elements so far, in order.
     first = [replace(m, offset=Affine((), whole.size)) for m in memories]
 
     def at(x: Code) -> Affine:
+        """The index x, which is below `wanted`, as an affine expression."""
         writer.ranges[x.name] = (0, sort.wanted - 1)
         return symbol(x.name)
 
@@ -94,6 +96,7 @@ def _insert(kernel: StepWriter, sort: Sort, row: list[Affine], memories: list[Bu
         new = [_element(writer, sort, row, m, i) for m in memories]
 
         def is_smaller(carries: list[Code]) -> Code:
+            """An i1: there is an element before index j, and the new element comes before it."""
             (j,) = carries
             before = writer.combined("subi", writer.combined("maxui", j, one), one)
             olds = [_element(writer, sort, row, m, at(before)) for m in first]

@@ -101,6 +101,7 @@ def items_of(node: Node) -> Iterable[Item]:
             yield Store(operand, node, node.shape, list(starts))
             starts[node.attributes["dimension"]] += operand.shape[node.attributes["dimension"]]
     elif node.name == "pad":
+        # The padding value is written everywhere, then the operand over it.
         low = node.attributes["edge_padding_low"]
         operand, padding = node.operands
         everywhere = Node("broadcast_in_dim", (padding,), node.shape, node.dtype, {"broadcast_dimensions": ()})

@@ -75,7 +75,11 @@ class Layout:
 
     @property
     def kind(self) -> Kind:
-        """The properties of the layout on which the text of the kernel depends."""
+        """The properties of the layout on which the text of the kernel depends.
+
+        Its unit tells which stride is 1: "f" that of the free axis (rows), "k" that of the terms, "s" neither. If both are 1, the
+        longer axis counts.
+        """
         terms, free = self.terms[-1], self.free[-1]
         if terms.stride == free.stride == 1:
             unit = "f" if free.size >= terms.size else "k"
@@ -130,6 +134,15 @@ class View:
     start: str
 
     def __init__(self, text: Text, name: str, kind: Kind, batches: int, rows: str):
+        """Makes the view of one factor, whose sizes and strides are arguments of the kernel.
+
+        Args:
+          text: the kernel.
+          name: the name of the factor, "a" or "b".
+          kind: the properties of its layout.
+          batches: the number of batch axes.
+          rows: the argument with the number of rows.
+        """
         self.t, self.rows, self.unit = text, rows, kind.unit
         argument = lambda label: text.number_argument(f"{name}_{label}")  # noqa: E731
         elements, self.start = argument("elements"), argument("start")
@@ -167,15 +180,16 @@ class View:
         if len(self._free) > AXES:
             return [self.of_row(base, t.of_indices("minsi", t.add(first, r), last)) for r in range(count)]
         row = t.of_indices("minsi", first, last)  # later rows add steps, because a division takes as long as copying a few vectors
-        positions, position = [self.of_row(base, row)], self.row_in_run(row)
+        positions, index = [self.of_row(base, row)], self.row_in_run(row)
         outer, inner = self._free
+        # Rows lie in runs of `free_run` rows with the stride `inner`; this is the step from the last row of a run to the next run.
         to_next_run = t.of_indices("subi", outer, t.mul(t.add(self.free_run, -1), inner))
         for r in range(1, count):
-            position = t.add(position, 1)
-            ends = t.compare("eq", position, self.free_run)
+            index = t.add(index, 1)
+            ends = t.compare("eq", index, self.free_run)
             step = t.chosen(t.compare("slt", t.add(first, r), self.rows), t.chosen(ends, to_next_run, inner), 0)
             positions.append(t.add(positions[-1], step))
-            position = t.chosen(ends, 0, position)
+            index = t.chosen(ends, 0, index)
         return positions
 
     def of_run(self, base: Index, run: Index) -> Index:

@@ -96,12 +96,14 @@ class Kernel(StepWriter):
             return copy.name
 
         def test(carries: list[Code]) -> Code:
+            """Writes the condition of the loop; returns its result, an i1."""
             with self.region():
                 define(loop.condition.arguments, carries)
                 self.run(loop.condition.compounds, [], loop.condition.results)
                 return self.scalar(loop.condition.results[0])
 
         def iterate(carries: list[Code]) -> list[Code]:
+            """Writes one iteration; returns the new scalars, and the number of the copy that now is current."""
             with self.region():
                 copy = define(loop.body.arguments, carries)
                 self._body(loop, [loop.body.results[i] for i in scalars], arrays, copy)
@@ -119,6 +121,7 @@ class Kernel(StepWriter):
         choice, last = self.scalar(branch.inits[0]), len(branch.branches) - 1
 
         def region(k: int) -> list[Code]:
+            """Writes region k of the branch, which stores the arrays; returns its scalars."""
             inner = branch.branches[k]
             with self.region():
                 stores = [self.slot(inner.results[i], memory) for i, memory in arrays.items()]
@@ -159,6 +162,7 @@ class Kernel(StepWriter):
         wanted = [*scalars]
         for array in arrays:
             new = region.results[array.position]
+            # The new array is computed into the other copy.
             if not array.in_place:
                 target = array.other(copy, self.writer.level)
                 if new in self.buffers or new in self.values or any(new in inner.results for inner in region.compounds):
@@ -169,6 +173,7 @@ class Kernel(StepWriter):
                 self.buffers[new] = target
                 wanted.append(new)
             elif _uses(loop, region.arguments[array.position]) == 1:
+                # Only the updated part of the array is written, directly.
                 stores.append(self.slot(new.operands[1], array.memory, new))
             else:
                 part = new.operands[1]
@@ -202,6 +207,7 @@ class Kernel(StepWriter):
         end = 0
         for buffer in self.spare:
             positions.append((buffer, input_count + output_count, end))
+            # Buffers in scratch memory begin at multiples of 64 bytes.
             end += -(-buffer.size * BYTES[buffer.dtype] // 64) * 64
         read_only = [True] * input_count + [False] * (output_count + (end > 0))
         lines = []

@@ -105,6 +105,7 @@ def _work(region: Region) -> int:
     """The cost of one run of a region, in instructions; an inner loop counts as one iteration."""
     seen: set[Node] = set()
     work = [*region.results, *(n for compound in region.compounds for n in compound.inits)]
+    # An update in place costs only the elements of its update.
     total = sum(n.size for n in region.results if n.name != "dynamic_update_slice")
     while work:
         node = work.pop()

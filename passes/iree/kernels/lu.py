@@ -48,6 +48,9 @@ def lu_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int]
 def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str, str], rows: int) -> None:
     """Factors the columns of a panel in place, and writes the pivot rows.
 
+    For each column c: row c is exchanged with the row of the largest |U[i, c]|, then for each row i below, factor = U[i, c] / U[c,
+    c], U[i, j] -= factor U[c, j] for the columns j > c of the panel, and U[i, c] = factor.
+
     Args:
       t: the kernel.
       u: the matrices.
@@ -65,6 +68,7 @@ def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str
         t.store(t.result(f"arith.index_cast {best[1]} : index to i32"), pivots, b, c)
         _exchange(t, u, b, c, best[1])
         inverse = _inverse(t, t.load(u, b, c, c))
+        # Masks of the columns after c: a lane of vector v is column first + v * lanes + lane.
         later, lanes = t.of_indices("subi", c, first), t.form.lanes
         kind = f"vector<{lanes}xindex>"
         lane = t.result(f"vector.step : {kind}")
@@ -124,20 +128,21 @@ def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, position: tuple[str,
     `position` has the first column of the panel, and the first row and column of the tile.
     """
     first, row, column = position
-    own, lanes = t.of_indices("divui", column, t.form.width), t.form.lanes
+    piece, lanes = t.of_indices("divui", column, t.form.width), t.form.lanes
     rows = [t.add(row, i) for i in range(t.form.rows)]
     return t.minus_products(
         [t.row(u, b, at, column) for at in rows],
         (0, terms),
         lambda i, p: t.load(u, b, rows[i], t.add(first, p)),
-        lambda p: [t.vector(panel, b, own, p, v * lanes) for v in range(t.form.vectors)],
+        lambda p: [t.vector(panel, b, piece, p, v * lanes) for v in range(t.form.vectors)],
     )
 
 
 def _solve_right(t: Text, u: Memory, panel: Memory, b: str, columns: tuple[str, str]) -> None:
     """Writes the rows of U to the right of a panel: X in L X = B, for the panel's triangle L with ones on the diagonal.
 
-    `columns` are the first column of the panel and its end, which are also the rows of X; `b` is the index of the matrix.
+    Row j of X is B[j] - sum over i < j of L[j, i] X[i]. `columns` are the first column of the panel and its end, which are also the
+    rows of X; `b` is the index of the matrix.
     """
     first, end = columns
     count = t.of_indices("subi", end, first)
@@ -145,9 +150,10 @@ def _solve_right(t: Text, u: Memory, panel: Memory, b: str, columns: tuple[str, 
     with t.loop(right, u.shape[2], t.form.width) as column, t.loop(0, count, t.form.rows) as above:
         row = t.index(t.add(first, above))
         tile = _minus_panel(t, u, panel, b, (first, row, column), above)
-        own, rows = t.of_indices("divui", column, t.form.width), [t.add(row, i) for i in range(t.form.rows)]
+        # The piece of the panel's memory that has the columns of the tile.
+        piece, rows = t.of_indices("divui", column, t.form.width), [t.add(row, i) for i in range(t.form.rows)]
         for i, at in enumerate(rows):
             t.put_row(tile[i], u, b, at, column)
-            t.put_row(tile[i], panel, b, own, t.add(above, i), 0)
+            t.put_row(tile[i], panel, b, piece, t.add(above, i), 0)
             for j in range(i + 1, len(rows)):
                 tile[j] = t.minus_product(tile[j], t.load(u, b, rows[j], at), tile[i])

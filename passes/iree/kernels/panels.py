@@ -85,6 +85,7 @@ class Panels:
             at = factor.of_term(run, t.of_indices("subi", k, position))
             base, columns = t.add(to, self._term_offset(k, block[0], panel.width)), []
             for rows in positions:
+                # A vector has `lanes` terms of one row; after the transpose, a vector has one term of all rows of the group.
                 vectors = [t.masked_vector(mask, factor.memory, t.add(row, at)) for row in rows]
                 columns.append(t.transposed([*vectors, *[t.zeros()] * (lanes - len(rows))]))
             for n in range(lanes):
@@ -96,6 +97,7 @@ class Panels:
         t, lanes, factor = self.t, self.form.lanes, panel.factor
         starts = range(0, panel.width, lanes)
         span = starts[-1] + lanes
+        # Vectors that would read rows of the next run, which lie elsewhere, are not loaded.
         fits = t.compare("sle", t.add(factor.row_in_run(panel.first), span), factor.free_run)
         with t.if_holds(fits) as otherwise:
             row = factor.of_row(panel.base, panel.first)
@@ -115,9 +117,9 @@ class Panels:
         with t.loop(0, t.of_indices("minsi", t.of_indices("subi", factor.rows, panel.first), panel.width)) as r:
             row = factor.of_row(panel.base, t.add(panel.first, r))
             with self._runs(panel, term, terms) as (run, position, low, high), t.loop(low, high) as k:
-                at = factor.of_term(run, t.of_indices("subi", k, position))
+                offset = factor.of_term(run, t.of_indices("subi", k, position))
                 base = t.add(t.add(to, r), self._term_offset(k, term, panel.width))
-                t.store(t.load(factor.memory, t.add(row, at)), self.memory, self.group, base)
+                t.store(t.load(factor.memory, t.add(row, offset)), self.memory, self.group, base)
 
     @contextmanager
     def _runs(self, panel: Panel, term: str, terms: str) -> Iterator[tuple[Index, Index, Index, Index]]:

@@ -90,6 +90,7 @@ class _Steps:
     """One attempt at a plan: the steps so far, and the nodes that each step computes, with the indices of their elements."""
 
     def __init__(self, planner: Planner):
+        """Starts with no steps, for the planner of a region."""
         self.planner = planner
         self.steps: list[Nest | Compound] = []
         self._done: dict[Node, int] = {}  # the step after which a node exists
@@ -114,6 +115,7 @@ class _Steps:
         for i, seen in enumerate(self._seen):
             for node, positions in seen.items():
                 if node.is_work:
+                    # A node that is computed at many indices of one step counts twice.
                     steps.setdefault(node, []).extend([i] * (1 if len(positions) <= _POSITIONS else 2))
         repeated = [n for n, where in steps.items() if len(where) > 1 and n.name != "reduce"]
         inner = {(o, tuple(steps[n])) for n in repeated for o in _parts(n)}
@@ -176,7 +178,10 @@ class _Steps:
 
 @functools.lru_cache(maxsize=1024)
 def _iteration(domain: Shape) -> list[Index]:
-    """The indices of the elements of a tensor of shape `domain` that one iteration computes, by symbols d0, d1, ... of loops."""
+    """The indices of the elements of a tensor of shape `domain` that one iteration computes, by symbols d0, d1, ... of loops.
+
+    For a matrix it is one index, (d0, d1 + the lane of the vector).
+    """
     space = Space.of(domain)
     loops = [symbol(f"d{i}") for i in range(len(space.loops))]
     if loops:
@@ -245,6 +250,7 @@ def _visit(
             if not planner.is_known(need.node):
                 if planner.source(need.node) is None:
                     raise
+                # The whole node is read, so no single index is noted.
                 needs.setdefault(need.node, set()).add(())
     return seen, needs
 

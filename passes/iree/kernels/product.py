@@ -98,6 +98,7 @@ class Blocks:
         counts = min(((p, -(-wanted // p)) for p in range(1, wanted + 1)), key=cost)
         rows, columns = share(counts)
         return Blocks(
+            # Terms are cut into blocks of equal size, at most PACKED_TERMS each.
             terms=min(length, round_up(-(-length // -(-length // thresholds.PACKED_TERMS)), form.lanes)),
             rows=min(rows, max(1, thresholds.PACKED_ROWS // form.rows) * form.rows),
             share=(rows, columns),
@@ -158,6 +159,7 @@ class _Writer:
     """Writes the kernel for factors of two kinds; the constructor declares the arguments, in the order of the call."""
 
     def __init__(self, form: Form, batches: int, left: Kind, right: Kind):
+        """Starts the text of a kernel for any sizes: the sizes, the strides and the blocks are its arguments."""
         self.t, self.form = Text(form), form
         self.name = f"product_{left}_{right}_{batches}_{form.element}_{form.rows}x{form.width}"
         number = self.t.number_argument
@@ -171,7 +173,11 @@ class _Writer:
         self.adds = number("adds")  # 1: the product is added to the old result; 0: it replaces it
 
     def text(self) -> str:
-        """The text of the executable."""
+        """The text of the executable.
+
+        A workgroup has memory of its own: the panels of columns, the panels of rows from `left_at` on, and one tile from `slack_at`
+        on.
+        """
         t, form = self.t, self.form
         group, self.batch = (t.result(workgroup(axis)) for axis in (0, 1))
         of_batch, batches = t.mul(*self.counts), self._product(self.sizes)
@@ -193,6 +199,8 @@ class _Writer:
         a, b = (factor.of_batch(self._batch_positions()) for factor in (self.a, self.b))
         start, end = self._share_of(t.of_indices("remui", group, self.counts[0]), 0, self.rows)
         first, last = self._share_of(t.of_indices("divui", group, self.counts[0]), 1, self.columns)
+        # For a block of terms: all column panels of the share are packed; then, for each block of rows, its row panels, and the
+        # tiles.
         with t.loop(0, self.length, self.terms) as term:
             terms = t.of_indices("minsi", t.of_indices("subi", self.length, term), self.terms)
             with t.loop(first, last, form.width) as j:
@@ -222,7 +230,7 @@ class _Writer:
         return Memory(name, (-1,) * len(names), self.form.element, given=names)
 
     def _batch_positions(self) -> Sequence[Index]:
-        """The index along each batch axis."""
+        """The index along each batch axis, from the flat index of the workgroup's product."""
         rest, positions = self.batch, list[Index]()
         for size in reversed(self.sizes):
             positions.append(self.t.of_indices("remui", rest, size))
@@ -249,6 +257,7 @@ class _Writer:
         t, form = self.t, self.form
 
         def at(k: str, panel: Index, width: int, n: int) -> Index:
+            """The offset of element n of term k in a panel of this width."""
             return t.add(t.add(panel, t.mul(k, width)), n)
 
         return t.plus_products(
@@ -266,10 +275,10 @@ class _Writer:
         is_first = t.compare("eq", t.add(term, self.adds), 0)
         with t.if_holds(is_whole) as otherwise:
             positions = [(self.batch, t.add(i, r), j) for r in range(form.rows)]
-            with t.if_holds(is_first) as later:
+            with t.if_holds(is_first) as else_add:
                 for row, position in zip(tile, positions, strict=True):
                     t.put_row(row, self.c, *position)
-                later()
+                else_add()
                 for row, position in zip(tile, positions, strict=True):
                     t.put_row(t.sums(row, t.row(self.c, *position)), self.c, *position)
             otherwise()

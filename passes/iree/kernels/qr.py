@@ -35,6 +35,7 @@ def qr_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int]
         with t.loop(0, m, form.lanes) as j:
             for i in rows:
                 t.put(t.vector(a, b, i, j), factors, b, i, j)
+        # The rows of a tile are reflected by all earlier vectors, then one after another become vectors themselves.
         before = t.of_indices("minsi", start, count)
         with t.loop(0, before) as k:
             reflections.apply(k, k, Number(t, t.load(taus, b, k)), factors, start, form.rows)
@@ -50,6 +51,7 @@ def qr_text(name: str, batch: int, shape: tuple[int, int], true: tuple[int, int]
 def _pack(t: Text, reflections: Reflections, factors: Memory, k: str, beta: Number) -> None:
     """Writes row k of the packed factors from the diagonal on: `beta`, then reflection vector k without its first entry, 1."""
     b = reflections.group
+    # The first vector after the diagonal that begins at a multiple of lanes; the entries before it are copied singly.
     whole = t.multiple(t.add(k, t.form.lanes), t.form.lanes)
     with t.loop(t.add(k, 1), whole) as j:
         t.store(t.load(reflections.vectors, b, k, j), factors, b, k, j)
@@ -82,6 +84,7 @@ def q_text(name: str, batch: int, shape: tuple[int, int], count: int, form: Form
     with t.loop(0, count) as k:
         with t.loop(0, m, form.lanes) as j:
             t.put(t.vector(packed, b, k, j), vectors, b, k, j)
+        # The packed row has R before the diagonal; vector k has zeros there, and 1 on the diagonal.
         with t.loop(t.multiple(k, reflections.step), k) as j:
             t.store(t.number(0), vectors, b, k, j)
         t.store(t.number(1), vectors, b, k, k)

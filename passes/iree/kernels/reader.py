@@ -242,6 +242,7 @@ def _product(op: ir.Operation, operands: Sequence[Node], shape: Shape, dtype: st
             if d not in position:
                 position[d], free = free, free + 1
         positions.append(tuple(position[d] for d in range(len(x.shape))))
+    # The dimension along which vectors run; factors that do not have it last are transposed in memory.
     lane, packed = _vector_dimension(operands, positions, shape, sizes)
     factors = []
     for x, dims in zip(operands, positions, strict=True):

@@ -56,9 +56,11 @@ def recurrence_text(name: str, recurrence: Recurrence, form: Form) -> tuple[str,
             return [*new, *coefficients] if recurrence.is_late else new
 
         def product(x: str, y: str) -> str:
+            """The SSA value of x y."""
             return t.result(f"arith.mulf {x}, {y} fastmath<contract> : {kind}")
 
         def plus(x: str, y: str) -> str:
+            """The SSA value of x + y; with `product`, LLVM may write one fused multiply-add."""
             return t.result(f"arith.addf {x}, {y} fastmath<contract> : {kind}")
 
         size = 2 * count if recurrence.is_late else count

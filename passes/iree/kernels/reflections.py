@@ -35,8 +35,9 @@ class Reflections:
     def make(self, k: Index, row: tuple[Memory, Index], first: Index) -> tuple[Number, Number]:
         """Tau and the entry `first` of a row after its reflection by a new vector k, which makes the entries after `first` zero.
 
-        `row` has the matrices and the index of the row. Entry `first` of the vector is 1. Entries are divided by the largest one
-        before they are squared, so no square overflows.
+        For the row x with alpha = x[first]: beta = -sign(alpha) |x|, tau = (beta - alpha) / beta, and the vector is x / (alpha -
+        beta) with the entry `first` set to 1. If the entries after `first` are zero, tau is 0 and beta is alpha. `row` has the
+        matrices and the index of the row. Entries are divided by the largest one before they are squared, so no square overflows.
         """
         t, (memory, i) = self.t, row
         self._copy(k, row, first)
@@ -55,7 +56,7 @@ class Reflections:
         return tau, beta
 
     def apply(self, k: Index, first: Index, tau: Number, rows: Memory, start: Index, count: int) -> None:
-        """Reflects `count` rows of a matrix in `rows`, from row `start` on, by vector k with its tau.
+        """Reflects `count` rows of a matrix in `rows`, from row `start` on, by vector v number k: row -= tau (row · v) v.
 
         `first` is the index of the first entry of the vector.
         """
@@ -96,6 +97,7 @@ class Reflections:
         t = self.t
 
         def add(j: str, sums: list[str]) -> list[str]:
+            """The lane sums of the products of each row with vector k, after the terms from index j on."""
             v = t.vector(self.vectors, self.group, k, j)
             return [t.plus(x, t.multiplied(v, t.vector(rows, self.group, i, j))) for x, i in zip(sums, at, strict=True)]
 
@@ -107,6 +109,7 @@ class Reflections:
         t, (memory, i) = self.t, row
         with self._columns(first) as j:
             t.put(t.vector(memory, self.group, i, j), self.vectors, self.group, k, j)
+        # The first vector of lanes may begin before entry `first`.
         with t.loop(t.multiple(first, self.step), t.add(first, 1)) as j:
             t.store(t.number(0), self.vectors, self.group, k, j)
 
@@ -115,6 +118,7 @@ class Reflections:
         t, kind = self.t, self.t.form.vector
 
         def grow(j: str, best: list[str]) -> list[str]:
+            """The largest absolute values, in lanes, after the entries from index j on."""
             size = t.result(f"math.absf {t.vector(self.vectors, self.group, k, j)} : {kind}")
             return [t.result(f"arith.maximumf {best[0]}, {size} : {kind}")]
 
@@ -126,6 +130,7 @@ class Reflections:
         t = self.t
 
         def add(j: str, sums: list[str]) -> list[str]:
+            """The sums of the squares, in lanes, after the entries from index j on."""
             (x,) = t.scaled([t.vector(self.vectors, self.group, k, j)], scale.name)
             return [t.plus(sums[0], t.multiplied(x, x))]
 

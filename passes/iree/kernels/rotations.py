@@ -118,6 +118,7 @@ class Rotations:
 
         def rotate(step: str, line: list[str]) -> list[str]:
             """Rotates rows i and j, of which `line` is one; stores row i, which is final, and returns the other."""
+            # (upper, lower) becomes (c upper - s lower, s upper + c lower).
             c, s = (t.splat(t.load(m, b, t.add(at, step))) for m in (self.cosines, self.sines))
             i = t.add(first, step) if self.from_above else t.of_indices("subi", last, step)
             j = t.add(i, 1 if self.from_above else -1)

@@ -140,6 +140,7 @@ def _line(t: Text, running: Running, x: Memory, y: Memory, positions: Sequence[t
         levels += 1
 
     def combined(values: Sequence[str], others: Sequence[str]) -> list[str]:
+        """The combinations of each value with the other one at the same index."""
         return [t.result(f"arith.{running.operation} {a}, {b} : {kind}") for a, b in zip(values, others, strict=True)]
 
     def element(base: Sequence[str] | None, i: str, values: list[str]) -> list[str]:

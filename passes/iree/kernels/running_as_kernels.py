@@ -76,6 +76,7 @@ def combined_with_shifts(op: ir.Operation, target: Target) -> Replacement:
         return _recurrence(op) if op.name == "stablehlo.add" else None
     x, axis, distance = shift
     count, sign = result.shape[axis], 1 if distance > 0 else -1
+    # The distances of the shifts that earlier operations must have: all powers of two below the length, except that of `op`.
     missing = {sign << k for k in range((count - 1).bit_length())} - {distance}
     if count < thresholds.RUNNING_AXIS or abs(distance) >= count or abs(distance).bit_count() != 1:
         return None
@@ -146,6 +147,7 @@ def _recurrence(op: ir.Operation) -> Replacement:
         if product.name != "stablehlo.multiply" or not any(v == before.a and _shifted(w) == wanted for v, w in _orders(product)):
             return None
         a, x, distance = before.a, before.b, before.distance
+    # If a is itself shifted by one, its source is the operand of the kernel, which then reads it one step late.
     late = _shifted(a)
     is_late = late is not None and late[1:] == (axis, distance, 0.0)
     factors, summands = Val(late.source if late is not None and is_late else a), Val(x)
@@ -207,9 +209,9 @@ def _lines(x: Val, axis: int) -> tuple[int, int, int]:
 
 def _call(name: str, x: Val, axis: int, is_reversed: bool) -> Val:
     """The running combination of x along an axis by the operation `name`, as a call of a kernel."""
-    operation, number = _COMBINERS[name]
+    operation, neutral_number = _COMBINERS[name]
     form = form_of(x)
-    neutral = f"{number:.1e}" if math.isfinite(number) else _INFINITY[form.element][number > 0]
+    neutral = f"{neutral_number:.1e}" if math.isfinite(neutral_number) else _INFINITY[form.element][neutral_number > 0]
     shape = _lines(x, axis)
     running = Running(*shape, is_reversed, operation, neutral)
     sizes = "x".join(map(str, shape))

@@ -150,5 +150,5 @@ def neutral(combine: str, dtype: str) -> str:
         limits = (-np.inf, np.inf) if dtype[0] == "f" else np.iinfo(f"{dtype[0]}{BYTES[dtype]}")
         low, high = limits if isinstance(limits, tuple) else (limits.min, limits.max)
         return literal(high if combine == "minimum" else low, dtype)
-    one = {"add": 0, "or": 0, "maximum": 0, "multiply": 1, "minimum": 1, "and": 1 if dtype == "i1" else -1}
-    return literal(one[combine], dtype)
+    numbers = {"add": 0, "or": 0, "maximum": 0, "multiply": 1, "minimum": 1, "and": 1 if dtype == "i1" else -1}
+    return literal(numbers[combine], dtype)

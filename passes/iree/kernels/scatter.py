@@ -50,6 +50,7 @@ def scatter_text(name: str, sums: RowSums, form: Form) -> tuple[str, list[Memory
     updates = Memory("%updates", (sums.count, sums.width), element, read_only=True)
     start = Memory("%start", (rows, sums.width), element, read_only=True)
     result = Memory("%result", (rows, sums.width), element)
+    # Each workgroup has a share of the columns.
     share = round_up(-(-sums.width // sums.groups), form.lanes)
     first = t.of_indices("muli", t.result(workgroup()), share)
     last = t.of_indices("minsi", t.add(first, share), sums.width)

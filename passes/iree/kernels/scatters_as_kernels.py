@@ -71,6 +71,7 @@ def sums_of_rows(op: ir.Operation, target: Target) -> Replacement:
 def _call(form: NormalForm, is_onto_zeros: bool) -> Val:
     """The result of the kernel that adds the rows of updates of a scatter in normal form at its indices."""
     (x,), (updates,), order = form.operands, form.updates, [form.index_map.index(d) for d in range(len(form.index_map))]
+    # The columns of the indices in the order of the axes of the operand.
     columns = [b.slice_(form.indices, [0, k], [form.indices.shape[0], k + 1]) for k in order]
     indices, positions, count = b.concat(columns, 1), x.shape[: len(order)], form.indices.shape[0]
     width, rows = math.prod(x.shape[len(order) :]), math.prod(positions)

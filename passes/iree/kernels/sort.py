@@ -15,7 +15,8 @@ GROUPS = 64  # the largest number of workgroups; each sorts some of the rows
 
 
 def sort_text(name: str, rows: int, n: int, element: str) -> tuple[str, list[Memory]]:
-    """A kernel for the keys of each row in ascending order, and their original indices.
+    """A kernel for the keys of each row in ascending order, and their original indices: a radix sort, one byte (digit) after
+    another.
 
     Args:
       name: the name of the kernel.
@@ -36,6 +37,7 @@ def sort_text(name: str, rows: int, n: int, element: str) -> tuple[str, list[Mem
         _count(t, operand, counts, (row, group), n)
         final, between = ((keys, positions), row), ((more_keys, more_positions), group)
         for digit in range(digits):
+            # Digits move the keys to scratch memory and back; the number of digits is even, so the last one writes the results.
             target, source = (between, final) if digit % 2 == 0 else (final, between)
             with t.loop(0, n) as i:
                 if digit == 0:
@@ -70,6 +72,7 @@ def _count(t: Text, source: Memory, counts: Memory, lines: tuple[str, str], n: i
     for digit in digits:
 
         def add(d: str, sums: list[str], digit: int = digit) -> list[str]:
+            """Replaces the count of digit d by the number of smaller digits (a running sum); returns the next sum."""
             count = t.load(counts, group, digit, d)
             t.store(sums[0], counts, group, digit, d)
             return [t.result(f"arith.addi {sums[0]}, {count} : i32")]

@@ -44,6 +44,7 @@ def sort_by_a_key(op: ir.Operation, target: Target) -> Replacement:
     key, direction = found
     order = [*(d for d in range(x.rank) if d != dim), dim]
     rows = [b.reshape(b.transpose(v, order), (size // n, n)) for v in (to_key(key), *values)]
+    # The complement ~k reverses the order of integers.
     keys, positions = _sorted(rows[0] if direction == "LT" else ~rows[0])
     shape, back = [x.shape[d] for d in order], sorted(range(x.rank), key=order.__getitem__)
     results = []

@@ -58,6 +58,7 @@ def divide_by_largest(t: Text, a: Memory, work: Memory, group: str) -> Number:
         """The largest absolute values, in lanes, of row `i` and of the rows before it."""
 
         def in_row(j: str, best: list[str]) -> list[str]:
+            """The largest absolute values, in lanes, after the entries of the row from index j on."""
             size = t.result(f"math.absf {t.vector(a, group, i, j)} : {kind}")
             return [t.result(f"arith.maximumf {best[0]}, {size} : {kind}")]
 
@@ -75,12 +76,13 @@ def divide_by_largest(t: Text, a: Memory, work: Memory, group: str) -> Number:
 
 def place_in_order(t: Text, values: Numbers, i: str, n: int, descending: bool) -> str:
     """The index that value number i has after n values are sorted; equal values keep their order."""
-    mine = values[i]
+    value = values[i]
 
     def count(j: str, positions: list[str]) -> list[str]:
+        """The number of values before value i in the order, among the values up to number j."""
         other = values[j]
-        is_before = mine.is_less(other) if descending else other.is_less(mine)
-        is_equal_before = t.result(f"arith.andi {mine.equals(other)}, {t.compare('slt', j, i)} : i1")
+        is_before = value.is_less(other) if descending else other.is_less(value)
+        is_equal_before = t.result(f"arith.andi {value.equals(other)}, {t.compare('slt', j, i)} : i1")
         either = t.result(f"arith.ori {is_before}, {is_equal_before} : i1")
         return [str(t.add(positions[0], t.result(f"arith.index_castui {either} : i1 to index")))]
 

@@ -72,19 +72,20 @@ class Group:
     @property
     def stores(self) -> bool:
         """True if IREE would write an inner value to memory: several reductions read it, or it is itself a short reduction."""
-        whole: set[ir.Value] = set()
-        common: set[ir.Value] = set()
+        seen: set[ir.Value] = set()
+        shared: set[ir.Value] = set()
         inner = {op.results[0] for op in self.inner}
         for op in self.sums:
             cone = _cone(op, inner)
-            common |= cone & whole
-            whole |= cone
-        return any(is_elementwise(made_by(v)) for v in common) or any(combines(op) for op in self.inner)
+            shared |= cone & seen
+            seen |= cone
+        return any(is_elementwise(made_by(v)) for v in shared) or any(combines(op) for op in self.inner)
 
     @property
     def inputs(self) -> list[ir.Value]:
         """The values that the group reads from memory, without duplicates."""
         inner = {op.results[0] for op in self.inner}
+        # A reduction reads its operand 0 (operand 1 is its initial value), an inner operation all its operands.
         operands = (op.operands[0] for op in self.sums), (v for op in self.inner for v in op.operands)
         return [v for v in dict.fromkeys(v for part in operands for v in part) if v not in inner and not _is_number(v)]
 
@@ -160,12 +161,14 @@ def groups_of(block: ir.Block, is_sum: Test, is_inner: Test) -> Iterator[Group]:
     """
     ops = [o.operation for o in block.operations]
     results = {op.results[0] for op in ops if is_sum(op)}
+    # Inner: every reader is a reduction, or inner itself. So readers are visited first.
     inner: set[ir.Value] = set()
     for op in reversed(ops):
         if len(op.results) == 1 and op.results[0] not in results and is_inner(op):
             readers = [use.owner.operation for use in op.results[0].uses]
             if all(len(r.results) == 1 and (r.results[0] in inner or r.results[0] in results) for r in readers):
                 inner.add(op.results[0])
+    # The stage of a value is the largest number of reductions on a path to it: reductions of one stage are independent.
     stages: dict[ir.Value, int] = {}
     alike: dict[tuple[int, Shape], list[ir.Operation]] = {}
     for op in ops:

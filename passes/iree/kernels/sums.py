@@ -37,8 +37,12 @@ class Sum:
 
     @staticmethod
     def of(node: Node) -> Sum:
-        """The description of a reduction, given by a node named "reduce"."""
+        """The description of a reduction, given by a node named "reduce".
+
+        `first` is the number of loops before the innermost reduced ones: for sums over the last axis of three it is 2.
+        """
         shape, space = node.operands[0].shape, Space.of(node.operands[0].shape)
+        # The dimensions that have a loop, and for each one True if it is reduced.
         long = [d for d, n in enumerate(shape) if n != 1][: len(space.loops)]
         sums = [d in node.attributes["dimensions"] for d in long]
         first = len(sums) - next((i for i, flag in enumerate(reversed(sums)) if not flag), len(sums))
@@ -97,6 +101,7 @@ class SumsKernel(NestWriter):
             for s in sums:
                 if s.adds:
                     self._clear(s)
+            # A workgroup runs the iterations share * group ... share * (group + 1) - 1 of the first loop.
             share = -(-self._loops[0] // groups)
             start = writer.index(symbol(group) * share)
             below = writer.index(symbol(group) * share + share)
@@ -114,6 +119,7 @@ class SumsKernel(NestWriter):
         whole, tail = divmod(s.node.size, lanes)
 
         def put(position: Affine, carries: list[Code]) -> list[Code]:
+            """Stores the neutral element in one vector of the result."""
             self.writer.store(self.buffers[s.node], [position + symbol(LANE)], [start], lanes)
             return carries
 

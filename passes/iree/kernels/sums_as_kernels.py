@@ -59,7 +59,7 @@ class SumsAsKernelsPass(Pass):
         return True
 
     def _is_suitable(self, op: ir.Operation) -> bool:
-        """True for a reduction that IREE computes slowly."""
+        """True for a reduction that IREE computes slowly: one of columns, of rows and columns, or of squares x * x along rows."""
         if not combines(op):
             return False
         size = size_of(op.operands[0])

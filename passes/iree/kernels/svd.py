@@ -52,6 +52,7 @@ def svd_text(name: str, batch: int, size: int, n: int, form: Form) -> tuple[str,
     scale = divide_by_largest(t, a, work, b)
     diagonal, above, left_taus, right_taus = (Numbers(t, line, (b, i)) for i in range(4))
     rows, columns = (Reflections(t, m, b, reflection_step(form)) for m in (u, v))
+    # A = Qᵀ B P with an upper bidiagonal B; then B is made diagonal by rotations, which also change the rows of q and p.
     _Reduction(t, work, pending, rows, columns, n).run(diagonal, above, left_taus, right_taus)
     rows.multiply_identity(q, n - 1, 0, lambda k: left_taus[k])
     columns.multiply_identity(p, n - 1, 1, lambda k: right_taus[k])
@@ -120,6 +121,8 @@ class _Reduction:
                 self._put(t.zeros(), i, j)
         above[0] = 0.0
         with t.loop(0, n - 1) as k:
+            # Column k is reflected from the left, then row k from the right of the diagonal; the rest of the matrix changes one
+            # step later.
             after = t.add(k, 1)
             self._read_column(k)
             left_taus[k], diagonal[k] = self.rows.make(k, (self.pending, LINE), k)
@@ -147,7 +150,10 @@ class _Reduction:
         return self.t.multiple(first, self.rows.step), self.pending.shape[2], self.t.form.lanes
 
     def _read_column(self, k: Index) -> None:
-        """Writes column k of the matrix, from the diagonal on and with the pending update subtracted, to row LINE of `pending`."""
+        """Writes column k of the matrix, from the diagonal on, to row LINE of `pending`, with the pending update subtracted.
+
+        LINE[i] = A[i, k] - U[i] Y[k] - Z[i] V[k], where U, Y, Z and V are the rows of `pending`.
+        """
         t, b = self.t, self.rows.group
         y, v = self._entry(Y, k), self._entry(V, k)
         with t.loop(k, self.n) as i:
@@ -157,7 +163,8 @@ class _Reduction:
     def _change_and_multiply(self, k: str) -> None:
         """Subtracts the pending update from the rows from k on, and writes their transpose times vector u of step k to PRODUCT.
 
-        The first tile may include rows above row k, whose results are not needed.
+        A[row, j] -= U[row] Y[j] + Z[row] V[j], and PRODUCT[j] = sum over rows of u[row] A[row, j]. The first tile may include rows
+        above row k, whose results are not needed.
         """
         t, b, rows = self.t, self.rows.group, self.t.form.rows
         with t.loop(*self._over(k)) as j:
@@ -250,6 +257,7 @@ class _Iteration:
         t, w, e = self.t, self.diagonal, self.above
 
         def clear(i: str, flags: list[str]) -> list[str]:
+            """Sets diagonal entry i to zero if it is small; returns the flag, or true if the entry is small."""
             is_zero = abs(w[i]).is_at_most(bound)
             w[i] = where(is_zero, Number(t, t.number(0)), w[i])
             return [t.result(f"arith.ori {flags[0]}, {is_zero} : i1")]
@@ -259,13 +267,18 @@ class _Iteration:
         x, y, z, g, h = w[first], w[before], w[last], e[before], e[last]
         is_safe = t.result(f"arith.xori {has_zero}, {t.constant(1, 'i1')} : i1")
         x1, y1 = where(is_safe, x, one), where(is_safe, y, one)
+        # As in the SVD of EISPACK and Numerical Recipes, from the last two diagonal entries y, z and superdiagonal entries g, h.
         f = ((y - z) * (y + z) + (g - h) * (g + h)) / (h * y1 * 2.0)
         root = (f * f + 1.0).sqrt()
         shifted = ((x - z) * (x + z) + h * (y / (f + root.with_sign_of(f)) - h)) / x1
         return where(is_safe, shifted, x)
 
     def _sweep(self, first: str, last: str, end: str, bound: Number) -> None:
-        """Writes one sweep with an implicit shift over the rows `first` to `last`; rotations are stored from index `end` on."""
+        """Writes one sweep with an implicit shift over the rows `first` to `last`; rotations are stored from index `end` on.
+
+        It is the sweep of Golub and Reinsch, with the names of `svdcmp` in Numerical Recipes: w is the diagonal, e the
+        superdiagonal.
+        """
         t, w, e = self.t, self.diagonal, self.above
         one = Number(t, t.number(1))
         start = self._shift(first, last, bound)

@@ -232,6 +232,7 @@ class Text(Emitter):
         while bit < lanes:
             for i in (i for i in range(lanes) if not i & bit):
                 x, y = rows[i], rows[i + bit]
+                # A lane number below `lanes` means a lane of x, else a lane of y.
                 low = [lanes + lane - bit if lane & bit else lane for lane in range(lanes)]
                 high = [lanes + lane if lane & bit else lane + bit for lane in range(lanes)]
                 rows[i], rows[i + bit] = self.shuffled(x, y, low), self.shuffled(x, y, high)
@@ -308,6 +309,7 @@ class Text(Emitter):
         vectors = self.form.vectors
 
         def body(p: str, values: list[str]) -> list[str]:
+            """The sums of all rows of the tile, as one flat list, after term p."""
             row, new = other(p), []
             for i in range(len(tile)):
                 new += self._with_product(operation, values[vectors * i : vectors * (i + 1)], factor(i, p), row)

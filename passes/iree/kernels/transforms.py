@@ -104,6 +104,7 @@ def _of_real_rows(x: Val) -> Val | None:
     pairs = _in_two_steps(x, h, False, 1.0, (*x.shape[:-1], h), dtype)
     if pairs is None:
         return None
+    # Z(k) and conj Z(h - k), of which E, O and the result are computed as in `_part_halves` of fourier.py.
     first = b.concat([pairs, b.cut(pairs, -1, 0, 1)], x.rank - 1)
     mirror = b.reverse(first, [x.rank - 1])
     re, im, other_re, other_im = b.real(first), b.imag(first), b.real(mirror), -b.imag(mirror)
@@ -128,6 +129,7 @@ def _to_real_rows(x: Val, n: int) -> Val | None:
     if rows >= form.lanes and _is_one_step(h, form):
         spec = Transforms(h, 1, rows, Strides(0, h + 1, 1), Strides(0, h, 1), True, 1 / n, real=True)
         return _call(x, spec, shape, dtype)
+    # X(k) and conj X(h - k), of which 2 Z is computed as in `_join_halves` of fourier.py.
     first, mirror = b.cut(x, -1, 0, h), b.reverse(b.cut(x, -1, 1, h + 1), [x.rank - 1])
     re, im, other_re, other_im = b.real(first), b.imag(first), b.real(mirror), -b.imag(mirror)
     ends = b.compare("EQ", b.iota(re.shape, x.rank - 1, np.int32), 0)
@@ -148,6 +150,7 @@ def _twiddles(count: int, n: int, like: Val) -> tuple[Val, Val]:
         tables.append([b.constant(part) for part in cosines_and_sines(k, n).T.astype(like.dtype)])
     shape = tuple(t[0].shape[0] for t in tables)
     (cos, sin), (low_cos, low_sin) = ([b.broadcast(p, shape, [d]) for p in parts] for d, parts in enumerate(tables))
+    # The root k = high + low by the sum of angles: exp(i (a + b)) = exp(i a) exp(i b).
     both = cos * low_cos - sin * low_sin, cos * low_sin + sin * low_cos
     flat = (b.cut(b.reshape(p, (math.prod(shape),)), 0, 0, count) for p in both)
     re, im = (b.broadcast(p, like.shape, [like.rank - 1]) for p in flat)

@@ -71,11 +71,13 @@ def _solve(
     (b, column), form, n = position, t.form, a.shape[1]
 
     def entry(i: str, j: str) -> str:
+        """Element (i, j) of op(A)."""
         return t.load(a, b, j, i) if transposed else t.load(a, b, i, j)
 
     with t.loop(0, n, form.rows) as step:
         start = step if forward else t.of_indices("subi", n - form.rows, step)
         rows = [t.index(t.add(start, i)) for i in range(form.rows)]
+        # Row i of X is (right[i] - sum over solved rows p of op(A)[i, p] X[p]) / op(A)[i, i].
         tile = t.minus_products(
             [t.row(right, b, row, column) for row in rows],
             (0, start) if forward else (t.add(start, form.rows), n),

@@ -139,6 +139,7 @@ class Writer(Emitter):
         if step == 1:
             return self._load(buffer, first, lanes)
         if 2 <= step <= 4:
+            # For small strides, adjacent elements are loaded, and every step-th one is chosen.
             base = first + -(first.constant % step)
             low, high = (base + buffer.offset).range(self.ranges)  # a read outside, even of unused lanes, is undefined
             if low >= 0 and high + step * lanes <= buffer.size:
@@ -186,6 +187,7 @@ class Writer(Emitter):
         """
         step, first = positions[0].lane, positions[0].scalar()
         is_contiguous = all(p == positions[0] + i for i, p in enumerate(positions))
+        # Several vectors whose lanes alternate in memory become one wide vector.
         if lanes and is_contiguous and step == len(values):
             self._store(buffer, first, self._interleaved([self.widened(x, lanes) for x in values]))
             return

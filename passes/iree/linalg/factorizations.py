@@ -85,6 +85,7 @@ def solve_lower(lower: Val, right: Val, unit: bool = False) -> Val:
         inverse = b.slice_(inverses, [i * batch, 0, 0], [(i + 1) * batch, size, size])
         rhs = _block(right, (start, stop), (0, right.shape[-1]))
         if solutions:
+            # Block row i: L_ii X_i = right_i - sum over j < i of L_ij X_j.
             rhs = rhs - b.matmul(_block(lower, (start, stop), (0, start)), b.concat(solutions, 1))
         solutions.append(b.matmul(inverse, rhs))
     return b.concat(solutions, 1)
@@ -96,7 +97,10 @@ def _cholesky_block(a: Val) -> Val:
     row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
 
     def step(j: Val, a: Val) -> list[Val]:
-        """Computes column j of the Cholesky factor, and subtracts its outer product from the columns to the right."""
+        """Computes column j of the Cholesky factor, and subtracts its outer product from the columns to the right.
+
+        With pivot = a[j, j]: column j becomes a[:, j] / sqrt(pivot), and a[i, k] -= a[i, j] conj(a[k, j]) for the columns k > j.
+        """
         zero = b.full(0, (), np.int32)
         pivot = b.dynamic_slice(a, [zero, j, j], (a.shape[0], 1, 1))
         root = b.broadcast(b.sqrt(b.reshape(b.real(pivot), (a.shape[0],))), (a.shape[0], n), [0])

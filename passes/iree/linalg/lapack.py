@@ -92,7 +92,10 @@ def _panel_lu(panel: Val) -> tuple[Val, Val, Val]:
     rows, steps = b.iota((batch, m), 1, np.int32), b.iota((batch, n), 1, np.int32)
 
     def step(j: Val, a: Val, order: Val, pivots: Val) -> list[Val]:
-        """Factors column j of the panel, after exchanging row j with the pivot row."""
+        """Factors column j of the panel, after exchanging row j with the pivot row.
+
+        For the rows i > j: factor = a[i, j] / a[j, j], which replaces a[i, j], and a[i, k] -= factor a[j, k] for the columns k > j.
+        """
         candidates = line_at(a, j, 2)
         size = abs(real(candidates)) + abs(imag(candidates)) if a.dtype.kind == "c" else abs(candidates)
         p = first_largest(select(rows < spread(j, rows.shape), -1.0, size))
@@ -126,6 +129,7 @@ def _getrf(op: ir.Operation, a: Val) -> list[Val]:
     for start in range(0, k, BLOCK):
         stop = min(start + BLOCK, k)
         panel = b.slice_(a, [0, start, start], [batch, m, stop])
+        # P A = L U for the panel; the rows of the other columns get the same order, and those to the right are solved and updated.
         panel, order, pivot = _panel_lu(panel)
         pivots.append(pivot + start)
         before = take_rows(b.slice_(a, [0, start, 0], [batch, m, start]), order) if start else None
@@ -193,8 +197,8 @@ def _rotation(app: Val, aqq: Val, apq: Val) -> tuple[Val, Val]:
 def _rotate(x: Val, c: Val, s: Val, dim: int) -> Val:
     """The columns of `x` (for dim 1, its conjugated rows) after rotations of the pairs (i, n / 2 + i) by cosines c and sines s."""
     p, q = _halves(x, dim)
-    other = 0
-    c, s = (spread(v, p.shape, other, dim) for v in (c, s))
+    batch = 0
+    c, s = (spread(v, p.shape, batch, dim) for v in (c, s))
     if dim == 1:
         s = conj(s)
     return b.concat([scaled(p, c) - conj(s) * q, scaled(q, c) + s * p], dim)
@@ -216,7 +220,7 @@ def _sweeps(is_done: Callable[..., Val], carry: list[Val], one_round: Callable[.
 
 
 def _eigh(a: Val) -> tuple[Val, Val]:
-    """Eigenvalues in ascending order and eigenvectors of stacked Hermitian matrices."""
+    """Eigenvalues in ascending order and eigenvectors of stacked Hermitian matrices, by Jacobi rotations of pairs of columns."""
     batch, size = a.shape[0], a.shape[2]
     n = size + size % 2 if size > 1 else size  # a single column needs no rotation
     a = b.pad(a, [0, 0, 0], [0, n - size, n - size])
@@ -226,6 +230,7 @@ def _eigh(a: Val) -> tuple[Val, Val]:
     off = mask(~np.eye(n, dtype=bool), a)
 
     def done(a: Val, _: Val) -> Val:
+        """An i1: all matrices are diagonal up to rounding."""
         rest = b.reduce_sum(select(off, squared(a), 0.0), [0, 1, 2] if batch == 1 else [1, 2])
         # NaN does not converge.
         return ~b.reduce_any(rest > bound, range(rest.rank)) if rest.rank else ~(rest > bound)
@@ -320,8 +325,8 @@ def _complete(u: Val) -> Val:
     q = orgqr(packed, taus)
     diagonal = diagonal_of(packed)
     size = b.sqrt(squared(diagonal))
-    bad = size < 0.5
-    phase = select(bad, 1, scaled(diagonal, 1.0 / select(bad, 1.0, size)))
+    is_zero = size < 0.5
+    phase = select(is_zero, 1, scaled(diagonal, 1.0 / select(is_zero, 1.0, size)))
     return q * spread(phase, q.shape, 0, 2)
 
 

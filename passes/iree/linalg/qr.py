@@ -46,7 +46,10 @@ def geqp3(a: Val, first: Val) -> list[Val]:
 
 
 def _reflected(j: Val, a: Val, taus: Val) -> list[Val]:
-    """The packed factors and tau after step j: the reflection that makes column j zero below the diagonal."""
+    """The packed factors and tau after step j: the reflection that makes column j zero below the diagonal.
+
+    Column j of `a` gets beta on the diagonal and the vector below it; the columns to the right are reflected.
+    """
     row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
     steps, at = b.iota(taus.shape, 1, np.int32), spread(j, a.shape)
     unit, tau, diagonal = reflection(line_at(a, j, 2), j)
@@ -58,7 +61,9 @@ def _reflected(j: Val, a: Val, taus: Val) -> list[Val]:
 def reflection(x: Val, j: Val) -> tuple[Val, Val, Val]:
     """The reflections (v, tau, beta) of a stack of vectors x: the adjoint of 1 - tau v v^H makes x zero after entry j.
 
-    Entry j of x becomes beta, and entry j of v is 1. `j` is one index, or one for each vector.
+    With alpha = x[j]: beta = -sign(alpha) |x|, tau = (beta - alpha) / beta, v = x / (alpha - beta) after entry j, and v[j] = 1.
+    Entry j of x becomes beta. If x is zero after entry j, tau is 0. `j` is one index, or one for each vector. |x| is the length
+    from entry j on.
     """
     positions, at = b.iota(x.shape, 1, np.int32), spread(j, x.shape, *range(j.rank))
     below = positions > at

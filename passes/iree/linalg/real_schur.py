@@ -55,12 +55,15 @@ def _quasi_triangularised(a: Val) -> tuple[Val, Val, Val]:
         return _largest(select(is_joined | (positions >= spread(last, positions.shape, 0)), 0, positions)), last
 
     def go_on(i: Val, t: Val, z: Val, first: Val, last: Val, age: Val) -> Val:
+        """An i1: some matrix is not done, and steps are left."""
         return (i < MOST_STEPS * n) & b.reduce_any(last > 0, [0])
 
     def step(i: Val, t: Val, z: Val, first: Val, last: Val, age: Val) -> list[Val]:
         """The values of the loop after one double-shift step on the active block (rows `first` to `last`) of each matrix.
 
-        `age` counts the steps since the last convergence.
+        It is the step of Francis: for the trace `total` and the determinant `product` of the last 2 x 2 block [[p, q], [r, s]], the
+        vector (T² - total T + product) e_first defines a reflection. The reflected T is brought to Hessenberg form again. `age`
+        counts the steps since the last convergence; after EXCEPTIONAL steps, LAPACK's other shifts are used.
         """
         low, high = (spread(v, t.shape, 0) for v in (first, last))
         inner = select((row >= low) & (column >= low) & (row <= high) & (column <= high), t, 0)
@@ -95,7 +98,11 @@ def _without_small(t: Val) -> Val:
 
 
 def _standardised(t: Val, z: Val) -> tuple[Val, Val]:
-    """The factors (T, Z) in standard form: 2 x 2 blocks with real eigenvalues are triangular, others have an equal diagonal."""
+    """The factors (T, Z) in standard form: 2 x 2 blocks with real eigenvalues are triangular, others have an equal diagonal.
+
+    For a block [[before, above], [c, d]] with p = (before - d) / 2, the eigenvalues are real if p² + above c >= 0. Then the column
+    (cosine, sine) of the rotation is an eigenvector, a multiple of (p ± sqrt(p² + above c), c).
+    """
     n = t.shape[2]
     c, above, d = _below(t), _below(b.swap(t)), diagonal_of(t)
     before = _moved(d)

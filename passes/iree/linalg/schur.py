@@ -55,11 +55,13 @@ def triangularised(a: Val) -> tuple[Val, Val, Val]:
         return (entry(t, last - 1, last - 1), entry(t, last - 1, last), entry(t, last, last - 1), entry(t, last, last))
 
     def go_on(i: Val, t: Val, z: Val, last: Val, age: Val) -> Val:
+        """An i1: some matrix is not triangular yet, and steps are left."""
         return (i < MOST_STEPS * n) & b.reduce_any(last > 0, [0])
 
     def step(i: Val, t: Val, z: Val, last: Val, age: Val) -> list[Val]:
         """The values of the loop after one shifted QR step on the active part (rows up to `last`) of each matrix.
 
+        T - shift = Q R, then T becomes Q^H T Q, and Z becomes Z Q. If the last subdiagonal entry r is negligible, `last` decreases.
         `age` counts the steps since the last convergence.
         """
         p, q, r, s = corner(t, last)
@@ -84,7 +86,9 @@ def triangularised(a: Val) -> tuple[Val, Val, Val]:
 
 
 def _shift(p: Val, q: Val, r: Val, s: Val) -> Val:
-    """The eigenvalue of [[p, q], [r, s]] that is nearer to s."""
+    """The eigenvalue of [[p, q], [r, s]] that is nearer to s: s - q r / larger, where larger is half ± root with the larger
+    modulus.
+    """
     half = (p - s) / 2.0
     root = b.sqrt(half * half + q * r)
     larger = select(_modulus(half + root) < _modulus(half - root), half - root, half + root)
@@ -99,6 +103,7 @@ def hessenberg(a: Val, z: Val | None = None) -> tuple[Val, Val]:
         z = b.broadcast(b.constant(np.eye(n).astype(a.dtype)), a.shape, [1, 2])
 
     def step(j: Val, t: Val, z: Val) -> list[Val]:
+        """Makes column j zero below its first subdiagonal, by a reflection from both sides."""
         v, tau, _ = reflection(line_at(t, j, 2), j + 1)
         return list(turned(t, z, v, tau))
 
@@ -126,6 +131,9 @@ def _eigenvectors(t: Val) -> Val:
     gaps = select(_modulus(gaps) < least, as_like(least, t), gaps)
 
     def step(i: Val, x: Val) -> list[Val]:
+        """Computes row j = n - 1 - i of X above the diagonal, from the rows below: x[j] = -(sum over k > j of t[j, k] x[k]) /
+        gaps[j].
+        """
         j = (n - 1) - i
         sums = b.dot(line_at(t, j, 1), select(row > spread(j, t.shape), x, 0), ([1], [1]), batch=1)
         solution = spread(-sums / line_at(gaps, j, 1), t.shape, 0, 2)

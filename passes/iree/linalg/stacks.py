@@ -93,7 +93,7 @@ def exchange_rows(x: Val, j: Val, p: Val) -> Val:
 
 
 def first_largest(sizes: Val) -> Val:
-    """The index of the first largest entry in each row of `sizes`."""
+    """The index of the first largest entry in each row of `sizes`; the last index if the largest is NaN."""
     last = sizes.shape[1]
     largest = spread(b.reduce_with("stablehlo.maximum", sizes, -math.inf, [1]), sizes.shape, 0)
     positions = select(eq(sizes, largest), b.iota(sizes.shape, 1, np.int32), last)

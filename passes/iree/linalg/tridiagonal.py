@@ -57,10 +57,10 @@ def tridiagonal_solve(lower: Val, diagonal: Val, upper: Val, right: Val) -> list
         factor = b.cut(bottom, 2, 0, 1) / pivot
         bottom = bottom - b.broadcast(factor, row.shape, [0, 1, 2]) * top
         bottom = b.pad(b.cut(bottom, 2, 1, 3), [0, 0, 0], [0, 0, 1])
-        mine, other = _row(right, i), _row(right, after)
-        wide = b.broadcast(swaps, mine.shape, [0, 1, 2])
-        first, second = select(wide, other, mine), select(wide, mine, other)
-        second = second - b.broadcast(factor, mine.shape, [0, 1, 2]) * first
+        right_i, right_after = _row(right, i), _row(right, after)
+        wide = b.broadcast(swaps, right_i.shape, [0, 1, 2])
+        first, second = select(wide, right_after, right_i), select(wide, right_i, right_after)
+        second = second - b.broadcast(factor, right_i.shape, [0, 1, 2]) * first
         packed = _put(_put(packed, i, top), after, bottom)
         return [packed, _put(_put(right, i, first), after, second)]
 

@@ -37,7 +37,9 @@ def elementwise(
     """
 
     def rewrite(op: ir.Operation, target: Target) -> Replacement:
-        """The result by the formula, in float32 for narrower floats; None for other dtypes, and where IREE's code is right."""
+        """The result by the formula; None for other dtypes, and where IREE's code is right. Floats narrower than f32 are converted
+        first.
+        """
         values = operands(op)
         dtype = values[0].dtype
         if not is_float(dtype):

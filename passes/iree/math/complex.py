@@ -34,6 +34,7 @@ def _complex(*names: str, into: Patterns = PATTERNS) -> Callable[[Callable[..., 
         """Registers a formula, and returns it unchanged."""
 
         def rewrite(op: ir.Operation, target: Target) -> Replacement:
+            """The result by the formula; None for real numbers, and in the body of a reduction."""
             values = operands(op)
             if op.name in _REDUCERS and not runs_regions(op.parent):  # sums are recognised by the operation in their region
                 return None
@@ -93,7 +94,11 @@ def _modulus(z: Val) -> Val:
 
 
 def _log_modulus(z: Val) -> Val:
-    """The logarithm of the modulus, accurate also near modulus 1."""
+    """The logarithm of the modulus, accurate also near modulus 1.
+
+    log |z| = log(larger) + log1p(ratio²) / 2, with ratio = smaller / larger for the parts of z. Near 1 it is log1p((larger - 1)
+    (larger + 1) + smaller²) / 2.
+    """
     larger, smaller, ratio = _ordered(z)
     larger = select(_has_infinite_part(z), math.inf, larger)
     ratio = select(eq(larger, math.inf), 0.0, ratio)
@@ -169,8 +174,9 @@ def multiply(z: Val, w: Val) -> Val:
 def divide(z: Val, w: Val) -> Val:
     """The quotient by Smith's formula (1962), with the special values of annex G of C99.
 
-    IREE 3.13 squares |w|, which may overflow, and ignores infinities. An infinite operand is replaced by its direction, and a
-    zero divisor by 1; the result is then infinite or 0.
+    (x + i y) / (u + i v) = ((x + y ratio) + i (y - x ratio)) / size, with ratio = v / u and size = u + v ratio, if |u| >= |v|; else
+    with u and v exchanged. IREE 3.13 squares |w|, which may overflow, and ignores infinities. An infinite operand is replaced by
+    its direction, and a zero divisor by 1; the result is then infinite or 0.
     """
     above, below = _has_infinite_part(z), _has_infinite_part(w)
     x, y = (select(above, _boxed(part), part) for part in (real(z), imag(z)))
@@ -210,7 +216,9 @@ def log(z: Val) -> Val:
 
 @_complex("stablehlo.log_plus_one")
 def log1p(z: Val) -> Val:
-    """log(1 + z), accurate near 0."""
+    """The logarithm log |1 + z| + i arg(1 + z), accurate near 0: there its real part is half of the real log1p of x (2 + x) +
+    y².
+    """
     x, y = real(z), imag(z)
     far = _log_modulus(complex_(1.0 + x, y))
     near = 0.5 * _log1p(x * (2.0 + x) + y * y)
@@ -220,7 +228,7 @@ def log1p(z: Val) -> Val:
 
 @_complex("stablehlo.exponential_minus_one")
 def expm1(z: Val) -> Val:
-    """e^z - 1, accurate near 0."""
+    """e^z - 1, accurate near 0: for z = x + i y the real part is (e^x - 1) cos y - 2 sin²(y / 2)."""
     x, y = real(z), imag(z)
     half = _sin(0.5 * y)
     return complex_(_expm1(x) * _cos(y) - 2.0 * half * half, select(eq(y, 0.0), y, b.exp(x) * _sin(y)))
@@ -228,7 +236,10 @@ def expm1(z: Val) -> Val:
 
 @_complex("stablehlo.sqrt")
 def sqrt(z: Val) -> Val:
-    """The principal square root; its imaginary part has the sign of the imaginary part of z, also for zeros."""
+    """The principal square root; its imaginary part has the sign of the imaginary part of z, also for zeros.
+
+    With root = sqrt((|x| + |z|) / 2) and other = y / (2 root), it is root + i other for x >= 0, else |other| + i sign(y) root.
+    """
     x, y = real(z), imag(z)
     larger, _, ratio = _ordered(z)
     # Scaled, so that |x| + |z| is finite and normal.
@@ -271,7 +282,10 @@ def cos(z: Val) -> Val:
 
 
 def _tan_parts(x: Val, y: Val) -> tuple[Val, Val]:
-    """The real and imaginary part of tan(x + i y), without overflow: for large y it is i for every x."""
+    """The real and imaginary part of tan(x + i y), without overflow: for large y it is i for every x.
+
+    With t = tan x and h = tanh y: (t / cosh² y + i h (1 + t²)) / (1 + t² h²).
+    """
     h, c = _tanh(y), _cosh(y)
     t = select(_is_infinite(y) & ~_is_finite(x), 0.0, _tan(x))
     t2 = t * t

@@ -40,14 +40,14 @@ def exp_parts(x: Val, low: Val | None = None) -> tuple[Val, Val]:
 
 
 def exp(x: Val) -> Val:
-    """The exponential e^x."""
+    """The exponential e^x = 2^k (1 + p); see `exp_parts`."""
     form = format_of(x)
     p, k = exp_parts(minimum(maximum(x, form.log_min), form.log_max))
     return scale_by_power(1.0 + p, k)
 
 
 def expm1(x: Val) -> Val:
-    """e^x - 1, accurate near 0."""
+    """e^x - 1 = 2^k p + (2^k - 1), accurate near 0; see `exp_parts`."""
     form = format_of(x)
     p, k = exp_parts(minimum(maximum(x, -0.75 * form.mantissa), form.log_max))
     # Half of the power, so that the largest power is finite: 2 ((2^(k-1) p) + (2^(k-1) - 1/2)).
@@ -107,7 +107,7 @@ def log(x: Val) -> Val:
 
 
 def log1p(x: Val) -> Val:
-    """log(1 + x), accurate near 0."""
+    """log(1 + x), accurate near 0: log(u) + error for the rounded sum u, where error is (1 + x - u) / u."""
     u = rounded(1.0 + x)
     error = select(x > 1.0, 1.0 - (u - x), x - (u - 1.0)) / u
     result = _log_specials(_log_normal(u, 0.0, error), u)
@@ -121,7 +121,7 @@ def tanh(x: Val) -> Val:
 
 
 def sinh(x: Val) -> Val:
-    """The hyperbolic sine."""
+    """The hyperbolic sine: (e + e / (e + 1)) / 2 with e = expm1(|x|), and the sign of x; for large |x|, half of (e^(|x| / 2))²."""
     form = format_of(x)
     ax = abs(x)
     e = expm1(ax)
@@ -131,7 +131,7 @@ def sinh(x: Val) -> Val:
 
 
 def cosh(x: Val) -> Val:
-    """The hyperbolic cosine."""
+    """The hyperbolic cosine: (e + 1 / e) / 2 with e = e^|x|; for large |x|, where e overflows, half of (e^(|x| / 2))²."""
     form = format_of(x)
     ax = abs(x)
     root = exp(ax * 0.5)
@@ -140,7 +140,7 @@ def cosh(x: Val) -> Val:
 
 
 def asinh(x: Val) -> Val:
-    """The inverse hyperbolic sine."""
+    """The inverse hyperbolic sine: log1p(|x| + x² / (1 + sqrt(1 + x²))), with the sign of x; for large |x|, log(2 |x|)."""
     form = format_of(x)
     ax = abs(x)
     large = ax > 2.0 ** (form.mantissa // 2 + 2)
@@ -151,7 +151,7 @@ def asinh(x: Val) -> Val:
 
 
 def acosh(x: Val) -> Val:
-    """The inverse hyperbolic cosine."""
+    """The inverse hyperbolic cosine: log1p(t + sqrt(t (t + 2))) with t = x - 1; for large x, log(2 x). NaN for x < 1."""
     form = format_of(x)
     large = x > 2.0 ** (form.mantissa // 2 + 2)
     t = x - 1.0
@@ -166,7 +166,10 @@ def atanh(x: Val) -> Val:
 
 
 def cbrt(x: Val) -> Val:
-    """The cube root: a polynomial, then steps of Halley's method, which triple the number of digits."""
+    """The cube root: a polynomial, then steps of Halley's method, which triple the number of digits.
+
+    With |x| = m 2^(3 k): y approximates the cube root of m, a step adds y (m - y³) / (2 y³ + m), and the root is y 2^k.
+    """
     form = format_of(x)
     ax = abs(x)
     normal, extra = normal_part(ax)

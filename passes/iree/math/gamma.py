@@ -207,7 +207,8 @@ def zeta(op: ir.Operation, target: Target) -> Replacement:
 def _zeta_of_positive(s: Val, number: complex | None, q: Val) -> Val:
     """The zeta function zeta(s, q) for positive q by the Euler-Maclaurin formula, see `ZETA_CORRECTIONS`.
 
-    `number` is the value of s if it is a constant: powers of q are then products.
+    With a = q + N: the sum of (q + k)^-s over k < N, plus a^(1 - s) (1 / (s - 1) + 1 / (2 a) + the sum over j >= 1 of c_j s (s + 1)
+    ... (s + 2 j - 2) / a^(2 j)). `number` is the value of s if it is a constant: powers of q are then products.
     """
     power = lambda x, y: b.binary("stablehlo.power", x, y)  # noqa: E731
     minus, last = (-s, 1.0 - s) if number is None else (b.splat(-number.real, q), b.splat(1.0 - number.real, q))
@@ -246,7 +247,10 @@ def polygamma(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("chlo.erfc")
 def erfc(op: ir.Operation, target: Target) -> Replacement:
-    """The stock expansion of erfc with a correction, because it rounds the square in exp(-x^2): 60 ulp at x = 8."""
+    """The stock expansion of erfc with a correction, because it rounds the square in exp(-x^2): 60 ulp at x = 8.
+
+    exp(-x²) = exp(-square) exp(-error), where error is x² - square, and exp(-error) is about 1 - error.
+    """
     (x,) = operands(op)
     if not (x.static and has_format(x)):
         return None

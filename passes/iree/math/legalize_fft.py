@@ -121,7 +121,12 @@ def _radix(n: int) -> int:
 
 
 def _transform(re: Val, im: Val | None) -> tuple[Val, Val]:
-    """The real and imaginary parts of the forward transform of the rows of batch x n; `im` is None for real rows."""
+    """The real and imaginary parts of the forward transform of the rows of batch x n; `im` is None for real rows.
+
+    For n = n1 n2, element t1 n2 + t2 goes through three steps: a transform over t1 (to k1), a product with exp(-2 pi i t2 k1 / n),
+    and a transform over t2 (to k2). The result has index k2 n1 + k1. A prime n is one product with a matrix, or Bluestein's
+    algorithm.
+    """
     rows, n = re.shape
     if n == 1:
         return _both((re, im))
@@ -176,7 +181,8 @@ def _multiply_roots(re: Val, im: Val, n: int) -> tuple[Val, Val]:
 def _bluestein(re: Val, im: Val | None) -> tuple[Val, Val]:
     """The real and imaginary parts of the transform of rows of prime length n, by Bluestein's algorithm.
 
-    It is a cyclic convolution whose length is a power of two. `im` is None for real rows.
+    With chirp_t = exp(-pi i t² / n): result k is chirp_k times the sum over t of x_t chirp_t conj(chirp_(k - t)), because 2 t k =
+    t² + k² - (k - t)². The sum is a cyclic convolution whose length is a power of two. `im` is None for real rows.
     """
     n = re.shape[1]
     m = 1 << (2 * n - 2).bit_length()

@@ -30,18 +30,18 @@ _MOST = 2.0**40  # a larger exponent has the same power: 0, 1 or infinity
 
 
 def power(x: Val, y: Val) -> Val:
-    """The power x^y with the special values of C."""
+    """The power x^y with the special values of C: the power of |x|, with the sign of x if y is odd."""
     form = format_of(x)
     ax = abs(x)
     result = _in_doubles(ax, y) if form is F32 and machine().codegen.doubles else _in_halves(ax, y)
-    edge = eq(ax, 0.0) | eq(ax, math.inf)
+    is_end = eq(ax, 0.0) | eq(ax, math.inf)
     vanishes = eq(ax < 1.0, y > 0.0)
-    result = select(edge, select(vanishes, splat(0.0, x), math.inf), result)
-    whole = eq(floor(y), y)
+    result = select(is_end, select(vanishes, splat(0.0, x), math.inf), result)
+    is_integer = eq(floor(y), y)
     half = y * 0.5
-    odd = whole & ne(floor(half), half)
-    result = flip_sign(result, select(odd, sign_of(x), splat(0, x, form.bits)))
-    result = select((x < 0.0) & ~whole & (x > -math.inf), math.nan, result)
+    is_odd = is_integer & ne(floor(half), half)
+    result = flip_sign(result, select(is_odd, sign_of(x), splat(0, x, form.bits)))
+    result = select((x < 0.0) & ~is_integer & (x > -math.inf), math.nan, result)
     result = select(is_nan(x) | is_nan(y), math.nan, result)
     return select(eq(y, 0.0) | eq(x, 1.0), 1.0, result)
 

@@ -43,7 +43,7 @@ def sin_cos_parts(x: Val) -> tuple[Val, Val, Val]:
 
 
 def sin(x: Val) -> Val:
-    """The sine, accurate for every x."""
+    """The sine, accurate for every x: sin r, cos r, -sin r, -cos r for q = 0, 1, 2, 3 (see `sin_cos_parts`), with the sign of x."""
     s, c, q = sin_cos_parts(x)
     form = format_of(x)
     shift = 8 * x.dtype.itemsize - 2
@@ -52,7 +52,7 @@ def sin(x: Val) -> Val:
 
 
 def cos(x: Val) -> Val:
-    """The cosine, accurate for every x."""
+    """The cosine, accurate for every x: cos r, -sin r, -cos r or sin r for q = 0, 1, 2, 3 (see `sin_cos_parts`)."""
     s, c, q = sin_cos_parts(x)
     shift = 8 * x.dtype.itemsize - 2
     result = select(eq(q & 1, 0), c, s)
@@ -60,7 +60,9 @@ def cos(x: Val) -> Val:
 
 
 def tan(x: Val) -> Val:
-    """The tangent, accurate for every x."""
+    """The tangent, accurate for every x: sin r / cos r for even q, -cos r / sin r for odd q (see `sin_cos_parts`), with the sign of
+    x.
+    """
     s, c, q = sin_cos_parts(x)
     odd = eq(q & 1, 1)
     result = select(odd, c, s) / select(odd, s, c)
@@ -71,16 +73,19 @@ def tan(x: Val) -> Val:
 def _window(start: Val, words: int, most: int) -> list[Val]:
     """The `words` words of 64 bits of the bit string 0^64 (2/pi) from bit `start` on, which is at most `most`."""
     stream = f"{0:016x}{_TWO_OVER_PI}"
-    table = [splat(int(stream[16 * i : 16 * i + 16], 16), start) for i in range(most // 64 + words + 1)]
+    words_from_index = [splat(int(stream[16 * i : 16 * i + 16], 16), start) for i in range(most // 64 + words + 1)]
     index, shift = start >> 6, start & 63
     step = 1 << (most // 64).bit_length() - 1
+    # Chooses table[index ...] bit by bit of the index, from the highest bit on.
     while step:
         is_set = ne(index & step, 0)
-        later = table[step:]
-        table = [select(is_set, later[i], word) if i < len(later) else word for i, word in enumerate(table[: words + step])]
+        later = words_from_index[step:]
+        words_from_index = [
+            select(is_set, later[i], word) if i < len(later) else word for i, word in enumerate(words_from_index[: words + step])
+        ]
         step //= 2
     back = splat(64, start) - shift  # may be 64: shifts by the width give zero
-    return [(table[i] << shift) | (table[i + 1] >> back) for i in range(words)]
+    return [(words_from_index[i] << shift) | (words_from_index[i + 1] >> back) for i in range(words)]
 
 
 def _multiply(m: Val, window: Sequence[Val]) -> tuple[Val, Val]:
@@ -137,7 +142,10 @@ def _reduce(ax: Val) -> tuple[Val, Val]:
 
 
 def atan2(y: Val, x: Val) -> Val:
-    """The angle of the point (x, y), with the special values of C at zeros and infinities."""
+    """The angle of the point (x, y), with the special values of C at zeros and infinities.
+
+    For the smaller part `low` and the larger part `high`, it is atan(low / high), then reflected at the diagonal and at the y axis.
+    """
     form = format_of(x)
     ax, ay = abs(x), abs(y)
     steep = ay > ax
@@ -161,7 +169,7 @@ def _atan_unit(q: Val) -> Val:
 
 
 def atan(x: Val) -> Val:
-    """The arc tangent."""
+    """The arc tangent; for |x| > 1 it is pi / 2 minus that of 1 / |x|, with the sign of x."""
     form = format_of(x)
     ax = abs(x)
     steep = ax > 1.0

@@ -51,6 +51,7 @@ class BatchedProduct:
     def build(self, vector_bytes: int, transposes: Transposes) -> None:
         """Replaces the product by a loop nest if there are tiles for it; `transposes` caches transposed factors."""
         lhs, rhs = map(Val, self.op.operands)
+        # The batch axes of both factors, then the contracted axis of each, then the free axis of each.
         (left, right), (lc, rc), (free, other) = self.batches, self.contracted, (self._free(0), self._free(1))
         batch = math.prod(lhs.shape[a] for a in left)
         rows, columns, length = lhs.shape[free], rhs.shape[other], lhs.shape[lc]
@@ -128,6 +129,7 @@ class SharedProduct:
     def build(self, transposes: Transposes) -> None:
         """Replaces the product by a loop nest; `transposes` caches transposed factors."""
         shape, dtype = shape_and_dtype(self.op.results[0].type)
+        # Names of axes in the loop nest: b of the stack, i rows, j columns, k terms.
         left, right = ("b" * (self.position == n) for n in (0, 1))
         with ir.InsertionPoint(self.op), self.op.location:
             lhs, rhs = map(Val, self.product.operands)

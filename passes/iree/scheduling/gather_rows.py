@@ -112,13 +112,13 @@ def _rewrite(op: ir.Operation) -> None:
         indices, result = Val(op.operands[1]), op.results[0]
         index = b.reshape(indices, indices.shape[:-1])
         empty = tensor.EmptyOp(list(result.type.shape), result.type.element_type).result
-        table = Val(op.operands[0])
-        if _source_gathers(table.value):
-            table = b.stored(table)
+        source = Val(op.operands[0])
+        if _source_gathers(source.value):
+            source = b.stored(source)
         rows = Val(
             hlo.emit(
                 GATHER,
-                [table.value, index.value, empty],
+                [source.value, index.value, empty],
                 results=[result.type],
                 attributes={"dimension_map": hlo.I64Array.encode([0])},
             ).results[0]

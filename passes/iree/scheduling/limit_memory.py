@@ -42,6 +42,7 @@ class LimitMemoryPass(Pass):
     name: ClassVar[str] = "nabla-limit-memory"
 
     def run(self, module: ir.Operation) -> None:
+        """Rewrites each function that has a limit of memory, in place, so that it stays within the limit as far as possible."""
         for func in functions_of(module).values():
             if LIMIT in func.attributes:
                 limit = ir.IntegerAttr(func.attributes[LIMIT]).value
@@ -67,6 +68,7 @@ class _Program:
     """A block as steps: operations whose results are in memory, each with the operations that are fused into it."""
 
     def __init__(self, block: ir.Block):
+        """Reads a block as steps, with the values that each step reads and writes; operations that IREE fuses are no steps."""
         self.block, self.end = block, last_of(block)
         self.values: list[ir.Value] = []  # the values in memory
         self.numbers: dict[ir.Value, int] = {}

@@ -110,6 +110,7 @@ def in_order(value: ir.Value, order: Permutation) -> ir.Value:
     position = inverse(order)
 
     def at(value: ir.Value) -> ir.Value:
+        """The value in the new order, from `copies` if it was made already."""
         if _rank(value) and value not in copies:
             copies[value] = make(value)
         return copies.get(value, value)

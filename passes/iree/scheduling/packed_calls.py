@@ -75,7 +75,8 @@ class PackedCall:
 def add_in_place(module: ir.Operation, calls: Iterable[PackedCall], constants: Constants) -> None:
     """Replaces sums of two products that nothing else reads: the later product is added to the memory of the earlier one.
 
-    `calls` has the calls that compute products in the module, and `constants` is a cache of constants.
+    For example, a @ b + c @ d becomes two calls: the second adds c @ d to the result of the first. `calls` has the calls that
+    compute products in the module, and `constants` is a cache of constants.
     """
     call_of = {call.result: call for call in calls}
     for op in [op for op in nested_in_functions(module) if op.name == "stablehlo.add"]:

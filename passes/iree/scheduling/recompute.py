@@ -140,6 +140,7 @@ def _recompute(block: ir.Block, least_bytes: int) -> None:
         costs = {v: 0 if v in tape or order.is_available(v, stage) else order.size(v) for v in cone}
         cut = cheapest_cut(cone, {v: c for v, c in costs.items() if not cone[v] or v not in order.where_read}, now)
         recomputed = _after_cut(cone, now, cut)
+        # The bytes that need not be stored until the late readers, because their values are recomputed from the cut.
         gain = sum(map(costs.__getitem__, now)) - sum(map(costs.__getitem__, cut))
         if gain < least_bytes or sum(map(_work, recomputed)) > thresholds.RECOMPUTED_WORK * gain:
             tape |= now

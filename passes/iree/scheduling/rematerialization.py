@@ -85,6 +85,7 @@ class _Run:
         count = 0
         for now, step in enumerate(self.steps):
             missing = self._missing(step.reads)
+            # While a step is repeated, the values that later steps of `missing` read stay live.
             for i, number in enumerate(missing):
                 self._run_step(number, now, {*step.reads, *(v for later in missing[i:] for v in self.steps[later].reads)})
             if missing:
@@ -141,8 +142,8 @@ class _Run:
             if cost >= least:
                 break  # the cost of its own step is a lower bound
             steps = [self.steps[n] for n in self._missing(self.steps[self.makers[value]].reads)]
-            own = self.steps[self.makers[value]].work
-            cost *= sum((step.work for step in steps), own) / own
+            own_work = self.steps[self.makers[value]].work
+            cost *= sum((step.work for step in steps), own_work) / own_work
             if cost < least and all(step.repeats for step in steps):
                 best, least = value, cost
         return best

@@ -57,6 +57,7 @@ def _schedule(op: ir.Operation, vector_bytes: int) -> None:
         return
     rest = [d for d in range(x.rank) if d not in dims]
     with ir.InsertionPoint(op), op.location:
+        # Sums over leading axes, or over an odd number of elements, are products with a vector of ones.
         if rest and min(rest) == len(dims):
             new = _by_ones(x, math.prod(x.shape[: len(dims)]), 0)
         elif rest and max(rest) < min(dims) and _is_odd(math.prod(x.shape[d] for d in dims), vector_bytes // x.dtype.itemsize):

@@ -45,7 +45,7 @@ class SplitDilatedConvolutionsPass(Pass):
                 _split(op)
 
     def _has_large_parts(self, op: ir.Operation) -> bool:
-        """True if the convolutions without zeros are large enough for the kernel."""
+        """True if the convolutions without zeros (one for each phase) are large enough for the kernel."""
         if (large := packed_product(op, self.vector_bytes)) is None:
             return False
         phases = math.prod(_phases(Window.of(op), axis) for axis in range(len(op.results[0].type.shape) - 2))
@@ -139,7 +139,10 @@ def _split(op: ir.Operation) -> None:
 
 
 def _without_zeros(window: Window, split: Sequence[int]) -> dict[str, ir.Attribute]:
-    """The attributes of the convolution of an image that is already padded along the axes `split`, without zeros in between."""
+    """The attributes of the convolution of one phase: no padding and no dilation of the image along the axes `split`.
+
+    The image is already padded along these axes, and a phase reads no zeros between its elements.
+    """
     padding = [Padding() if axis in split else p for axis, p in enumerate(window.padding)]
     return {
         "padding": hlo.Padding.encode(tuple((p.low, p.high) for p in padding)),

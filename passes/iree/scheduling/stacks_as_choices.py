@@ -38,7 +38,10 @@ class StacksAsChoicesPass(Pass):
 
 
 def _choose(block: ir.Block) -> None:
-    """Replaces the short concatenations of a block by selections between their parts."""
+    """Replaces the short concatenations of a block by selections between their parts.
+
+    For example, concatenate(a, b) of two rows becomes select(index <= 0, a, b), where index is the number of the row.
+    """
     for op in [op.operation for op in block.operations if op.operation.name == "stablehlo.concatenate"]:
         result, parts = Val(op.results[0]), [Val(v) for v in op.operands]
         dim = hlo.I64.decode(op.attributes["dimension"])

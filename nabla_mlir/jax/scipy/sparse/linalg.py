@@ -113,6 +113,7 @@ def _solved(
         inverse = None if M is None else _linear(M, unravel)
 
         def solve(matvec: Linear, b: Any) -> Any:
+            """The solution of a system of vectors by the method, from the start on."""
             limit = nnp.maximum(tol * nnp.linalg.norm(b), atol)
             return method(matvec, b, start, limit, steps, (lambda v: v) if inverse is None else inverse)
 
@@ -158,7 +159,11 @@ def _bicgstab(matvec: Linear, b: Any, x: Any, limit: Any, maxiter: int, inverse:
     """
 
     def step(state: Any) -> Any:
-        """One iteration: a step along the direction p, then a step that minimises the residual."""
+        """One iteration: a step along the direction p, then a step that minimises the residual.
+
+        With the names of the literature: x is the solution, r the residual, rho = shadow · r, alpha and omega the lengths of the
+        two steps, and beta the share of the old direction in the new one. y and z are the preconditioned p and s.
+        """
         x, r, p, rho, k = state
         y = inverse(p)
         v = matvec(y)

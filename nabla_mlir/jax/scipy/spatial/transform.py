@@ -195,7 +195,10 @@ def _normalised(quat: Any) -> Tensor:
 
 @library
 def _product(p: Any, q: Any) -> Tensor:
-    """The normalised product p q of two quaternions (x, y, z, w)."""
+    """The normalised product p q of two quaternions (x, y, z, w).
+
+    For vectors v, a and scalars w, b of the two, it is (w a + b v + v × a, w b - v · a).
+    """
     p, q = inexact(p), inexact(q)
     v, w, a, b = p[..., :3], p[..., 3:], q[..., :3], q[..., 3:]
     vector = w * a + b * v + cross(v, a)
@@ -244,7 +247,7 @@ def _as_quat(quat: Any, canonical: Static[bool], scalar_first: Static[bool]) -> 
 # ---------------------------------------------------------------- matrices
 @library
 def _as_matrix(quat: Any) -> Tensor:
-    """The rotation matrices of quaternions."""
+    """The rotation matrices of quaternions (x, y, z, w)."""
     q = inexact(quat)
     x, y, z, w = (q[..., k] for k in range(4))
     rows = [
@@ -278,7 +281,9 @@ def _from_matrix(matrix: Any) -> Tensor:
 # ---------------------------------------------------------------- vectors
 @library
 def _from_rotvec(rotvec: Any, degrees: Static[bool]) -> Tensor:
-    """The quaternions of rotation vectors."""
+    """The quaternions of rotation vectors v: (sin(angle / 2) v / angle, cos(angle / 2)) with angle = |v|; series for small
+    angles.
+    """
     v = inexact(rotvec)
     v = deg2rad(v) if degrees else v
     square = (v * v).sum(-1, keepdims=True)
@@ -291,7 +296,9 @@ def _from_rotvec(rotvec: Any, degrees: Static[bool]) -> Tensor:
 
 @library
 def _as_rotvec(quat: Any, degrees: Static[bool]) -> Tensor:
-    """The rotation vectors of quaternions."""
+    """The rotation vectors of quaternions (sine u, cosine) with a unit vector u: 2 atan2(sine, cosine) u; a series for a small
+    sine.
+    """
     q = inexact(quat)
     q = where(q[..., 3:] < 0, -q, q)  # the angle is at most pi
     square = (q[..., :3] * q[..., :3]).sum(-1, keepdims=True)
@@ -359,6 +366,7 @@ def _as_euler(quat: Any, seq: Static[str], degrees: Static[bool]) -> Tensor:
     k = 3 - i - j if is_symmetric else k
     sign = (i - j) * (j - k) * (k - i) // 2
     x, y, z, w = q[..., i], q[..., j], q[..., k] * sign, q[..., 3]
+    # The formulas of that paper; a, b, c, d are its names.
     a, b, c, d = (w, x, y, z) if is_symmetric else (w - y, x + z, y + w, z - x)
     middle = 2.0 * arctan2(hypot(c, d), hypot(a, b))
     at_start, at_end = absolute(middle) <= 1e-7, absolute(middle - np.pi) <= 1e-7
