@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.linalg
 from xla import run_traced
 
 import nabla_mlir as nm
@@ -247,3 +248,19 @@ def test_the_norm_of_zero_has_the_derivative_zero() -> None:
 def test_errors(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         nm.trace(call, nm.spec((3, 3), "f64"))
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_generalised_eigenvalues_read_one_triangle(lower: bool, dtype: type) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.normal(size=(4, 4)) + (1j * rng.normal(size=(4, 4)) if dtype is np.complex128 else 0) for _ in range(2))
+    b = b @ b.conj().T + 4 * np.eye(4)
+    b += (np.triu if lower else np.tril)(np.ones((4, 4)), 1 if lower else -1)  # the other triangle is not read
+    values, vectors = map(np.asarray, nm.jax.scipy.linalg.eigh(a, b, lower=lower))
+    np.testing.assert_allclose(values, scipy.linalg.eigh(a, b, lower=lower, eigvals_only=True), rtol=1e-10)
+    half = np.tril(a, -1) if lower else np.triu(a, 1)
+    matrix = half + half.conj().T + np.diag(np.diag(a).real)
+    half = np.tril(b, -1) if lower else np.triu(b, 1)
+    metric = half + half.conj().T + np.diag(np.diag(b).real)
+    np.testing.assert_allclose(matrix @ vectors, metric @ vectors * values, atol=1e-10)

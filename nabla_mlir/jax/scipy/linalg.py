@@ -40,7 +40,7 @@ from nabla_mlir.numpy.forms import qr as factors
 from nabla_mlir.numpy.indexing import take_along_axis
 from nabla_mlir.numpy.joining import concatenate
 from nabla_mlir.numpy.logic import where
-from nabla_mlir.numpy.operands import convert, inexact, tensor
+from nabla_mlir.numpy.operands import convert, inexact, inexacts, tensor
 from nabla_mlir.numpy.products import matmul
 from nabla_mlir.numpy.ufuncs import real
 from nabla_mlir.ops import linalg as la
@@ -297,6 +297,8 @@ def eigh(
 ) -> Any:
     """Returns eigenvalues and eigenvectors of Hermitian matrices; with a positive definite `b`, those of ``a v = w b v``.
 
+    Only one triangle of `a` and of `b` is read: the lower one, or the upper one if `lower` is False.
+
     Raises:
       ShapeError: `eigvals` is not None, or `type` is not 1.
     """
@@ -305,8 +307,10 @@ def eigh(
     if b is None:
         values, vectors = fa.eigh(a, "L" if lower else "U")
     else:
-        factor = fa.cholesky(b)
-        half = systems.triangular_solve(factor, a, lower=True)
+        a, b = inexacts("eigh", a, b)
+        factor = fa.cholesky(la.symmetric_part(b, lower), symmetrize_input=False)
+        half = systems.triangular_solve(factor, la.symmetric_part(a, lower), lower=True)
+        # L^-1 a L^-H for b = L L^H has the same eigenvalues.
         inner = la.adjoint(systems.triangular_solve(factor, la.adjoint(half), lower=True))
         values, vectors = fa.eigh(inner)
         vectors = systems.triangular_solve(factor, vectors, lower=True, transpose_a=True, conjugate_a=True)
