@@ -230,7 +230,7 @@ def _jacfwd(item: TransformPass, body: ir.Block) -> Transformed:
         """The results of the transform for its arguments: a block of the Jacobian for each result and argument."""
         columns = []
         for i in item.wrt:
-            holder, copy = _copy_body(body)
+            holder, copy = _copy_body(body)  # JvpOp moves the block into the new operation; the holder is empty then
             ranks = [len(shape_and_dtype(results[o])[0]) for o in of]
 
             def push(t: ir.Value, copy: ir.Block = copy, i: int = i) -> Values:

@@ -151,7 +151,10 @@ class Network:
         """
 
         def of_one(x: Any) -> Any:
-            """For one sample: the Jacobian of the output by the shifts of each layer, the inputs of the layers, and the output."""
+            """For one sample: the Jacobian of the output by the result of each layer, the inputs of the layers, and the output.
+
+            The shifts are zeros that are added to these results.
+            """
 
             def value(shifts: Any) -> Any:
                 """The output for one sample, and the inputs of the layers."""

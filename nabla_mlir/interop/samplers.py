@@ -66,7 +66,7 @@ class LogDensity:
         entries = load_prepared(stage.lower(), "", (), target)
         self._value, self._both, self._hessp = (entries[name] for name in ("value", "both", "hessp"))
         self._specs, self._data = data, self._value.leaves(self.x0, *data)[1:]
-        self._batches: dict[int, Any] = {}
+        self._batches: dict[int, Any] = {}  # by the number of points: the function of the values at so many points
 
     def __repr__(self) -> str:
         return f"LogDensity({self.size} numbers: {', '.join(name or 'x' for name in self.names)})"

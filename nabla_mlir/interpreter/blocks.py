@@ -290,7 +290,10 @@ class _Plain:
         evaluate, parameters, shape, dtype, of_elements = self.evaluate, self.parameters, self.shape, self.dtype, self.of_elements
 
         def step(frame: Frame) -> None:
-            """Evaluates the operation, checks the shape of its result, and stores the result in the frame."""
+            """Evaluates the operation, and stores its result in the frame, converted to the dtype of its type.
+
+            The shape must be that of the type, but in regions of reductions and sorts arrays stand for scalars (`of_elements`).
+            """
             y = evaluate(*[frame[i] for i in operands], **parameters)
             if type(y) is not np.ndarray:
                 y = np.asarray(y[0] if type(y) is list else y)

@@ -180,7 +180,11 @@ def _integer(value: int) -> ir.Value:
 
 
 def _checked_version(method: Method) -> list[ir.Value]:
-    """The version of the state, in a list of one element; emits an assertion that it is not zero, as before the first update."""
+    """The version of the state, in a list of one element.
+
+    Emits an assertion that fails if the version is 0, which means that nothing has been written yet. For the user the first write
+    is the call of `update`, at a point.
+    """
     version = _load(VERSION, ir.IntegerType.get_signless(64))
     attributes: dict[str, ir.Attribute] = {"predicate": ir.IntegerAttr.get(version.type, 1)}  # ne
     is_set = ir.Operation.create(

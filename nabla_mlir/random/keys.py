@@ -229,9 +229,13 @@ def keys_of(name: str, keys: Any) -> Any:
 
 
 def key_of(name: str, key: Any) -> Any:
-    """Like `keys_of`, for a single key. Raises ShapeError for several keys."""
+    """The argument `key` of the function `name`, after a check that it is a single key: a `KeyArray` or an array of two words.
+
+    Raises ShapeError for several keys, and the errors of `keys_of`.
+    """
     shape = keys_of(name, key).shape
-    if len(shape) > (not isinstance(key, KeyArray)):
+    axes_of_words = 0 if isinstance(key, KeyArray) else 1  # an array has its words along the last axis
+    if len(shape) > axes_of_words:
         raise ShapeError(
             f"{name} requires a single key, got keys of shape {tuple(shape)}.", where=user_frame(), help="use nm.vmap for several."
         )

@@ -197,16 +197,18 @@ def _erase_unused(ops: Iterable[ir.Operation], pinned: set[ir.Value]) -> None:
 
 
 def step_back(backward: Backward, carry: Sequence[Tensor], values: dict[ir.Value, Tensor]) -> list[Tensor]:
-    """Emits one iteration in reverse; returns the new values of the carries of the backward loop.
+    """Emits a copy of the backward body; returns the new values of the carries of the backward loop.
+
+    In the body, a placeholder operation stands for each stored value of the forward iteration; `values` has its tensor.
 
     Args:
       backward: the body.
       carry: the current values of these carries.
-      values: from the stored values of the forward iteration to tensors that are read from tapes.
+      values: maps each stored value of the forward iteration to the tensor that is read from its tape.
     """
     mapping = {a: c.value for a, c in zip(backward.block.arguments, carry, strict=True)}
     *ops, terminator = (o.operation for o in backward.block.operations)
-    for holder, value in backward.stored.items():
-        mapping[holder] = values[value].value
+    for placeholder, value in backward.stored.items():
+        mapping[placeholder] = values[value].value
     clone_body([o for o in ops if o.name != PLACEHOLDER], mapping)
     return [wrap(mapping.get(v, v)) for v in terminator.operands]

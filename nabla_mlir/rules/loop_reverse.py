@@ -152,7 +152,7 @@ def _forward_loop(
     n = len(start)
 
     def condition(carry: list[Tensor]) -> Tensor:
-        """True if another iteration runs: the counter is below `stop`, or the condition of the original loop holds."""
+        """True if another iteration runs: if the counter is below `stop`, or, without `stop`, if the loop's own condition holds."""
         if stop is not None:
             return compare(carry[n], stop, comparison_direction="LT")
         arguments, ops, (predicate,) = body_of(op.regions[0])

@@ -112,7 +112,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
     def owned(cls, array: np.ndarray, device: Device) -> Array:
         """A copy of a contiguous array in memory of IREE, which IREE's threads can free without Python."""
         copy = cls(copied(array, device, element_type(array.dtype)), device, type=(array.shape, array.dtype))
-        copy.is_alone = True
+        copy.is_alone = True  # nothing else refers to the memory, so a call may donate it without a copy
         return copy
 
     @classmethod

@@ -78,7 +78,8 @@ def device(driver: str | Device = "local-sync", threads: int | None = None) -> D
 
     Args:
       driver: the name of the driver, or a device.
-      threads: the threads of the pool, which all devices with this number share; None means the cores of the process.
+      threads: the threads of the pool of local-task, which all devices with this number share; None means the cores of the
+        process. Other drivers ignore it.
 
     Raises:
       DeployError: the driver does not exist, or finds no device on this machine; or the number of threads is not valid.
@@ -87,6 +88,7 @@ def device(driver: str | Device = "local-sync", threads: int | None = None) -> D
         return driver
     count = checked(threads) if driver == POOL else 1
     with _device_lock:
+        # Devices are cached; after a fork, or after a pool of threads is abandoned, the generation is another one.
         return _open(driver, count, generation(driver))
 
 

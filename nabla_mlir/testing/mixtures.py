@@ -64,15 +64,16 @@ class Program:
     def _choose(self, rng: Numbers, seed: int, steps: int) -> None:
         """Draws at most `steps` steps; NumPy computes their values, and a step on which it raises an error is skipped.
 
-        Sets `plan`, whose entries are the name, the function, the numbers of the operands and the seed of a step, and `values`.
-        `rng` makes the random choices.
+        Sets `arguments`; `plan`, whose entries are the name, the function, the numbers of the operands (arguments first, then
+        steps) and the seed of a step; and `values`, the results of the steps. `rng` makes the random choices. Every third program
+        has only float64, so that its derivatives can be compared with differences.
         """
         self.seed = seed
         self.dtypes: tuple[str, ...] = ("float64",) if seed % 3 == 0 else DTYPES
         self.arguments: list[np.ndarray] = _arguments(rng, self.dtypes)
         self.plan: list[tuple[str, Any, list[int], int]] = []
         values: list[Any] = list(self.arguments)
-        tables = [UNARY, AXIS, BINARY, STEPS, STEPS]
+        tables = [UNARY, AXIS, BINARY, STEPS, STEPS]  # STEPS is drawn twice as often
         for _ in range(20 * steps):
             if len(self.plan) == steps:
                 break

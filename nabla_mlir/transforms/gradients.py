@@ -132,7 +132,7 @@ def _value_and_grad(
         """The scalar result of `f` and the leaves of aux; `inner` are new values for the leaves at `positions`."""
         values = {**dict(enumerate(leaves)), **dict(zip(positions, inner, strict=True))}
         at = pytree.unflatten(spec, [values[i] for i in range(len(leaves))])
-        out = f(*with_arguments(own(args), wrt, at), **own(kwargs))
+        out = f(*with_arguments(own(args), wrt, at), **own(kwargs))  # `own` copies tensors, because `f` may assign to them
         if has_aux:
             if not isinstance(out, tuple) or len(out) != 2:
                 raise TreeError(

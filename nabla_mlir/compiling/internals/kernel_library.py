@@ -44,7 +44,8 @@ class KernelLibrary:
 def take_kernels(module: ir.Module) -> KernelLibrary | None:
     """The kernels of a legalised module as a library; empty stubs with their names stay in the module.
 
-    None if the kernels are too small to pay off, or of an unknown form; the module is then as before.
+    All executables of the module are joined to the first one, `home`. None if the kernels are too small to pay off, or if an
+    executable has functions other than its kernels; the module is then as before.
     """
     sources = [op.operation for op in module.body.operations if op.operation.name == EXECUTABLE]
     if sum(len(nested(op)) for op in sources) < thresholds.SEPARATE_KERNELS or not all(map(_is_alone, sources)):
@@ -52,18 +53,18 @@ def take_kernels(module: ir.Module) -> KernelLibrary | None:
     home, *others = sources
     name = name_of(home)
     with context(), ir.Location.unknown():
-        callers = {name_of(op): name for op in others}
+        home_of = {name_of(op): name for op in others}
         move_into(home, others)
         for op in others:
             op.erase()
-        rename_calls(module, DISPATCH, callers)
+        rename_calls(module, DISPATCH, home_of)
         kernels_module = ir.Module.create()
         with ir.InsertionPoint(kernels_module.body):
             whole = home.clone()
         whole.attributes["sym_visibility"] = ir.StringAttr.get("public")
         *exports, code, _ = inside(home)
         for kernel in inside(code):
-            *body, _ = kernel.regions[0].blocks[0].operations
+            *body, _ = kernel.regions[0].blocks[0].operations  # the terminator stays
             for op in reversed(body):
                 op.operation.erase()
     return KernelLibrary(name, tuple(map(name_of, exports)), str(kernels_module))

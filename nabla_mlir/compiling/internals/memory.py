@@ -79,7 +79,8 @@ class _State:
 def _peak_of(name: str, program: Mapping[str, Mapping[str, Block]]) -> int | None:
     """The largest number of bytes that a function and the functions that it calls hold at once; None if a size is not known.
 
-    `program` has the blocks of each function, by name and label.
+    `program` has the blocks of each function, by name and label. The walk follows all branches, but visits each block at most
+    `_VISITS` times, which is enough for loops.
     """
     blocks, sizes, peak = program[name], list[int](), 0
     visits = dict.fromkeys(blocks, 0)

@@ -105,7 +105,7 @@ class Distribution:
         run = library(f)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            """Binds the arguments like the signature, and computes the function."""
+            """The function on arguments by position or name, under JAX's rules for dtypes (`narrowing`)."""
             bound = _bound(f"{self.name}.{name}", signature, args, kwargs)
             with narrowing():
                 return run(*bound)

@@ -87,7 +87,7 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
         return self.dataset.shape[1]
 
     def evaluate(self, points: Any) -> Any:
-        """The density at points of shape (d, m), or (m,) if d is 1."""
+        """The density at points of shape (d, m), (m,) if d is 1, or at one point of shape (d,)."""
         return exp(self.logpdf(points))
 
     def pdf(self, points: Any) -> Any:
@@ -97,8 +97,11 @@ class gaussian_kde:  # noqa: N801 (the name in SciPy)
     __call__ = evaluate
 
     def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density at points; it is accurate also where the density underflows."""
-        x = atleast_2d(x)
+        """The logarithm of the density at points of shape (d, m), (m,) if d is 1, or at one point of shape (d,).
+
+        It is accurate also where the density underflows.
+        """
+        x = atleast_2d(x)  # makes a row of one point, but points are columns
         x = x.reshape(self.d, 1) if x.shape == (1, self.d) else x
         if x.shape[0] != self.d:
             raise ShapeError(f"gaussian_kde requires points of {self.d} coordinates, got shape {x.shape}.", where=user_frame())

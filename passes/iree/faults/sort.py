@@ -72,12 +72,17 @@ def _sort(values: Sequence[Val], last: Sequence[Val], dim: int, region: ir.Regio
     attributes = {"dimension": hlo.I64.encode(dim), "is_stable": hlo.Bool.encode(False)}
     op = b.make("stablehlo.sort", arrays, [k.type for k in arrays], attributes, regions=1, final=True)
 
-    def comes_first(*pairs: Val) -> Val:
-        """An i1: the first element of each pair comes before the second one; pairs are the two compared elements of each array."""
-        x, y = ([pairs[2 * index_of[v.value] + side] for v in values] for side in (0, 1))
+    def comes_first(*elements: Val) -> Val:
+        """The comparator of the new sort, an i1: true if the first of two positions comes before the second one.
+
+        `elements` has two elements of each array: at the first position, then at the second. If the original comparator finds
+        them equal, the key `last` decides, if there is one.
+        """
+        # An array that occurs twice in `values` is an operand only once.
+        x, y = ([elements[2 * index_of[v.value] + side] for v in values] for side in (0, 1))
         if not last:
             return apply_elementwise(region, [v for pair in zip(x, y, strict=True) for v in pair])[0]
-        p, q = (pairs[2 * index_of[last[0].value] + side] for side in (0, 1))
+        p, q = (elements[2 * index_of[last[0].value] + side] for side in (0, 1))
         return _before(region, x, y, p < q)
 
     b.fill_region(op.regions[0], [tensor_type((), k.dtype) for k in arrays for _ in range(2)], comes_first)

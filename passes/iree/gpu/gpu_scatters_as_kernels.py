@@ -99,7 +99,7 @@ def _float_sums(sums: RowSums, index: Val, rows: Val, base: Val) -> Val:
 
 
 def _call(kind: str, sums: RowSums, arguments: list[Val], onto: Val) -> Val:
-    """The array `onto` after the kernel `kind` (a function of row_sums.py) has updated it in place, with `arguments` before it."""
+    """The array `onto`, updated in place by the kernel `kind`, a function of row_sums.py; the kernel only reads `arguments`."""
     sizes = "x".join(map(str, (*sums.positions, sums.width, sums.count)))
     element = str(ir.RankedTensorType(onto.value.type).element_type)
     name = f"row_sums_{kind}_{sizes}_{sums.index}_{element}"

@@ -145,13 +145,14 @@ class _Steps:
 
         The nest is not before the step `earliest`, and not before what the item reads is computed.
         """
-        is_tiled = isinstance(item, Reduction) and item.target.size > 1
-        space = None if is_tiled else Space.of(item.domain)
+        is_alone = isinstance(item, Reduction) and item.target.size > 1  # a reduction to several elements has its own nest
+        space = None if is_alone else Space.of(item.domain)
         roots = _roots(item)
         seen, needs = _visit(roots, self.planner, {item.target})
         first = max(self._first, earliest)
         for node, positions in needs.items():
             after = self._provide(node)
+            # The item may join the nest of `node` if an iteration reads only elements that the same iteration computes.
             first = max(first, after - 1 if space and self._computes_elements(node, positions, after - 1, space) else after)
         for i in range(first, len(self.steps)):
             step = self.steps[i]

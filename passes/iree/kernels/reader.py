@@ -267,8 +267,11 @@ def _gather(op: ir.Operation, operands: tuple[Node, ...], shape: Shape, dtype: s
 
 
 def _scatter(op: ir.Operation, inits: list[Node], results: list[Node]) -> Scatter:
-    """The compound of a scatter of one operand, whose dimension numbers are written as `Windows` of the updates."""
-    if len(inits) != 3:
+    """The node of a kernel's graph for a `stablehlo.scatter` with one operand; raises NotSupported for several.
+
+    The dimension numbers become `Windows`: the part of the operand that each slice of the updates changes.
+    """
+    if len(inits) != 3:  # operand, indices and updates
         raise NotSupported("a scatter of several operands")
     operand, _, updates = inits
     numbers = ScatterDims.decode(op.attributes["scatter_dimension_numbers"])

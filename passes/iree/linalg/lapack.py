@@ -311,7 +311,7 @@ def _svd(a: Val) -> tuple[Val, Val, Val]:
 
     if n > 1:
         _, _, a, v = b.while_loop([b.full(0, (), np.int32), worst, a, v], go_on, sweep)
-    a, v = (b.slice_(x, [0, 0, 0], [batch, size, size]) for x in (a, v))
+    a, v = (b.slice_(x, [0, 0, 0], [batch, size, size]) for x in (a, v))  # a sweep brings each column back to its index
     norms = b.sqrt(b.reduce_sum(squared(a), [1]))
     s, both = _ordered(norms, b.concat([a, v], 1), descending=True)
     a, v = b.cut(both, 1, 0, size), b.cut(both, 1, size, 2 * size)

@@ -73,9 +73,10 @@ class BatchedProduct:
         return next(a for a in range(rank) if a not in (*self.batches[position], self.contracted[position]))
 
     def _factor(self, x: Val, order: Axes, transposes: Transposes) -> Val:
-        """The factor `x` in memory with its axes in `order`; a value that is free (see order_axes.py) is computed in that order.
+        """The factor `x` in memory with its axes in `order`.
 
-        `transposes` caches the factors in other orders.
+        A factor that elementwise operations make from broadcasts and constants is recomputed in that order; others are
+        transposed. `transposes` caches the results for each block.
         """
         if order == tuple(range(x.rank)):
             return in_memory(x.value)

@@ -107,7 +107,7 @@ def _source_gathers(value: ir.Value) -> set[ir.Operation]:
 
 
 def _rewrite(op: ir.Operation) -> None:
-    """Replaces a gather by IREE's own gather of rows."""
+    """Replaces a gather by IREE's own gather of rows, whose indices lack the last axis of length 1."""
     with ir.InsertionPoint(op), op.location:
         indices, result = Val(op.operands[1]), op.results[0]
         index = b.reshape(indices, indices.shape[:-1])

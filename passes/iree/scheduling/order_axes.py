@@ -71,7 +71,10 @@ def _order(block: ir.Block) -> None:
 
 
 def _store(op: ir.Operation) -> None:
-    """Materialises the operand or the result of a transpose if it would be fused with elementwise operations."""
+    """Materialises the operand of a transpose if an elementwise operation makes it, and the result if one reads it.
+
+    If IREE fuses them, the fused loop reads or writes memory along the wrong axis.
+    """
     maker = made_by(op.operands[0])
     if maker is not None and is_elementwise(maker):
         with ir.InsertionPoint(op), op.location:
@@ -183,7 +186,10 @@ class _Layout:
         return self._free[value]
 
     def _rewrite(self, exits: Sequence[ir.Value]) -> None:
-        """Computes the members in the new order, and transposes those of `exits` back for readers that need the old order."""
+        """Computes the members, the values chosen for the new order of axes, in that order.
+
+        The members in `exits` have readers that need the old order, so they are also transposed back.
+        """
         for op in [o.operation for o in self._block.operations]:
             if any(r in self._members for r in op.results):
                 self._move(op)

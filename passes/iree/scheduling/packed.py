@@ -43,7 +43,10 @@ class Factor:
     dims: Sequence[int] = ()
 
     def in_order(self, block: ir.Block, transposes: Transposes) -> Factor:
-        """The same factor, transposed in memory: batch axes, free axes, axes of terms. `transposes` caches transposed values."""
+        """The same factor, transposed in memory: batch axes, free axes (rows or columns), then the axes that are summed over.
+
+        `transposes` caches transposed values.
+        """
         order = [self.view.dims[n].axis for n in self.dims]
         value = transposed_once(Val(self.view.value), order, block, transposes).value
         dims = tuple(self.view.dims[n]._replace(axis=position) for position, n in enumerate(self.dims))

@@ -112,11 +112,11 @@ class _Run:
         return sorted(found)
 
     def _run_step(self, number: int, now: int, operands: set[int]) -> None:
-        """Runs a step: drops values until there is room for its results, and makes the results live.
+        """Simulates a step: drops values until its results fit, or no value may be dropped; then makes the results live.
 
         Args:
           number: the number of the step.
-          now: the step of the program before which, or as which, it runs.
+          now: the step of the program that is due: `number` itself, or a later step, for which step `number` is repeated.
           operands: the values that must not be dropped.
         """
         values = [value for value in self.steps[number].makes if value not in self.held]
@@ -124,7 +124,7 @@ class _Run:
         while self.bytes + size > self.limit and (victim := self._cheapest(now, operands)) is not None:
             self._forget(victim)
             reader = self._next_reader(victim, now)
-            # The values for its recomputation are needed then, so they must not be dropped for lack of readers.
+            # The victim is recomputed before step `reader`. Count its operands as read there: values without readers are dropped.
             for value in {v for n in self._missing([victim]) for v in self.steps[n].reads if v in self.held}:
                 bisect.insort(self.readers[value], int(reader))
         self.held |= set(values)

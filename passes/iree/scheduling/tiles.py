@@ -101,13 +101,14 @@ def shared_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | 
     return one and Tiles((1, *one.distribution), (1, *one.parallel), (0, *one.reduction))
 
 
-def _even_share(rows: int, most: int, tall: int) -> int:
-    """The number of rows of a workgroup: about `most`, and a divisor of `rows`; all rows if there is none.
+def _even_share(rows: int, wanted: int, tall: int) -> int:
+    """The number of rows of a workgroup: a divisor of `rows`, so that all workgroups are equal.
 
-    Multiples of `tall`, the rows of a tile, are preferred.
+    It is near `wanted`: more than half of it, and at most three times it; all rows if there is no such divisor. Multiples of
+    `tall`, the rows of a tile, are preferred.
     """
-    divisors = [n for n in range(max(tall, most // 2 + 1), min(rows, 3 * most) + 1) if rows % n == 0]
-    return min(divisors, key=lambda n: (n % tall != 0, abs(n - most)), default=rows)
+    divisors = [n for n in range(max(tall, wanted // 2 + 1), min(rows, 3 * wanted) + 1) if rows % n == 0]
+    return min(divisors, key=lambda n: (n % tall != 0, abs(n - wanted)), default=rows)
 
 
 def _groups(work: int) -> int:
