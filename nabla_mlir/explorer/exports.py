@@ -80,7 +80,8 @@ def model_explorer(document: dict[str, Any], state: int = -1) -> dict[str, Any]:
     nodes = []
     for i, text in enumerate(texts):
         number = content["operation"][i]
-        if number < 0 or text.startswith(("}", "^")):
+        match = _OPERATION.match(text)
+        if number < 0 or match is None or text.startswith("}"):  # a line continues an operation, or begins a block
             continue
         origin = document["origins"][content["origin"][number]]
         frames = origin["frames"]
@@ -94,7 +95,7 @@ def model_explorer(document: dict[str, Any], state: int = -1) -> dict[str, Any]:
         nodes.append(
             {
                 "id": str(i),
-                "label": _OPERATION.match(text)[1],  # type: ignore[index]  # every line of an operation has one
+                "label": match[1],
                 "namespace": "/".join(f["function"] for f in reversed(frames[:3])),
                 "incomingEdges": [
                     {"sourceNodeId": str(r), "sourceNodeOutputId": "0", "targetNodeInputId": str(k)} for k, r in enumerate(reads[i])
