@@ -212,7 +212,11 @@ class IreePipeline(NamedPipeline):
             "It splits sums for the threads of a GPU, as nabla-sums-in-parts does for one core of a CPU.",
             unless="parallel_sums",
         ),
-        Step("cse", "Legalisation leaves equal operations; a chain that reads each value once binds fewer buffers."),
+        Step(
+            "cse",
+            "Legalisation leaves equal operations; a chain that reads each value once binds fewer buffers. On GPUs it costs waits.",
+            needs="vector_bytes",
+        ),
         Step(FuseChainsPass, "Chains have their final length, with the formulas of functions."),
         Step(ReuseTapesPass, "No later pass adds a read of a tape.", needs="vector_bytes"),
         Step(OwnBuffersPipeline, "It counts the uses of values, so it comes last."),

@@ -15,9 +15,9 @@
 
 // Options are given once, and reach the passes that have them; some passes are there for some targets.
 // CPU: builtin.module(cse,nabla-roll-loops,nabla-verify-supported,nabla-one-device,nabla-forget-empty,nabla-count-loops,nabla-legalize-linalg,
-// CPU-SAME: nabla-forget-unique-indices,nabla-read-carries,nabla-sums-in-parts,cse,nabla-fuse-chains,nabla-limit-buffers,nabla-wait-for-loops,nabla-update-in-place,
+// CPU-SAME: nabla-forget-unique-indices,nabla-read-carries,nabla-sums-in-parts,nabla-fuse-chains,nabla-limit-buffers,nabla-wait-for-loops,nabla-update-in-place,
 // VULKAN: nabla-legalize-linalg{target=vulkan}
-// VULKAN-SAME: nabla-hold-loop-results,nabla-read-carries,cse,nabla-fuse-chains{target=vulkan},nabla-limit-buffers{target=vulkan},nabla-wait-for-loops,nabla-update-in-place{target=vulkan}
+// VULKAN-SAME: nabla-hold-loop-results,nabla-read-carries,nabla-fuse-chains{target=vulkan},nabla-limit-buffers{target=vulkan},nabla-wait-for-loops,nabla-update-in-place{target=vulkan}
 // FAST: builtin.module(nabla-verify,{{.*}}nabla-verify-lowered,cse,
 // FAST-SAME: nabla-legalize-linalg{vector-bytes=32}
 // FAST-SAME: nabla-schedule-products{vector-bytes=32},nabla-sums-in-parts,cse,nabla-fuse-chains
