@@ -73,7 +73,7 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
       rerun: a function from the number of a perturbed run to the interpreter's results. Runs are made only until their
         spread explains the difference: none if results are close, and rarely more than one if they are right.
     """
-    worst, claims, numbers, elements = 0.0, 0.0, 0, 0
+    worst, claims, elements = 0.0, 0.0, 0
     for i, (x, y) in enumerate(zip(got, wanted, strict=True)):
         x, y = np.asarray(x), np.asarray(y)
         close = bound = _close_distance(y)
@@ -88,8 +88,7 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
             return Outcome(_difference(i, x, y, bound), ratio, 1.0)
         worst = max(worst, ratio)
         claims, elements = claims + share_of(y, bound) * y.size, elements + y.size
-        numbers += int((~np.isnan(_numbers(y))).sum())
-    return Outcome(None, worst, claims / elements, numbers / elements) if elements else Outcome(None, worst, 1.0)
+    return Outcome(None, worst, claims / elements, number_share(wanted)) if elements else Outcome(None, worst, 1.0)
 
 
 def apparent_error(got: Arrays, wanted: Arrays) -> float:
@@ -107,9 +106,8 @@ def apparent_error(got: Arrays, wanted: Arrays) -> float:
 
 def number_share(wanted: Arrays) -> float:
     """The share of the elements of all results that are not NaN."""
-    sizes = [(int(np.isnan(_numbers(np.asarray(y))).sum()), np.size(y)) for y in wanted]
-    elements = sum(size for _, size in sizes)
-    return 1.0 - sum(count for count, _ in sizes) / elements if elements else 1.0
+    elements = sum(map(np.size, wanted))
+    return sum(int((~np.isnan(_numbers(np.asarray(y)))).sum()) for y in wanted) / elements if elements else 1.0
 
 
 def bound_of(wanted: np.ndarray, reruns: Arrays) -> np.ndarray:

@@ -58,6 +58,11 @@ def reason_not_to(module: ir.Module, target: Target) -> str:
     return ""
 
 
+def _draws_of(runs: ReferenceRuns) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the draws in their order, and of the rare draws."""
+    return (_DRAWS_OF_FACTORS, _RARE_DRAWS_OF_FACTORS) if runs.is_definite else (_DRAWS, RARE_DRAWS)
+
+
 def check_artifact(
     module: ir.Module, target: Target, vmfb: bytes, examples: Examples | None = None, strategy: str = "", is_bounded: bool = True
 ) -> Checks:
@@ -76,9 +81,8 @@ def check_artifact(
     comparison = _Comparison(ReferenceRuns(module), target, vmfb, strategy)
     allowance = allowance_of(module)
     is_definite, branches = comparison.runs.is_definite, comparison.runs.branches
-    first, *others = _DRAWS_OF_FACTORS if is_definite else _DRAWS
-    others = [first, *others] if examples else others
-    rare = _RARE_DRAWS_OF_FACTORS if is_definite else RARE_DRAWS
+    draws, rare = _draws_of(comparison.runs)
+    first, others = draws[0], draws if examples else draws[1:]
     sets = {"" if examples else first: comparison.checks(examples or {}, first, allowance if is_bounded else None)}
     allowance.steps *= _REST
     for k, draw in enumerate((*others, *rare)):
@@ -117,12 +121,12 @@ def check_in_parts(
     except CompileError as error:
         return {name: Check(NOT_CHECKED, f"its parts do not compile ({error.message})") for name in entries_of(module)}
     comparison = _Comparison(ReferenceRuns(module, noise=noise, instead=parts), target, vmfb, strategy.name)
-    is_definite, branches = comparison.runs.is_definite, comparison.runs.branches
-    first, *others = _DRAWS_OF_FACTORS if is_definite else _DRAWS
-    rare = _RARE_DRAWS_OF_FACTORS if is_definite else RARE_DRAWS
+    branches = comparison.runs.branches
+    draws, rare = _draws_of(comparison.runs)
+    first, others = draws[0], draws if examples else draws[1:]
     sets = {"" if examples else first: comparison.checks(examples or {}, first, None)}
     spent = comparison.runs.spent
-    for draw in (*((first, *others) if examples else others), *rare):
+    for draw in (*others, *rare):
         statuses = {check.status for check in _joined(sets).values()}
         is_long = spent > thresholds.CHECK_IN_PARTS and CHECKED in statuses
         is_useless = draw in RARE_DRAWS and not (branches.one_sided and CHECKED in statuses)

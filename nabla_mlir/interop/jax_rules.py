@@ -92,7 +92,7 @@ class Importer:
             jax.config.update("jax_use_shardy_partitioner", shardy)
 
     def _lowering_rules(self, plain: Any) -> tuple[Any, ...]:
-        """Lowering rules that turn calls with a derivative rule into markers; the imported primitive `plain` keeps JAX's rule."""
+        """Lowering rules that replace calls with a derivative rule by markers; JAX itself lowers the primitive `plain`."""
         import jax
         from jax._src.custom_derivatives import linear_call_p
         from jax.extend.core import primitives

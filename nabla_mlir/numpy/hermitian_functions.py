@@ -117,9 +117,9 @@ def _curvature(f: Function, a: Tensor, e: Tensor, h: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------- divided differences
-def _derivative(f: Function, order: int) -> Function:
-    """The derivative of f of an order, by forward mode."""
-    return f if order == 0 else lambda x: jvp(_derivative(f, order - 1), (x,), (full_like(x, 1),))[1]
+def derivative(f: Function, order: int) -> Function:
+    """The derivative, of this order, of an elementwise function f, by forward mode."""
+    return f if order == 0 else lambda x: jvp(derivative(f, order - 1), (x,), (full_like(x, 1),))[1]
 
 
 def _scale(w: Tensor, rank: int) -> Tensor:
@@ -145,7 +145,7 @@ def _near(f: Function, x: Tensor, middle: Tensor, y: Tensor, scale: Tensor, orde
     is_double = x.dtype.itemsize == 8
     close = abs(x - y) <= scale * ((1e-6 if is_double else 3e-3) if order == 1 else (1e-4 if is_double else 3e-2))
     for k in range(1, order + 1):
-        slopes = [_derivative(f, k)(v) for v in (x, middle, y)]
+        slopes = [derivative(f, k)(v) for v in (x, middle, y)]
         bend = abs(slopes[0] + slopes[2] - 2.0 * slopes[1])
         close = close & (bend <= (abs(slopes[0]) + abs(slopes[2])) * (1e-6 if is_double else 1e-3))
     return close | (abs(x - y) <= size * _share(x, 2.0 * order - 1.0))
@@ -156,7 +156,7 @@ def _first(f: Function, x: Tensor, y: Tensor, scale: Tensor) -> Tensor:
     x, y = x + y * 0.0, y + x * 0.0
     middle, half = (x + y) * 0.5, (x - y) * 0.5
     near = _near(f, x, middle, y, scale, 1)
-    series = _derivative(f, 1)(middle) + _derivative(f, 3)(middle) * (half * half) * (1 / 6)
+    series = derivative(f, 1)(middle) + derivative(f, 3)(middle) * (half * half) * (1 / 6)
     return where(near, series, (f(x) - f(y)) / where(near, 1.0, x - y))
 
 
@@ -171,7 +171,7 @@ def _second(f: Function, x: Tensor, y: Tensor, z: Tensor, scale: Tensor) -> Tens
     middle, mean = x + y + z - low - high, (x + y + z) * (1 / 3)
     near = _near(f, low, (low + high) * 0.5, high, scale, 2)
     square_distances = (x - mean) * (x - mean) + (y - mean) * (y - mean) + (z - mean) * (z - mean)
-    series = _derivative(f, 2)(mean) * 0.5 + _derivative(f, 4)(mean) * square_distances * (1 / 48)
+    series = derivative(f, 2)(mean) * 0.5 + derivative(f, 4)(mean) * square_distances * (1 / 48)
     quotient = (_first(f, low, middle, scale) - _first(f, middle, high, scale)) / where(near, 1.0, low - high)
     return where(near, series, quotient)
 

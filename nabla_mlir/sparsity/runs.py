@@ -47,7 +47,7 @@ class Union:
 
 
 def runs_of(rows: Rows, ranks: np.ndarray) -> list[Runs]:
-    """For each row, the ranks of its columns as runs of consecutive ranks: ranks 1, 2, 5 are (1, 3, 5, 6).
+    """The ranks of the columns of each row as runs of consecutive ranks, each its start and end: 1, 2, 5 gives (1, 3, 5, 6).
 
     `ranks` has the rank of each column, which is its position in an order that makes the runs long.
     """

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 from nabla_mlir.base.typing import ArrayLike
+from nabla_mlir.numpy.hermitian_functions import derivative
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import inexacts
 from nabla_mlir.numpy.special_values import polynomial
@@ -15,9 +15,8 @@ from nabla_mlir.numpy.ufuncs import absolute, exp, expm1, log, log1p
 from nabla_mlir.ops import elementwise as ew
 from nabla_mlir.ops.guards import power_log, product
 from nabla_mlir.staging.eager import library
-from nabla_mlir.table.tensor import Tensor, full_like
+from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms.custom import custom_jvp
-from nabla_mlir.transforms.linear import jvp
 
 
 @library
@@ -38,16 +37,7 @@ def boxcox1p(x: ArrayLike, lmbda: Any) -> Tensor:
 def _power_integral(order: int, is_shifted: bool, x: Tensor, power: Tensor) -> Tensor:
     """The integral of t**(power - 1) log(t)**order from 1 to x, or to 1 + x: the derivative of `boxcox` by lambda of that order."""
     logarithm = log1p(x) if is_shifted else log(x)
-    f: Callable[[Tensor], Tensor] = functools.partial(_power_less_one, logarithm)
-    for _ in range(order):
-        f = functools.partial(_slope, f)
-    return f(power)
-
-
-def _slope(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """The derivative of an elementwise function `f` at `x`."""
-    slope: Tensor = jvp(f, (x,), (full_like(x, 1),))[1]
-    return slope
+    return derivative(functools.partial(_power_less_one, logarithm), order)(power)
 
 
 @_power_integral.defjvp

@@ -63,7 +63,7 @@ class SeparateConstantsPass(Pass):
                         writes.setdefault((constant_key(start) or start, result.type), []).append((op, at))
             if op.name == "stablehlo.pad" and _fills_by_kernel(op.operands[1]):
                 writes.setdefault(("pad", constant_key(op.operands[1]) or op.operands[1]), []).append((op, 1))
-        # Constants with more than one use, of which one is a write.
+        # Constants that are written and have another use, and memory that two operations would fill with one number.
         repeats = [write for key, group in writes.items() if max(uses.get(key, 0), len(group)) > 1 for write in group]
         for (op, i), number in zip(repeats, copy_numbers(module), strict=False):
             with ir.InsertionPoint(op), op.location:

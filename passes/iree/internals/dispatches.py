@@ -30,12 +30,14 @@ class Operand:
     """
 
     name: str
-    memory: str
+    memory: ir.RankedTensorType
     part: Slice
-    type: str
+    type: ir.RankedTensorType
 
 
-def workgroups(name: str, operands: Sequence[Operand], types: Sequence[str], lines: Sequence[str], values: str) -> list[str]:
+def workgroups(
+    name: str, operands: Sequence[Operand], types: Sequence[ir.RankedTensorType], lines: Sequence[str], values: str
+) -> list[str]:
     """The text of an operation that becomes one kernel.
 
     A `flow.dispatch.region` would be shorter, but IREE 3.13 confuses the results of a region if it finds two of them equal,
@@ -48,19 +50,19 @@ def workgroups(name: str, operands: Sequence[Operand], types: Sequence[str], lin
       lines: its operations.
       values: the name of the operation in `lines` whose results it returns.
     """
-    memory = [*(f"readonly:{x.memory}" for x in operands), *(f"writeonly:{type}" for type in types)]
-    memory = [f"!iree_tensor_ext.dispatch.tensor<{each}>" for each in memory]
+    accesses = [*(f"readonly:{x.memory}" for x in operands), *(f"writeonly:{type}" for type in types)]
+    memory = [f"!iree_tensor_ext.dispatch.tensor<{access}>" for access in accesses]
     loads = [
         f"%m{i} = iree_tensor_ext.dispatch.tensor.load %p{i}, {_window(x.part)} : {memory[i]} -> {x.type}"
         for i, x in enumerate(operands)
     ]
     stores = [
-        f"iree_tensor_ext.dispatch.tensor.store {values}#{i}, %p{n}, {_window(Slice.whole(_sizes(type)))} : {type} -> {memory[n]}"
+        f"iree_tensor_ext.dispatch.tensor.store {values}#{i}, %p{n}, {_window(Slice.whole(type.shape))} : {type} -> {memory[n]}"
         for i, (n, type) in enumerate(enumerate(types, len(operands)))
     ]
-    names, sources = ", ".join(x.name for x in operands), ", ".join(x.memory for x in operands)
+    names, sources = ", ".join(x.name for x in operands), ", ".join(str(x.memory) for x in operands)
     return [
-        f"{name}:{len(types)} = flow.dispatch.workgroups({names}) : ({sources}) -> ({', '.join(types)}) =",
+        f"{name}:{len(types)} = flow.dispatch.workgroups({names}) : ({sources}) -> ({', '.join(map(str, types))}) =",
         f"({', '.join(f'%p{i}: {each}' for i, each in enumerate(memory))}) {{",
         *loads,
         *lines,
@@ -69,11 +71,6 @@ def workgroups(name: str, operands: Sequence[Operand], types: Sequence[str], lin
         "%x, %y, %z = iree_tensor_ext.dispatch.workgroup_count_from_slice()",
         "flow.return %x, %y, %z : index, index, index }",
     ]
-
-
-def _sizes(type: str) -> tuple[int, ...]:
-    """The shape of a tensor from the text of its type: (2, 3) for tensor<2x3xf32>."""
-    return tuple(int(n) for n in type.removeprefix("tensor<").split("x")[:-1] if n.isdigit())
 
 
 def _window(part: Slice) -> str:

@@ -93,12 +93,14 @@ class _Input(NamedTuple):
       source: the column.
       memory: the matrix x.
       part: the elements of `memory` that are read.
+      shape: the shape of the column, which may lack axes of size 1 that `part` has.
       dims: the dimensions of the dispatch along which the column runs.
     """
 
     source: ir.Value
     memory: Val
     part: Slice
+    shape: Shape
     dims: Sequence[int]
 
     @staticmethod
@@ -112,22 +114,21 @@ class _Input(NamedTuple):
         if maker is not None and maker.name == "stablehlo.slice":
             part = Slice.of(maker)
             if shape in (part.shape, tuple(n for n in part.shape if n != 1)):
-                return _Input(source, signless(Val(maker.operands[0])), part, dims)
-        return _Input(source, reshape(signless(Val(source)), shape), Slice.whole(shape), dims)
+                return _Input(source, signless(Val(maker.operands[0])), part, shape, dims)
+        return _Input(source, reshape(signless(Val(source)), shape), Slice.whole(shape), shape, dims)
 
     def value(self) -> Val:
         """The value that is read, with the shape of the dispatch along its dimensions."""
-        return reshape(signless(Val(self.source)), space(shape_and_dtype(self.source.type)[0]))
+        return reshape(signless(Val(self.source)), self.shape)
 
     @property
-    def element(self) -> str:
+    def element(self) -> ir.Type:
         """The type of an element."""
-        return str(self.memory.type.element_type)
+        return self.memory.type.element_type
 
     def operand(self, name: str) -> Operand:
         """The operand of the dispatch that has this name."""
-        sizes = space(shape_and_dtype(self.source.type)[0])
-        return Operand(name, str(self.memory.type), self.part, f"tensor<{''.join(f'{n}x' for n in sizes)}{self.element}>")
+        return Operand(name, self.memory.type, self.part, ir.RankedTensorType.get(self.shape, self.element))
 
 
 class _Body(NamedTuple):
@@ -138,7 +139,7 @@ class _Body(NamedTuple):
     results: list[ir.Value]
 
 
-def _simplified(inputs: Sequence[str], lines: Sequence[str], codes: Sequence[Code]) -> _Body:
+def _simplified(inputs: Sequence[ir.Type], lines: Sequence[str], codes: Sequence[Code]) -> _Body:
     """The computation of one element after MLIR's simplification, with inputs named %arg0, %arg1, ...
 
     `inputs` has their types; `lines` compute `codes` from inputs named %in0, %in1, ... IREE 3.13 simplifies the body of a dispatch,
@@ -169,13 +170,13 @@ def _text(shape: Shape, inputs: Sequence[_Input], codes: Sequence[ir.Value], lin
     maps = [*(x.dims for x in inputs), *[whole] * count]
     positions = ", ".join(f"affine_map<({indices}) -> ({', '.join(f'd{i}' for i in dims)})>" for dims in maps)
     elements = [str(c.type) for c in codes]
-    types = [f"tensor<{''.join(f'{n}x' for n in shape)}{e}>" for e in elements]
+    types = [ir.RankedTensorType.get(shape, c.type) for c in codes]
     operands = [x.operand(f"%x{i}") for i, x in enumerate(inputs)]
     reads = ", ".join(f"%m{i}" for i in range(len(operands)))
-    ins = f"ins({reads} : {', '.join(x.type for x in operands)}) " if operands else ""
+    ins = f"ins({reads} : {', '.join(str(x.type) for x in operands)}) " if operands else ""
     arguments = [f"%arg{i}: {x.element}" for i, x in enumerate(inputs)]
     arguments += [f"%out{i}: {e}" for i, e in enumerate(elements)]
-    kinds = ", ".join(types)
+    kinds = ", ".join(map(str, types))
     body = [
         *(f"%e{i} = tensor.empty() : {t}" for i, t in enumerate(types)),
         f"%y:{count} = linalg.generic {{indexing_maps = [{positions}], iterator_types = [{', '.join(_PARALLEL for _ in whole)}]}}",
