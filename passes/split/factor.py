@@ -50,6 +50,7 @@ def _factor_block(block: ir.Block, division: Division) -> None:
             continue
         with named("factor", op.location), ir.InsertionPoint(op):
             terms = _RULES[op.name](op, sums, division)
+            # With several readers, a sum of several terms would be computed again for each of them.
             if terms is not None and (len(terms) == 1 or _uses(op.results[0]) == 1):
                 sums[op.results[0]] = terms
     for value, terms in sums.items():
@@ -127,7 +128,7 @@ def _sum_rule(binary: OpDef) -> Callable[[ir.Operation, dict[ir.Value, Terms], D
             if value not in terms and binary is add:
                 terms[value] = factor
                 continue
-            if value in terms:
+            if value in terms:  # the factors of both operands are added or subtracted
                 both = _combine_factors(_factor(terms[value], value), _factor(factor, value), binary)
             else:
                 both = _combine_factors(_factor(factor, value), full_like(wrap(value), -1), multiply)
@@ -210,6 +211,7 @@ def _combine_factors(a: Tensor, b: Tensor, binary: OpDef) -> Tensor | None:
     if len(positions) > 1:
         return None
     ((shape, dims),) = positions
+    # A factor that is no broadcast is a constant with one number: it gets the shape before the broadcast.
     x, y = (full(shape, splat_of(t) or 0, t.dtype) if s is None else s[0] for t, s in zip((a, b), small, strict=True))
     return broadcast_in_dim(binary(x, y), shape=a.shape, broadcast_dimensions=dims)
 

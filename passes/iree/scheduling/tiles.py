@@ -98,7 +98,7 @@ def shared_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | 
     The sizes are those of one product, and `lanes` is the length of a vector.
     """
     one = matrix_product(rows, columns, length, lanes)
-    return one and Tiles((1, *one.distribution), (1, *one.parallel), (0, *one.reduction))
+    return None if one is None else Tiles((1, *one.distribution), (1, *one.parallel), (0, *one.reduction))
 
 
 def _even_share(rows: int, wanted: int, tall: int) -> int:
