@@ -93,6 +93,7 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> P
         products = transposed("the transpose of a linear solve", matvec, cts, cts)
         return [materialize(x, like) for x, like in zip(products, cts, strict=True)]
 
+    # In the transposed system, the solvers of the system and of its transpose exchange their roles.
     multipliers = _emit(
         op.attributes["transposable"], seeds, vecmat, _emit_region_of(op, TRANSPOSE_SOLVE), _emit_region_of(op, SOLVE)
     )

@@ -117,7 +117,7 @@ class _Steps:
                 if node.is_work:
                     # A node that is computed at many indices of one step counts twice.
                     steps.setdefault(node, []).extend([i] * (1 if len(positions) <= _POSITIONS else 2))
-        repeated = [n for n, where in steps.items() if len(where) > 1 and n.name != "reduce"]
+        repeated = [n for n, numbers in steps.items() if len(numbers) > 1 and n.name != "reduce"]
         inner = {(o, tuple(steps[n])) for n in repeated for o in _parts(n)}
         return [n for n in repeated if (n, tuple(steps[n])) not in inner and not self.planner.source(n)]
 
@@ -152,7 +152,8 @@ class _Steps:
         first = max(self._first, earliest)
         for node, positions in needs.items():
             after = self._provide(node)
-            # The item may join the nest of `node` if an iteration reads only elements that the same iteration computes.
+            # The item may join the nest of `node`, which is step `after - 1`, if an iteration reads only elements that the same
+            # iteration computes.
             first = max(first, after - 1 if space and self._computes_elements(node, positions, after - 1, space) else after)
         for i in range(first, len(self.steps)):
             step = self.steps[i]

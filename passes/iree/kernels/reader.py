@@ -234,7 +234,7 @@ def _product(op: ir.Operation, operands: Sequence[Node], shape: Shape, dtype: st
     batch = [numbers[f"{side}_batching_dimensions"] for side in ("lhs", "rhs")]
     contracting = [numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs")]
     sizes = (*shape, *(operands[0].shape[d] for d in contracting[0]))
-    free = len(batch[0])
+    free = len(batch[0])  # the dimension of the result for the next free dimension of a factor
     positions = []  # for each factor, its dimensions among all dimensions of the product
     for x, b, c in zip(operands, batch, contracting, strict=True):
         position = {d: i for i, d in enumerate(b)} | {d: len(shape) + i for i, d in enumerate(c)}

@@ -131,7 +131,7 @@ class Group:
         rows, size = self.loops[0], self.size
         most = thresholds.FUSED_SUMS_GROUPS if size >= thresholds.FUSED_SUMS_SHARED else 1
         most = max(most, rows // thresholds.SUM_IN_PARTS)
-        return -(-rows // -(-rows // most))
+        return -(-rows // -(-rows // most))  # as many as equal shares of the rows need
 
     def _position(self, inputs: Sequence[ir.Value]) -> ir.Operation:
         """The operation before which the kernel is inserted: the first reader of a result.
@@ -174,13 +174,13 @@ def groups_of(block: ir.Block, is_sum: Test, is_inner: Test) -> Iterator[Group]:
     for op in ops:
         stage = max((stages.get(v, 0) for v in reads_of(op)), default=0)
         is_result = len(op.results) == 1 and op.results[0] in results
-        stages.update((r, stage + is_result) for r in op.results)
+        stages.update((r, stage + 1 if is_result else stage) for r in op.results)
         if is_result:
             alike.setdefault((stage, loops_of(op)), []).append(op)
     positions = {value: position for position, value in enumerate(op.results[0] for op in ops if len(op.results) == 1)}
     for members in alike.values():
-        whole = set().union(*(_cone(op, inner) for op in members))
-        yield Group(members, [value.owner.operation for value in sorted(whole, key=positions.__getitem__)])
+        cone = set().union(*(_cone(op, inner) for op in members))
+        yield Group(members, [value.owner.operation for value in sorted(cone, key=positions.__getitem__)])
 
 
 def _cone(op: ir.Operation, inner: set[ir.Value]) -> set[ir.Value]:

@@ -35,8 +35,8 @@ def geqp3(a: Val, first: Val) -> list[Val]:
     def step(j: Val, a: Val, taus: Val, order: Val) -> list[Val]:
         """Exchanges column j with the longest remaining column, and makes it zero below the diagonal."""
         norms = b.reduce_sum(select(row < spread(j, a.shape), 0.0, squared(a)), [1])
-        swaps = ne(line_at(order, b.full(1, (), np.int32), 2), 0)
-        sizes = select(columns < spread(j, columns.shape), -1.0, select(swaps, math.inf, norms))
+        come_first = ne(line_at(order, b.full(1, (), np.int32), 2), 0)
+        sizes = select(columns < spread(j, columns.shape), -1.0, select(come_first, math.inf, norms))
         p = first_largest(sizes)
         order, a = exchange_rows(order, j, p), b.swap(exchange_rows(b.swap(a), j, p))
         return [*_reflected(j, a, taus), order]
