@@ -200,7 +200,7 @@ def gathered(what: str, x: Tensor, bound: BoundAxis, axis: int, tiled: bool = Fa
 
     `what` is the name of the collective, for errors.
     """
-    at = _check_axis(what, axis, x.ndim + (not tiled))
+    at = _check_axis(what, axis, x.ndim if tiled else x.ndim + 1)
     out = collectives.all_gather(x, axis=bound.symbol, dimension=at, extent=bound.size)
     return reshaped(out, (*x.shape[:at], bound.size * x.shape[at], *x.shape[at + 1 :])) if tiled else out
 

@@ -111,7 +111,7 @@ def dot_of_broadcast(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
             continue
         copies = [d for d in range(factor.ndim) if d not in positions]
         # Only a leading batching axis, and no free axes before it, keep the result in order.
-        if copies != [batch_axes[0]] if batch_axes else True:
+        if not batch_axes or copies != [batch_axes[0]]:
             continue
         axis_of = {d: i for i, d in enumerate(positions)}
         own_dims = [tuple(axis_of[d] for d in ds if d in axis_of) for ds in ((lb, lc) if side == 0 else (rb, rc))]

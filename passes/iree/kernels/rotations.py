@@ -83,6 +83,7 @@ class Rotations:
         """Rotates the matrix `rows` by all stored sweeps; `sweeps` is their number."""
         t, lanes = self.t, self.t.form.lanes
         whole = rows.shape[2] // (STRIP * lanes) * (STRIP * lanes)
+        # Whole strips, then the remaining vectors one by one.
         for start, stop, count in ((0, whole, STRIP), (whole, rows.shape[2], 1)):
             if start == stop:
                 continue
