@@ -102,7 +102,7 @@ def cost_of_function(func: ir.Operation) -> FunctionCost:
     ops = [op.operation for op in block.operations]
     total = cost_of_all(op for op in ops if op.name in REGISTRY)
     state = {op.attributes["global"].value: v for op in ops if op.name in _STATE for v in [*op.operands, *op.results]}
-    old_state = sum(_bytes_or_zero(v) for op in ops if op.name == _STATE[1] for v in op.operands)
+    old_state = sum(_bytes_or_zero(v) for op in ops if op.name == _STATE[1] for v in op.operands)  # replaced state counts twice
     return FunctionCost(total.flops, total.bytes, sum(map(_bytes_or_zero, state.values())), _peak(block) + old_state)
 
 

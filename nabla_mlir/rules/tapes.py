@@ -70,6 +70,7 @@ def direction(op: ir.Operation, index: ir.Value, counter: Counter) -> int:
     `counter` describes the carry that counts. Example: for i in range(3), the index i gives 1, and 2 - i gives -1.
     """
     counting = op.regions[1].blocks[0].arguments[counter.carry]
+    # A counter that goes through all rows, upwards or downwards.
     upward = {(0, 1): 1, (counter.trips - 1, -1): -1}.get((counter.start, counter.step), 0)
     if index == counting:
         return upward

@@ -73,10 +73,10 @@ def _axes_from_region(op: ir.Operation, i: int, names: list[Names]) -> Names:
     """
     if i < len(names):
         return names[i]
-    of = I64Array.decode(op.attributes["of"]) if "of" in op.attributes else range(len(names))
+    differentiated = I64Array.decode(op.attributes["of"]) if "of" in op.attributes else range(len(names))
     if op.name == "ad.jvp":
-        return names[of[i - len(names)]]
-    return met(names[k] for k in of)
+        return names[differentiated[i - len(names)]]
+    return met(names[k] for k in differentiated)
 
 
 def _through_region(op: ir.Operation, region: ir.Region, orders: dict[ir.Value, Names]) -> list[Names]:

@@ -229,6 +229,7 @@ class Writer(Emitter):
         bounds = [*(part or (self.integer(0), self.integer(upper))), self.integer(step)]
 
         def iterate(index: str, olds: list[str]) -> list[str]:
+            """Writes one iteration; returns the names of the new carried values."""
             self.ranges[index] = (0, upper - step)
             return [c.name for c in body(symbol(index), _with_types(olds, carried))]
 
@@ -246,6 +247,7 @@ class Writer(Emitter):
         first, *rest = dimensions
 
         def inside(i: Affine, _: list[Code]) -> list[Code]:
+            """Writes the loops over the other dimensions, at index i of the first one; nothing is carried."""
             self.each(shape, rest, body, {**known, first: i})
             return []
 
@@ -291,8 +293,10 @@ class Writer(Emitter):
 
 
 def _names_and_types(values: Sequence[Code]) -> tuple[list[str], list[str]]:
+    """The names of SSA values, and their MLIR types."""
     return [c.name for c in values], [c.type for c in values]
 
 
 def _with_types(names: Sequence[str], like: Sequence[Code]) -> list[Code]:
+    """The SSA values `names`, each with the type of the value in `like` at the same index."""
     return [Code(name, c.dtype, c.lanes) for name, c in zip(names, like, strict=True)]
