@@ -165,8 +165,8 @@ class _Call:
         def function(*inner: Any) -> Any:
             """The value of `f`, summed over named axes, and aux; `inner` are new values for the differentiated leaves."""
             values = {**dict(enumerate(leaves)), **dict(zip(self.positions, inner, strict=True))}
-            at = pytree.unflatten(self.spec, [values[i] for i in range(len(leaves))])
-            out = f(*with_arguments(own(args), wrt, at), **own(kwargs))
+            new_arguments = pytree.unflatten(self.spec, [values[i] for i in range(len(leaves))])
+            out = f(*with_arguments(own(args), wrt, new_arguments), **own(kwargs))
             if has_aux and not (isinstance(out, tuple) and len(out) == 2):
                 return out  # the caller refuses it with an error
             value, aux = out if has_aux else (out, None)

@@ -200,7 +200,7 @@ class Iteration:
         if _rule(op) in _WINDOWS:
             return None if self._positions(op) is None else 0
         k = next((k for k in (0, 1) if len(op.operands) == 2 and self._writers_in_sum(op.operands[k])), None)
-        return None if k is None or not _is_joint(op) else 1 - k
+        return None if k is None or not _is_joint(op) else 1 - k  # the other operand: operand k has the updates
 
     def _writers_in_sum(self, value: ir.Value) -> list[ir.Operation]:
         """The operations that write the windows of a sum such as `update_slice(0, a, i) + update_slice(0, b, j)`; else none.

@@ -82,11 +82,11 @@ class Panels:
         positions = [factor.of_rows(panel.base, t.add(panel.first, start), count) for start, count in groups]
         with self._runs(panel, *block) as (run, position, low, high), t.loop(low, high, lanes) as k:
             mask = t.mask(t.of_indices("subi", high, k))
-            at = factor.of_term(run, t.of_indices("subi", k, position))
+            offset = factor.of_term(run, t.of_indices("subi", k, position))
             base, columns = t.add(to, self._term_offset(k, block[0], panel.width)), []
             for rows in positions:
                 # A vector has `lanes` terms of one row; after the transpose, a vector has one term of all rows of the group.
-                vectors = [t.masked_vector(mask, factor.memory, t.add(row, at)) for row in rows]
+                vectors = [t.masked_vector(mask, factor.memory, t.add(row, offset)) for row in rows]
                 columns.append(t.transposed([*vectors, *[t.zeros()] * (lanes - len(rows))]))
             for n in range(lanes):
                 for (start, _), group in zip(groups, columns, strict=True):
@@ -102,10 +102,10 @@ class Panels:
         with t.if_holds(fits) as otherwise:
             row = factor.of_row(panel.base, panel.first)
             with self._runs(panel, term, terms) as (run, position, low, high), t.loop(low, high) as k:
-                at = t.add(row, factor.of_term(run, t.of_indices("subi", k, position)))
+                offset = t.add(row, factor.of_term(run, t.of_indices("subi", k, position)))
                 base = t.add(to, self._term_offset(k, term, panel.width))
                 for start in starts:
-                    t.put(t.vector(factor.memory, t.add(at, start)), self.memory, self.group, t.add(base, start))
+                    t.put(t.vector(factor.memory, t.add(offset, start)), self.memory, self.group, t.add(base, start))
             otherwise()
             self._elements(panel, term, terms, to)
 

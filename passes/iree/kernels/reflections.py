@@ -48,6 +48,7 @@ class Reflections:
         norm = (head * head + tail).sqrt() * size
         is_trivial = tail.is_at_most(0.0)
         beta = where(is_trivial, alpha, -norm.with_sign_of(alpha))
+        # The difference one - 1.0 is a zero.
         tau = where(is_trivial, one - 1.0, (beta - alpha) / where(is_trivial, one, beta))
         factor = where(is_trivial, one - 1.0, one / where(is_trivial, one, alpha - beta))
         with self._columns(first) as j:
@@ -60,12 +61,12 @@ class Reflections:
 
         `first` is the index of the first entry of the vector.
         """
-        t, at = self.t, [self.t.add(start, i) for i in range(count)]
-        products = self.products(k, first, rows, at)
+        t, indices = self.t, [self.t.add(start, i) for i in range(count)]
+        products = self.products(k, first, rows, indices)
         factors = [t.splat((tau * x).name) for x in products]
         with self._columns(first) as j:
             v = t.vector(self.vectors, self.group, k, j)
-            for i, factor in zip(at, factors, strict=True):
+            for i, factor in zip(indices, factors, strict=True):
                 row = t.vector(rows, self.group, i, j)
                 t.put(t.minus(row, t.multiplied(factor, v)), rows, self.group, i, j)
 

@@ -47,7 +47,7 @@ class SumsAsKernelsPass(Pass):
         """Replaces a group of reductions by a kernel, or each reduction by itself if there is no kernel for all of them."""
         if self._is_replaced(group, names):
             return
-        for choices in group.parts:
+        for choices in group.parts:  # the first group of the pair for which there is a kernel becomes one
             any(self._is_replaced(part, names) for part in choices)
 
     def _is_replaced(self, group: Group, names: Names) -> bool:
