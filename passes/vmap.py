@@ -60,8 +60,8 @@ def _nest(view: VmapOp) -> VmapOp:
 
 def _without_first(positions: tuple[int, ...]) -> tuple[int, ...]:
     """The positions of the axes after the first, in a type without the first axis."""
-    first, rest = positions[0], positions[1:]
-    return tuple(p - 1 if first != NOT_CARRIED and p > first else p for p in rest)
+    first, others = positions[0], positions[1:]
+    return tuple(p - 1 if first != NOT_CARRIED and p > first else p for p in others)
 
 
 def _drop_axis(type: ir.Type, position: int) -> ir.Type:

@@ -48,10 +48,10 @@ def row_read(value: ir.Value) -> tuple[ir.Value, ir.Value] | None:
     read = made_by(maker.operands[0]) if maker is not None and maker.name == "stablehlo.reshape" else None
     if read is None or read.name != "stablehlo.dynamic_slice":
         return None
-    rows, index, *rest = list(read.operands)
+    rows, index, *other_indices = list(read.operands)
     shape, sizes = (shape_and_dtype(v.type)[0] for v in (rows, read.results[0]))
     is_row = sizes == (1, *shape[1:]) and shape_and_dtype(value.type)[0] == shape[1:]
-    return (rows, index) if is_row and all(splat_of(wrap(i)) == 0 for i in rest) else None
+    return (rows, index) if is_row and all(splat_of(wrap(i)) == 0 for i in other_indices) else None
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ def row_update(op: ir.Operation, carry: int, counter: Counter) -> ir.Operation |
     update = made_by(outputs[carry])
     if update is None or update.name != "stablehlo.dynamic_update_slice":
         return None
-    rows, row, index, *rest = list(update.operands)
+    rows, row, index, *other_indices = list(update.operands)
     shape = shape_and_dtype(rows.type)[0]
-    whole_row = shape_and_dtype(row.type)[0] == (1, *shape[1:]) and all(splat_of(wrap(i)) == 0 for i in rest)
+    whole_row = shape_and_dtype(row.type)[0] == (1, *shape[1:]) and all(splat_of(wrap(i)) == 0 for i in other_indices)
     if rows != arguments[carry] or not direction(op, index, counter) or not whole_row or shape[0] != counter.trips:
         return None
     used_once = len(list(rows.uses)) == 1 and len(list(outputs[carry].uses)) == 1

@@ -279,8 +279,8 @@ def all_to_all(x: PyTree, axis_name: str, split_axis: int, concat_axis: int, *, 
         every = collectives.all_gather(t, axis=bound.symbol, dimension=0, extent=bound.size)
         own_parts = own_part(every, bound, at + 1, parts)  # (entries, ..., part, ...)
         if not tiled:
-            rest = reshaped(own_parts, (bound.size, *t.shape[:at], *t.shape[at + 1 :]))
-            return move_axis(rest, 0, to)
+            without_split = reshaped(own_parts, (bound.size, *t.shape[:at], *t.shape[at + 1 :]))
+            return move_axis(without_split, 0, to)
         parts_in_order = move_axis(own_parts, 0, to)
         lengths = [parts if d == at else n for d, n in enumerate(t.shape)]
         lengths[to] *= bound.size

@@ -70,8 +70,8 @@ def dot_of_constant(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, dtype:
             continue
         product = ew.multiply(x, full_like(x, value))
         result = transpose(product, permutation=(*batch, *free(x.ndim, batch, ())))
-        at = x.ndim if x is lhs else len(batch)  # the index of the first axis of size 1 in the result
-        return reshape(result, shape=(*result.shape[:at], *unit, *result.shape[at:]))
+        first_unit = x.ndim if x is lhs else len(batch)  # the index of the first axis of size 1 in the result
+        return reshape(result, shape=(*result.shape[:first_unit], *unit, *result.shape[first_unit:]))
     return None
 
 
@@ -169,8 +169,8 @@ def dot_of_copies(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, **param
         lengths = {a: b for a, b in zip(factor.contract, other.contract, strict=True) if a in copies}
         if lengths and _is_summable(other.x, params):
             # The copies of v are equal, so sum over k of A[k] v = (sum over k of A[k]) v.
-            rest = other.without(lengths.values(), _sum(other.x, tuple(lengths.values())))
-            return _product(side, factor.without(lengths, uncopied(factor.x, lengths)), rest, params)
+            summed = other.without(lengths.values(), _sum(other.x, tuple(lengths.values())))
+            return _product(side, factor.without(lengths, uncopied(factor.x, lengths)), summed, params)
     return None
 
 
@@ -198,8 +198,8 @@ def sum_of_product(*xs: Tensor, dimensions: tuple[int, ...], body: Any) -> Tenso
             factors[side] = factor.without(axes, _sum(factor.x, axes))
     if not sums:
         return None
-    rest = [i for i in range(xs[0].ndim) if i not in sums]
-    return _sum(_product(0, factors[0], factors[1], params), tuple(rest.index(d) for d in dimensions if d in rest))
+    remaining = [i for i in range(xs[0].ndim) if i not in sums]
+    return _sum(_product(0, factors[0], factors[1], params), tuple(remaining.index(d) for d in dimensions if d in remaining))
 
 
 def _sum_of_products(x: Tensor) -> list[Tensor]:

@@ -75,8 +75,8 @@ def _uses(value: ir.Value) -> int:
 def _sum_of(terms: Terms) -> Tensor:
     """The sum of the terms: each unknown value times its known factor, or unchanged if the factor is None."""
     summands = [wrap(v) if factor is None else multiply(wrap(v), factor) for v, factor in terms.items()]
-    total, *rest = summands
-    for summand in rest:
+    total, *others = summands
+    for summand in others:
         total = add(total, summand)
     return total
 
@@ -177,16 +177,16 @@ def _factor(factor: Tensor | None, value: ir.Value) -> Tensor:
     return full_like(wrap(value), 1) if factor is None else factor
 
 
-def _scaled(terms: Terms, by: Tensor, binary: OpDef) -> Terms | None:
-    """The terms times (or divided by) the known factor `by`, as `binary` says; None if that would cost more than one product."""
+def _scaled(terms: Terms, known: Tensor, binary: OpDef) -> Terms | None:
+    """The terms times (or divided by) the factor `known`, as `binary` says; None if that would cost more than one product."""
     if sum(factor is None for factor in terms.values()) > 1:
         return None  # one product of the sum is cheaper than one of each summand
     new: Terms = {}
     for value, factor in terms.items():
         if factor is None and binary is multiply:
-            new[value] = by
+            new[value] = known
             continue
-        combined = _combine_factors(_factor(factor, value), by, binary)
+        combined = _combine_factors(_factor(factor, value), known, binary)
         if combined is None:
             return None
         new[value] = combined

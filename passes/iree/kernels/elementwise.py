@@ -197,14 +197,14 @@ def _text(shape: Shape, inputs: Sequence[_Input], codes: Sequence[ir.Value], lin
 _PARALLEL = '"parallel"'
 
 
-def _parsed(text: str, operands: Sequence[Val], at: ir.Operation) -> ir.Operation:
-    """The operation in the text of a function of `operands` (a dispatch), moved before the operation `at`."""
+def _parsed(text: str, operands: Sequence[Val], before: ir.Operation) -> ir.Operation:
+    """The operation in the text of a function of `operands` (a dispatch), moved before the operation `before`."""
     module = ir.Module.parse(text)  # must stay alive until the dispatch has moved
     block = module.body.operations[0].operation.regions[0].blocks[0]
     for argument, operand in zip(block.arguments, operands, strict=True):
         argument.replace_all_uses_with(operand.value)
     dispatch = block.operations[0].operation
-    dispatch.move_before(at)
+    dispatch.move_before(before)
     return dispatch
 
 

@@ -112,11 +112,11 @@ def cosines_and_sines(k: np.ndarray, n: int) -> np.ndarray:
 
 def _step_roots(n: int, form: Form) -> np.ndarray:
     """The roots by which the results of each step (except the last) are multiplied, after one row that is not read."""
-    tables, rest = [cosines_and_sines(np.zeros(1, int), 1)], n
+    tables, remaining = [cosines_and_sines(np.zeros(1, int), 1)], n
     for radix in radices(n, form) or ():
-        if rest > radix:
-            tables.append(cosines_and_sines(np.outer(np.arange(rest // radix), np.arange(1, radix)).ravel(), rest))
-        rest //= radix
+        if remaining > radix:
+            tables.append(cosines_and_sines(np.outer(np.arange(remaining // radix), np.arange(1, radix)).ravel(), remaining))
+        remaining //= radix
     return np.concatenate(tables)
 
 

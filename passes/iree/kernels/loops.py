@@ -210,7 +210,7 @@ class Kernel(StepWriter):
             positions.append((buffer, input_count + output_count, end))
             # Buffers in scratch memory begin at multiples of 64 bytes.
             end += -(-buffer.size * BYTES[buffer.dtype] // 64) * 64
-        read_only = [True] * input_count + [False] * (output_count + (end > 0))
+        read_only = [True] * input_count + [False] * (output_count + (1 if end else 0))
         lines = []
         for buffer, position, offset in positions:
             start = self.writer.fresh()

@@ -132,7 +132,7 @@ def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, position: tuple[str,
     piece, lanes = t.of_indices("divui", column, t.form.width), t.form.lanes
     rows = [t.add(row, i) for i in range(t.form.rows)]
     return t.minus_products(
-        [t.row(u, b, at, column) for at in rows],
+        [t.row(u, b, index, column) for index in rows],
         (0, terms),
         lambda i, p: t.load(u, b, rows[i], t.add(first, p)),
         lambda p: [t.vector(panel, b, piece, p, v * lanes) for v in range(t.form.vectors)],

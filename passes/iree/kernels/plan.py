@@ -336,9 +336,9 @@ def _mark(root: Node, inside: set[Node], local: Sequence[range], varying: dict[N
     work = [root]
     while work:
         node = work[-1]
-        todo = [] if node in varying or node in inside else [o for o in node.operands if o not in varying]
-        if todo:
-            work += todo
+        unvisited = [] if node in varying or node in inside else [o for o in node.operands if o not in varying]
+        if unvisited:
+            work += unvisited
             continue
         if node not in varying:
             is_local = any(node.number in numbers for numbers in local)

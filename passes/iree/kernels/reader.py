@@ -298,7 +298,7 @@ def _windows(
     `starts` has the dimension of the operand for each component of an index vector; `vector` and `sizes` are those of `Windows`.
     """
     batch = tuple(d for d in range(len(shape)) if d not in inner)
-    along = {d: batch[i - (i > vector)] for d, i in batching}
+    along = {d: batch[i - 1 if i > vector else i] for d, i in batching}
     along.update(zip((d for d in range(len(sizes)) if d not in single and d not in along), inner, strict=True))
     components = {d: k for k, d in enumerate(starts)}
     sources = tuple((along.get(d), components.get(d)) for d in range(len(sizes)))

@@ -129,9 +129,9 @@ class Group:
     def _workgroups(self) -> int:
         """The number of workgroups that share the first loop: a few per core, one for little work, more for long sums."""
         rows, size = self.loops[0], self.size
-        most = thresholds.FUSED_SUMS_GROUPS if size >= thresholds.FUSED_SUMS_SHARED else 1
-        most = max(most, rows // thresholds.SUM_IN_PARTS)
-        return -(-rows // -(-rows // most))  # as many as equal shares of the rows need
+        limit = thresholds.FUSED_SUMS_GROUPS if size >= thresholds.FUSED_SUMS_SHARED else 1
+        limit = max(limit, rows // thresholds.SUM_IN_PARTS)
+        return -(-rows // -(-rows // limit))  # as many as equal shares of the rows need
 
     def _position(self, inputs: Sequence[ir.Value]) -> ir.Operation:
         """The operation before which the kernel is inserted: the first reader of a result.

@@ -107,9 +107,9 @@ def _cholesky_block(a: Val) -> Val:
         below = b.reshape(b.dynamic_slice(a, [zero, zero, j], (a.shape[0], n, 1)), (a.shape[0], n))
         below = below / root if a.dtype.kind != "c" else b.complex_(b.real(below) / root, b.imag(below) / root)
         rows, columns = b.broadcast(below, a.shape, [0, 1]), b.broadcast(b.conj(below), a.shape, [0, 2])
-        at = b.broadcast(j, a.shape, [])
-        after = b.select(column > at, a - rows * columns, a)
-        return [b.select(b.eq(column, at), rows, after)]
+        current = b.broadcast(j, a.shape, [])
+        after = b.select(column > current, a - rows * columns, a)
+        return [b.select(b.eq(column, current), rows, after)]
 
     (a,) = b.for_loop(n, [a], step)
     return b.select(row >= column, a, 0.0)

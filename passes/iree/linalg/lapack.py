@@ -104,9 +104,9 @@ def _panel_lu(panel: Val) -> tuple[Val, Val, Val]:
         factor = line_at(a, j, 2)
         factor = select(eq(pivot, 0), factor, factor / select(eq(pivot, 0), 1, pivot))
         factors = spread(factor, a.shape, 0, 1)
-        below, at = row > spread(j, a.shape), spread(j, a.shape)
+        below, current = row > spread(j, a.shape), spread(j, a.shape)
         reduced = a - factors * spread(line_at(a, j, 1), a.shape, 0, 2)
-        a = select(below & (column > at), reduced, select(below & eq(column, at), factors, a))
+        a = select(below & (column > current), reduced, select(below & eq(column, current), factors, a))
         pivots = select(eq(steps, spread(j, steps.shape)), spread(p, steps.shape, 0), pivots)
         return [a, order, pivots]
 
@@ -231,9 +231,9 @@ def _eigh(a: Val) -> tuple[Val, Val]:
 
     def done(a: Val, _: Val) -> Val:
         """An i1: all matrices are diagonal up to rounding."""
-        rest = b.reduce_sum(select(off, squared(a), 0.0), [0, 1, 2] if batch == 1 else [1, 2])
+        off_diagonal = b.reduce_sum(select(off, squared(a), 0.0), [0, 1, 2] if batch == 1 else [1, 2])
         # NaN does not converge.
-        return ~b.reduce_any(rest > bound, range(rest.rank)) if rest.rank else ~(rest > bound)
+        return ~b.reduce_any(off_diagonal > bound, range(off_diagonal.rank)) if off_diagonal.rank else ~(off_diagonal > bound)
 
     def one_round(a: Val, vectors: Val) -> list[Val]:
         """Rotates the pairs of columns of this round, and exchanges the pairs."""

@@ -181,11 +181,11 @@ def _reduced(a: Val) -> tuple[Val, Val]:
 
     def step(j: Val, t: Val, taus: Val) -> list[Val]:
         """Makes column j zero below the subdiagonal by a reflection from both sides, and stores the reflection."""
-        at = spread(j, t.shape)
+        current = spread(j, t.shape)
         v, tau, beta = reflection(line_at(t, j, 2), j + 1)
         t = adjoint(reflect(adjoint(t), v, tau))
-        new = select(row > at + 1, spread(v, t.shape, 0, 1), select(eq(row, at + 1), spread(beta, t.shape, 0), t))
-        t = select(column > at, reflect(t, v, tau), select(eq(column, at), new, t))
+        new = select(row > current + 1, spread(v, t.shape, 0, 1), select(eq(row, current + 1), spread(beta, t.shape, 0), t))
+        t = select(column > current, reflect(t, v, tau), select(eq(column, current), new, t))
         return [t, select(eq(steps, spread(j, steps.shape)), spread(tau, steps.shape, 0), taus)]
 
     return tuple(b.for_loop(n - 1, [a, taus], step)) if n > 1 else (a, taus)  # type: ignore[return-value]

@@ -268,10 +268,10 @@ def _reduced(op: ir.Operation, source: ir.Value, permutation: Permutation) -> Va
     `permutation` is that of the transpose.
     """
     dims = [permutation[d] for d in hlo.I64Array.decode(op.attributes["dimensions"])]
-    rest = [d for d in range(_rank(source)) if d not in dims]
+    remaining = [d for d in range(_rank(source)) if d not in dims]
     combine = _combiner(op)
     (result,) = reduce([Val(source)], [Val(op.operands[1])], sorted(dims), lambda a, b: binary(combine, a, b))
-    return transposed_in_memory(result, [rest.index(d) for d in permutation if d in rest])
+    return transposed_in_memory(result, [remaining.index(d) for d in permutation if d in remaining])
 
 
 def _combiner(op: ir.Operation) -> str:
