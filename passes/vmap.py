@@ -107,7 +107,7 @@ def _expand_axis(view: VmapOp) -> None:
 
 
 def _drop_empty(op: ir.Operation) -> None:
-    """Replaces a map without entries by empty arrays, if all its results carry its axis."""
+    """Replaces a map without entries, all of whose results carry its axis, by empty arrays."""
     with op.location:
         for result in op.results:
             shape, dtype = shape_and_dtype(result.type)

@@ -130,5 +130,5 @@ def _peak(block: ir.Block) -> int:
 
 
 def _is_counted(value: ir.Value) -> bool:
-    """True if `_peak` counts the bytes of a value: those of free operations, such as views, are not counted."""
+    """True if `_peak` counts the bytes of a value; it does not count results of free operations, such as views."""
     return not is_free(made_by(value))

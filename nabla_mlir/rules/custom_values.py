@@ -61,7 +61,7 @@ def has_rules(op: ir.Operation) -> bool:
 
 
 def values_by_rules(op: ir.Operation, active: set[ir.Value]) -> list[Tensor]:
-    """The results of a choice; if a branch has a function with a custom rule, those of a copy with the code of the rule.
+    """The results of a choice, or of a copy of it in which each function with a custom rule is replaced by the code of its rule.
 
     `active` are the differentiated values.
     """

@@ -25,7 +25,7 @@ def met(groups: Iterable[Sequence[str]]) -> Names:
 
 
 def orders_of_results(block: ir.Block, arguments: Sequence[Sequence[str]]) -> list[Names]:
-    """For each value that a block returns, the named axes on which it depends, in the order in which operations read them.
+    """The named axes of each value that a block returns, in the order in which the operations of the block read these axes.
 
     Args:
       block: the block.

@@ -70,7 +70,7 @@ def _batch_op(op: ir.Operation, record: OpDef, batch: Batch) -> Sequence[Tensor]
 
 
 def with_axis(batch: Batch, value: ir.Value, needed: bool = True) -> Tensor:
-    """A value with the mapped axis in front; it is broadcast if it does not carry the axis and the axis is `needed`."""
+    """A value with the mapped axis in front; a value without this axis is broadcast, if the axis is `needed`."""
     return prefixed(batch[value], batch.size) if needed and value not in batch else batch[value]
 
 

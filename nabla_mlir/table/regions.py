@@ -42,7 +42,7 @@ def captures_of(op: ir.Operation) -> list[ir.Value]:
 
 
 def _collect(region: ir.Region, inside: set[ir.Value], captures: dict[ir.Value, None]) -> None:
-    """Adds to `captures` the values that a region reads and that are not defined inside; `inside` gets those that are."""
+    """Adds to `captures` the values from outside that a region reads, and to `inside` the values that the region defines."""
     for block in region.blocks:
         inside.update(block.arguments)
         for op in block.operations:

@@ -63,7 +63,7 @@ def custom_linear_solve(
         return x, stop_gradient(solve(matvec, stop_gradient(b))[1])
 
     def run(b: Any) -> Any:
-        """Emits the solve for `b` with its transpose as a custom rule; outside of traces it calls `solve`."""
+        """The solution for `b`: the result of an emitted `ad.linear_solve`, or of `solve` if values are computed at once."""
         leaves, spec = pytree.flatten(b)
         tensors = [as_tensor(leaf) for leaf in leaves]
         for t in tensors:

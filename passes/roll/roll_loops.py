@@ -120,7 +120,7 @@ class _Loop:
         blocks.items.erase(blocks.start, blocks.length)
 
     def _first_value(self, source: Carried) -> Tensor:
-        """The initial value of a carry, from its `source`; zeros if no block reads it."""
+        """The initial value of the carry for `source`: the value that the first block reads; zeros if no block reads one."""
         value, like = source.first[0], wrap(self._blocks.result(source.position, 0))
         return full(like.shape, 0, like.dtype) if value is None else wrap(value)
 

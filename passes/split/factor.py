@@ -90,7 +90,7 @@ def _terms(value: ir.Value, sums: dict[ir.Value, Terms]) -> Terms:
 
 
 def _multiply(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
-    """The terms of a product: those of the unknown operand, times the known one; None unless exactly one operand is unknown.
+    """The terms of a product: the terms of the unknown operand, each times the known one; None unless exactly one is unknown.
 
     `sums` has the terms of values before the product.
     """
@@ -102,7 +102,7 @@ def _multiply(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division)
 
 
 def _divide(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
-    """The terms of a quotient: those of the numerator, divided by the denominator; None if the denominator is unknown.
+    """The terms of a quotient: the terms of the numerator, each divided by the denominator; None for an unknown denominator.
 
     `sums` has the terms of values before the quotient.
     """
@@ -111,7 +111,7 @@ def _divide(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -
 
 
 def _negate(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
-    """The terms of a negation: those of the operand in `sums`, times -1."""
+    """The terms of a negation: the terms that `sums` has for the operand, each times -1."""
     return _scaled(_terms(op.operands[0], sums), full_like(wrap(op.operands[0]), -1), multiply)
 
 

@@ -127,7 +127,7 @@ def _unknown_results(op: ir.Operation, division: Division) -> tuple[int, ...]:
 
 
 def _divide_loop(op: ir.Operation, division: Division) -> Loop | None:
-    """The division of a loop; None if its length is unknown or zero, because it then has no tape."""
+    """The division of a loop; None for a loop of unknown length or without iterations, which has no tape."""
     counter = find_counter(op)
     if counter is None or counter.trips == 0:
         return None

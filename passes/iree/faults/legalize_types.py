@@ -166,7 +166,7 @@ def truth_to_float(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reverse")
 def reverse(op: ir.Operation, target: Target) -> Replacement:
-    """A reversal in a separate dispatch, because on Vulkan IREE cannot fuse it into an operation that reads it twice."""
+    """A reversal in a separate dispatch, because on Vulkan IREE cannot fuse it into a reader that uses it twice."""
     if target.reversed_operands:
         return None
     result = Val(b.make(op.name, operands(op), [op.results[0].type], attributes_of(op), final=True).results[0])

@@ -47,7 +47,7 @@ def narrow_sum(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reduce")
 def complex_sum(op: ir.Operation, target: Target) -> Replacement:
-    """A complex sum as a complex number of two sums of parts, if it is long or its function has loops; else None.
+    """A complex sum as two real sums, of the real and the imaginary parts, if the sum is long or its function has loops; else None.
 
     Later patterns compute long real sums in two levels. In functions with loops, IREE does not compile some complex sums: their
     initial value is a dispatch outside of all regions that run.

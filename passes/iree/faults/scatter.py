@@ -40,7 +40,7 @@ class NormalForm:
 
     @property
     def limits(self) -> list[int]:
-        """For each component of an index vector, the largest start index of a window that is inside the operand."""
+        """The largest start index of a window inside the operand, along the dimension of each component of an index vector."""
         return [self.shape[d] - self.window[d] for d in self.index_map]
 
 

@@ -55,7 +55,7 @@ def _logistic(x: Node) -> Node:
 
 
 def _quotient(x: Node, y: Node) -> Node:
-    """The quotient x / y; for integers it is rounded towards zero, and all its bits are set if y is 0.
+    """The quotient x / y; a quotient of integers is rounded towards zero, and has all bits set if y is 0.
 
     Machine instructions trap for y = 0 and for the smallest integer / -1, so other divisors are put in place of 0 and -1.
     """

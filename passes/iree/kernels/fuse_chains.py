@@ -106,7 +106,7 @@ class _Chain:
     ops: list[ir.Operation] = field(default_factory=list)
 
     def steps(self) -> list[_Step]:
-        """The operations of the chain, each with its operands and the number of its uses; a result of the chain is an index."""
+        """The operations of the chain, each with its operands and number of uses; an operand from the chain is the index of its step."""
         positions: dict[ir.Value, int] = {op.results[0]: i for i, op in enumerate(self.ops)}
         return [_Step([positions.get(v, v) for v in sources(op)], sum(1 for _ in op.results[0].uses)) for op in self.ops]
 
@@ -244,7 +244,7 @@ class _Parts:
 
 
 def _bindings(steps: Sequence[_Step], start: int = 0) -> Iterator[int]:
-    """For each k from `start` on, the number of buffers that a dispatch with the steps `start` to k would bind."""
+    """The numbers of buffers that dispatches with the steps `start` to k would bind, for k = start, start + 1, ..."""
     inputs: set[ir.Value | int] = set()
     outputs: dict[ir.Value | int, int] = {}  # with the number of remaining uses
     for position, step in enumerate(steps[start:], start):

@@ -130,7 +130,7 @@ class Kernel(StepWriter):
                 return [self.scalar(inner.results[i]) for i in scalars]
 
         def from_region(k: int) -> list[Code]:
-            """The scalars of region k if it is chosen, else of one of the regions after it."""
+            """The scalars of region k if the index chooses this region; else the scalars of one of the later regions."""
             if k == last:  # also for an index that is out of range
                 return region(k)
             test = choice

@@ -22,14 +22,14 @@ class Planner:
     """Plans the steps of a region with some `compounds`; `is_known` is True for a node whose value the kernel has already."""
 
     def __init__(self, compounds: Iterable[Compound], is_known: Callable[[Node], bool]):
-        """`compounds` are those of the region; `is_known` tells if the kernel has the value of a node already."""
+        """Notes the compounds of the region, by their results; no value is planned in memory yet."""
         self._is_known = is_known
         self._compounds = {r: compound for compound in compounds for r in compound.results}
         self._items: dict[Node, list[Item]] = {}
         self._reads: dict[tuple[Node, Index], list[tuple[Node, Index]]] = {}
 
     def plan(self, stores: Sequence[Store], last: Sequence[Store], wanted: Sequence[Node]) -> list[Nest | Compound]:
-        """The steps, in the order in which they run, that run `stores`, then `last`, and that compute the `wanted` values.
+        """The steps of a plan, in order: they run `stores`, compute the `wanted` values, and run `last` at the end.
 
         Planning is repeated with one more value in memory until no step needs one.
         """
@@ -63,7 +63,7 @@ class Planner:
         self._items[node] = list(items_of(node))
 
     def source(self, node: Node) -> Compound | list[Item] | None:
-        """The items that compute a node in memory, or the compound whose result it is; None if it is an expression."""
+        """The items that compute a node in memory, or the compound whose result the node is; None if the node is an expression."""
         if node in self._compounds:
             return self._compounds[node]
         if node.name == "reduce" or node.attributes.get("in_memory"):
@@ -286,7 +286,7 @@ def _parts(node: Node) -> Iterable[Node]:
 
 
 def _needs(compound: Compound, planner: Planner) -> list[Node]:
-    """The nodes that are in memory before a compound runs: its operands, and values that its regions read and do not change."""
+    """The nodes that must be in memory before a compound runs: its operands, and values that its regions only read."""
     outer: dict[Node, None] = {}
     inside = set(compound.results)
     work = []

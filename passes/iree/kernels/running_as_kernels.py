@@ -188,7 +188,7 @@ def _step(op: ir.Operation) -> _Step | None:
 
 
 def _is_sum(op: ir.Operation, summand: ir.Value, b: ir.Value) -> bool:
-    """True if the operation `op` adds b: b is its summand, or the operation subtracts the summand and b is its negative."""
+    """True if `op` adds b: either b is the summand, or `op` subtracts the summand and b is the negative of the summand."""
     if op.name == "stablehlo.add":
         return bool(summand == b)
     maker = made_by(b)

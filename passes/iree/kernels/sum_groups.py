@@ -71,7 +71,7 @@ class Group:
 
     @property
     def stores(self) -> bool:
-        """True if IREE would write an inner value to memory: several reductions read it, or it is itself a short reduction."""
+        """True if IREE would write an inner value to memory: one that several reductions read, or a short reduction."""
         seen: set[ir.Value] = set()
         shared: set[ir.Value] = set()
         inner = {op.results[0] for op in self.inner}
@@ -121,7 +121,7 @@ class Group:
 
     @property
     def parts(self) -> list[tuple[Group, Group]]:
-        """For each reduction, two groups of only this reduction: one with the inner operations that it reads, one without."""
+        """Two groups for each reduction alone: one with the inner operations that the reduction reads, and one without them."""
         inner = {op.results[0] for op in self.inner}
         cones = [(op, _cone(op, inner)) for op in self.sums]
         return [(Group([op], [o for o in self.inner if o.results[0] in cone]), Group([op], [])) for op, cone in cones]

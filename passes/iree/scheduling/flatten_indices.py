@@ -78,7 +78,7 @@ class _Indexed:
 
     @functools.cached_property
     def inside(self) -> list[bool]:
-        """For each column, True if its indices are provably in range."""
+        """A list with True for each column whose indices are provably in range."""
         bounds = [component_range(c.value, self.vector_dim, 0) for c in self.columns]
         return [r is not None and r[0] >= 0 and r[1] < self.shape[d] for r, d in zip(bounds, self.axes, strict=True)]
 

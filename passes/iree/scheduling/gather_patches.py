@@ -44,7 +44,7 @@ class GatherPatchesPass(Pass):
 
 
 def _gather(op: ir.Operation) -> None:
-    """Replaces a convolution by one product of its patches with the kernel, if it has one group, few channels, and is small."""
+    """Replaces a small convolution with one group and few channels by one product of its patches with the kernel."""
     lhs, rhs, result = Val(op.operands[0]), Val(op.operands[1]), Val(op.results[0])
     rank = lhs.rank - 2
     if not (lhs.static and rhs.static) or lhs.dtype not in (np.float32, np.float64) or rank == 0:

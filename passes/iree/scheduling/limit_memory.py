@@ -193,7 +193,7 @@ def _is_number(value: ir.Value) -> bool:
 
 
 def _is_fused(op: ir.Operation) -> bool:
-    """True if IREE computes the result in its only reader, or in all readers because it is free: the result needs no memory."""
+    """True if the result needs no memory: IREE computes the result in its only reader, or in all readers if `op` is free."""
     if len(op.results) != 1 or not is_static_tensor(op.results[0].type):
         return False
     readers = [use.owner for use in op.results[0].uses]

@@ -72,7 +72,7 @@ def _order(block: ir.Block) -> None:
 
 
 def _store(op: ir.Operation) -> None:
-    """Materialises the operand of a transpose if an elementwise operation makes it, and the result if one reads it.
+    """Stores the operand of a transpose in memory if it is computed elementwise, and the result if it is read elementwise.
 
     If IREE fuses them, the fused loop reads or writes memory along the wrong axis.
     """

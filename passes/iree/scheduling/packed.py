@@ -120,7 +120,10 @@ class PackedProduct:
         return call
 
     def _in_order(self, block: ir.Block, transposes: Transposes) -> PackedProduct:
-        """The product, in which a factor is transposed if neither its rows nor its terms are contiguous, and it has no windows."""
+        """The product with contiguous factors: a factor with neither contiguous rows nor contiguous terms is transposed in memory.
+
+        A factor with windows, as of a convolution, stays as it is.
+        """
         layouts = self.product.left, self.product.right
         # Unit "s": neither the rows nor the terms are contiguous. Factors with windows have no `dims`.
         left, right = (

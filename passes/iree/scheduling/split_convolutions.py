@@ -59,7 +59,7 @@ class SplitConvolutionsPass(Pass):
 
 
 def _split(op: ir.Operation) -> None:
-    """Replaces a convolution by one product for each position of its result, if its window has more positions."""
+    """Replaces a convolution by one product for each position of its result, if these are fewer than those of its window."""
     lhs, rhs, result = Val(op.operands[0]), Val(op.operands[1]), Val(op.results[0])
     rank = lhs.rank - 2
     if not (lhs.static and rhs.static) or len({lhs.dtype, rhs.dtype, result.dtype}) > 1 or rank == 0:

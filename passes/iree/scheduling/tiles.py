@@ -20,7 +20,7 @@ TILES = "compilation_info"  # the attribute of a product whose tiles nabla_mlir 
 
 @dataclass(frozen=True)
 class Tiles:
-    """For each loop of an operation, the elements of a workgroup, of a parallel vector, and of a reduction vector; 0 means all."""
+    """The tile sizes of each loop of an operation: of a workgroup, of a parallel vector, and of a reduction vector; 0 means all."""
 
     distribution: tuple[int, ...]
     parallel: tuple[int, ...]
