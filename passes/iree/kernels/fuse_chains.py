@@ -106,7 +106,7 @@ class _Chain:
     ops: list[ir.Operation] = field(default_factory=list)
 
     def steps(self) -> list[_Step]:
-        """The operations of the chain, each with its operands and number of uses; an operand from the chain is the index of its step."""
+        """The operations of the chain, each with its operands and number of uses; a result of a step is given by its index."""
         positions: dict[ir.Value, int] = {op.results[0]: i for i, op in enumerate(self.ops)}
         return [_Step([positions.get(v, v) for v in sources(op)], sum(1 for _ in op.results[0].uses)) for op in self.ops]
 
