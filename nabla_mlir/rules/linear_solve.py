@@ -65,7 +65,7 @@ def _jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
     xs, matvec = [wrap(r) for r in op.results], _emit_region_of(op, MATVEC)
     with ir.InsertionPoint.after(op):
         products, new_ops = recorded(lambda: matvec(xs))
-        all_tangents = dict(tangents)
+        all_tangents = dict(tangents)  # x has no tangent here, so the tangent of A x is dA x
         replacements = push_forward(new_ops, all_tangents)
         rhs = []
         for b, ax in zip(op.operands, products, strict=True):

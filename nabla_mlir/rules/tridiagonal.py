@@ -55,6 +55,7 @@ def _gtsv(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **__
     (*diagonals, _), (*dots, db) = xs, tangents
     lower, diagonal, upper = diagonals
     axis = diagonal.ndim - 1
+    # The diagonals of the transposed matrix.
     adjoints = [_shift(upper, axis, 1), diagonal, _shift(lower, axis, -1)]
     change = _product(dots, outs[3])
     right = add_any(db, ZERO if isinstance(change, Zero) else -change)

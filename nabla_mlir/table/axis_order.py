@@ -87,7 +87,7 @@ def _through_region(op: ir.Operation, region: ir.Region, orders: dict[ir.Value, 
     """
     block = region.blocks[0]
     carry = [orders.get(x, []) for x in op.operands]
-    carry += [[]] * (len(block.arguments) - len(carry))
+    carry += [[]] * (len(block.arguments) - len(carry))  # arguments that are no operands have no named axes
     while True:
         orders |= dict(zip(block.arguments, carry, strict=False))
         results = _follow_block(block, orders)

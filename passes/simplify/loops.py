@@ -172,13 +172,13 @@ def _hoist_expensive(op: ir.Operation) -> bool:
         makers.update((r, inner) for r in inner.results)
         if is_long(inner):
             expensive.append(inner)
-    movable: set[ir.Operation] = set()
+    moved: set[ir.Operation] = set()
 
     def move(inner: ir.Operation) -> None:
         """Moves an operation before the loop, after the operations of its operands."""
-        if inner in movable:
+        if inner in moved:
             return
-        movable.add(inner)
+        moved.add(inner)
         for value in reads_of(inner):
             if value in makers:
                 move(makers[value])

@@ -330,6 +330,7 @@ def _broadcast_last(record: OpDef) -> Pattern:
         constants = [splat_of(x) for x in xs]
         operands = [x.value for x, c in zip(xs, constants, strict=True) if c is None]
         broadcasts = [defining(wrap(v), "stablehlo.broadcast_in_dim") for v in operands]
+        # Nothing else may read the broadcasts, which then disappear.
         if not operands or broadcasts[0] is None or any(len(list(v.uses)) != operands.count(v) for v in operands):
             return None
         shape, params = broadcasts[0][0][0].shape, broadcasts[0][1]

@@ -188,6 +188,7 @@ def _masked(form: NormalForm, i: int, valid: Val | None) -> Val:
     n = len(form.operands)
     name = single_operation(form.body) if n == 1 else None
     if valid is not None and name in _NEUTRAL and x.dtype.kind != "c" and x.dtype.kind != "b":
+        # A neutral update changes no element, so its index may be clamped.
         neutral = b.splat(_NEUTRAL[name](x.dtype), updates)
         updates = select(b.broadcast(valid, updates.shape, [0]), updates, neutral)
         limits = b.broadcast(b.constant(np.array(form.limits, indices.dtype)), indices.shape, [1])
