@@ -27,8 +27,8 @@ def _along_axes(
 ) -> tuple[list[Any], Any, list[Tensor]]:
     """The second derivatives of the results along all unit vectors of the argument at position `argnums`.
 
-    `what` is the name of the transform, `batch_size` is the number of unit vectors at once, and `args` and `kwargs` are the arguments
-    of `fun`.
+    `what` is the name of the transform, `batch_size` is the number of unit vectors at once, and `args` and `kwargs` are the
+    arguments of `fun`.
 
     Returns:
       For each leaf of the argument, the results with the axis of the unit vectors in front; the structure of the argument; its
