@@ -259,7 +259,7 @@ class _Halves:
         arguments, ops, outputs = body_of(op.regions[1])
         counting, packings = arguments[part.counter.carry], self.stored_in(op)
 
-        def condition(carry: list[Tensor]) -> Tensor:
+        def condition(carry: list[Tensor]) -> Tensor:  # true while the counter is below the number of trips
             return compare(carry[0], full((), part.counter.trips, INDEX), comparison_direction="LT")
 
         def body(carry: list[Tensor]) -> list[Tensor]:  # the next counter and unknown carries, from row i of the tapes

@@ -97,6 +97,7 @@ def _computed(
         return copy
     if value in parts_only:
         op = parts_only[value]
+        # An operand of another shape, such as a scalar predicate, is read whole.
         operands = [
             _computed(v, box, parts_only, copies, before) if list(v.type.shape) == list(value.type.shape) else Val(v)
             for v in op.operands
