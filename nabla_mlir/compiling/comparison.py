@@ -134,7 +134,8 @@ def share_of(wanted: np.ndarray, bound: np.ndarray) -> float:
 
 def _numbers(x: np.ndarray) -> np.ndarray:
     """The array with elements of 64 bits, in f64 or complex128."""
-    return x.astype(np.complex128 if is_complex(x.dtype) else np.float64)
+    with np.errstate(invalid="ignore"):  # of signalling NaNs
+        return x.astype(np.complex128 if is_complex(x.dtype) else np.float64)
 
 
 def unit_of(dtype: np.dtype) -> float:
@@ -168,7 +169,7 @@ def _explained_distance(wanted: np.ndarray, distances: np.ndarray) -> np.ndarray
         return np.full(spread.shape, np.inf)
     size = np.abs(_numbers(wanted))
     share = _typical_share(spread, size)
-    bound = FACTOR * np.maximum(spread, np.where(np.isfinite(size), size * share, 0.0))
+    bound = FACTOR * np.maximum(spread, np.where(np.isfinite(size), size, 0.0) * share)
     if len(distances) == RUNS:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where((spread > 0) & np.isfinite(spread), spread / np.median(distances, axis=0), 1.0)

@@ -12,7 +12,7 @@ import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.base.errors import CompileError, MiscompileError, ShapeError, TargetError, TraceError
 from nabla_mlir.compiling import checking, lowering, reference_check, reference_runs
-from nabla_mlir.compiling.comparison import compare
+from nabla_mlir.compiling.comparison import bound_of, compare
 from nabla_mlir.compiling.internals.messages import CIRCULAR
 from nabla_mlir.compiling.reference_check import check_artifact
 from nabla_mlir.dialects.context import context, parse_module
@@ -400,6 +400,15 @@ def test_a_circular_dependency_is_compiled_by_the_next_strategy(monkeypatch, cap
     monkeypatch.setattr(checking, "STRATEGIES", checking.STRATEGIES[:2])
     with pytest.raises(CompileError, match="circular"):  # where there is nothing to put a barrier around
         lowered(lambda x: x + 1.0, X).compile()
+
+
+def test_infinities_and_signalling_nans_are_compared_in_silence():
+    signalling = np.array([0x7FA00000], np.uint32).view(np.float32)
+    wanted, other = np.array([np.inf, 1.0, 2.0]), np.array([np.inf, 1.0, 2.000001])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compare([signalling], [signalling], lambda _: [signalling]).difference is None
+        assert (bound_of(wanted, [wanted, other]) < [1e-300, 1e-5, 1e-4]).all()
 
 
 def test_equal_results_of_a_dispatch_are_compiled_by_another_strategy():
