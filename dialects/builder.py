@@ -298,6 +298,7 @@ def stored(x: Val) -> Val:
     """
     if x.dtype.kind == "u":
         return bitcast(stored(signless(x)), x.dtype)
+    # The barrier has the sizes of dynamic dimensions as operands.
     sizes = [tensor.DimOp(x.value, arith.ConstantOp(ir.IndexType.get(), d).result).result for d, n in enumerate(x.shape) if n < 0]
     start, end = hlo.COMPUTE_BARRIERS
     maker = made_by(x.value)

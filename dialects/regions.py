@@ -134,7 +134,8 @@ def scratch_op(regions: int = 1, *, detached: bool = False) -> ir.Operation:
 
     The code in it is moved to its final position, cloned, or dropped with the operation, which the caller erases.
     """
-    return ir.Operation.create("ad.scratch", regions=regions, ip=False if detached else None)
+    ip = False if detached else None  # False: in no block; None: at the insertion point
+    return ir.Operation.create("ad.scratch", regions=regions, ip=ip)
 
 
 def scratch_block(types: Sequence[ir.Type] = (), *, detached: bool = False) -> ir.Block:
@@ -276,7 +277,7 @@ def nested(op: ir.Operation) -> list[ir.Operation]:
         return []
     inside: list[ir.Operation] = []
 
-    def visit(inner: ir.Operation) -> ir.WalkResult:
+    def visit(inner: ir.Operation) -> ir.WalkResult:  # notes an operation, and continues with the next one
         inside.append(inner)
         return ir.WalkResult.ADVANCE
 

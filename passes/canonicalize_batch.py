@@ -86,13 +86,13 @@ def _is_repeated(value: ir.Value, dimension: int) -> bool:
     return op is not None and dimension not in tuple(op.attributes["broadcast_dimensions"])
 
 
-def _without_copies(value: ir.Value, rest: list[int]) -> ir.Value:
-    """The broadcast `value` with only its dimensions `rest`; its operand if no copies remain then."""
+def _without_copies(value: ir.Value, remaining: list[int]) -> ir.Value:
+    """The broadcast `value` with only its dimensions `remaining`; its operand if no copies remain then."""
     op = _broadcast_of(value)
     assert op is not None
     x, shape = wrap(op.operands[0]), shape_and_dtype(value.type)[0]
-    dims = tuple(rest.index(d) for d in op.attributes["broadcast_dimensions"])
-    smaller = tuple(shape[d] for d in rest)
+    dims = tuple(remaining.index(d) for d in op.attributes["broadcast_dimensions"])
+    smaller = tuple(shape[d] for d in remaining)
     if smaller == x.shape and dims == tuple(range(x.ndim)):
         return x.value
     return broadcast_in_dim(x, shape=smaller, broadcast_dimensions=dims).value
@@ -198,8 +198,8 @@ def _move_axes(value: ir.Value, source: Positions, target: Positions) -> ir.Valu
     for s, t in zip(source, target, strict=True):
         if t != NOT_CARRIED:
             order[t] = s
-    rest = iter(inner)
-    order = [next(rest) if d == NOT_CARRIED else d for d in order]
+    others = iter(inner)
+    order = [next(others) if d == NOT_CARRIED else d for d in order]
     owner = made_by(value)
     if owner is not None and owner.name == "stablehlo.transpose":  # two moves are one, or none
         permutation = tuple(owner.attributes["permutation"])

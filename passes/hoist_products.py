@@ -133,7 +133,7 @@ def _with_constants(ops: list[ir.Operation], inside: dict[ir.Value, ir.Operation
     in_order: dict[ir.Value, ir.Operation] = {}
 
     def add(inner: ir.Operation) -> None:
-        """Adds an operation after those of its operands."""
+        """Adds an operation, after the operations that compute its operands."""
         if inner.results[0] in in_order:
             return
         for value in inner.operands:

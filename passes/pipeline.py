@@ -208,8 +208,7 @@ def _split_items(text: str, whole: str) -> list[str]:
     """The items of a list that commas separate, except commas inside braces or parentheses; `whole` is for the message."""
     items, depth, start = [], 0, 0
     for i, c in enumerate(text):
-        # +1 for an opening bracket, -1 for a closing one, else 0.
-        depth += (c in "{(" and 1) or (c in "})" and -1) or 0
+        depth += 1 if c in "{(" else -1 if c in "})" else 0
         if c == "," and depth == 0:
             items.append(text[start:i].strip())
             start = i + 1

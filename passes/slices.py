@@ -62,7 +62,7 @@ class Slice:
         position = 0
         for part, size in enumerate(sizes):
             if position <= self.start[axis] and self.end[axis] <= position + size:
-                return part, self.relative_to([position * (d == axis) for d in range(len(self.start))])
+                return part, self.relative_to([position if d == axis else 0 for d in range(len(self.start))])
             position += size
         return None
 

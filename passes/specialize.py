@@ -59,7 +59,7 @@ class SpecializePass(Pass):
         elif type != former:
             converted = stablehlo.emit("stablehlo.convert", [argument], results=[former])
             argument.replace_all_uses_with(converted.results[0])
-            converted.operands[0] = argument
+            converted.operands[0] = argument  # the line before has replaced this use, too
 
 
 def _parse_input(name: str, item: str) -> tuple[ir.Type, int | None]:

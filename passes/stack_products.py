@@ -42,8 +42,8 @@ def stack_products(op: ir.Operation) -> bool:
         terms = _terms(outputs[i])
         if terms.count(argument) != 1 or not has_one_use(wrap(argument)):
             continue
-        made_by = [owner(wrap(t)) for t in terms if has_one_use(wrap(t))]
-        products = [o for o in made_by if o is not None and _is_stackable(o, op, counter)]
+        makers = [owner(wrap(t)) for t in terms if has_one_use(wrap(t))]
+        products = [o for o in makers if o is not None and _is_stackable(o, op, counter)]
         if products:
             totals[i] = products
     if not totals:
@@ -54,10 +54,10 @@ def stack_products(op: ir.Operation) -> bool:
 
 def _terms(total: ir.Value) -> list[ir.Value]:
     """The terms of a sum, also of sums inside it; an inner sum with other uses counts as one term."""
-    made_by = owner(wrap(total))
-    if made_by is None or made_by.name != "stablehlo.add" or not has_one_use(wrap(total)):
+    maker = owner(wrap(total))
+    if maker is None or maker.name != "stablehlo.add" or not has_one_use(wrap(total)):
         return [total]
-    return [term for part in made_by.operands for term in _terms(part)]
+    return [term for part in maker.operands for term in _terms(part)]
 
 
 def _is_stackable(product: ir.Operation, op: ir.Operation, counter: Counter) -> bool:
@@ -68,9 +68,9 @@ def _is_stackable(product: ir.Operation, op: ir.Operation, counter: Counter) -> 
     inside = values_inside(op)
     rows = [v for v in product.operands if tape_read(v, op, counter) is None]
     size = counter.trips * sum(map(bytes_of, rows))
-    inner = not dims["lhs_batching_dimensions"] and all(v in inside for v in product.operands)
+    is_in_loop = not dims["lhs_batching_dimensions"] and all(v in inside for v in product.operands)
     # If no tape exists, both operands are computed in the loop, perhaps because of a checkpoint: they are not stored.
-    return inner and len(rows) < 2 and size <= thresholds.STACKED
+    return is_in_loop and len(rows) < 2 and size <= thresholds.STACKED
 
 
 def _stack(op: ir.Operation, counter: Counter, totals: dict[int, list[ir.Operation]]) -> None:

@@ -139,12 +139,12 @@ Transformed = tuple[list[ir.Type], Callable[[Values], Values]]
 
 def _jvp(item: TransformPass, body: ir.Block, keep_results: bool = True) -> Transformed:
     """The argument types and the code of the transform `jvp`; `keep_results` is False if only tangents are returned."""
-    arguments, results, of = _check_wrt(item, body)
+    arguments, results, differentiable = _check_wrt(item, body)
 
     def make(values: Values) -> Values:
         """The results of the transform for its arguments: the primal values, then the tangents."""
         n = len(arguments)
-        outs = list(JvpOp.build(values[:n], values[n:], body, item.wrt, of).op.results)
+        outs = list(JvpOp.build(values[:n], values[n:], body, item.wrt, differentiable).op.results)
         return outs if keep_results else outs[len(results) :]
 
     return [*arguments, *(arguments[i] for i in item.wrt)], make
@@ -152,21 +152,21 @@ def _jvp(item: TransformPass, body: ir.Block, keep_results: bool = True) -> Tran
 
 def _vjp(item: TransformPass, body: ir.Block) -> Transformed:
     """The argument types and the code of the transform `vjp`: cotangents of the results follow the arguments."""
-    arguments, results, of = _check_wrt(item, body)
+    arguments, results, differentiable = _check_wrt(item, body)
 
     def make(values: Values) -> Values:
         n = len(arguments)
-        return list(VjpOp.build(values[:n], values[n:], body, item.wrt, of).op.results)
+        return list(VjpOp.build(values[:n], values[n:], body, item.wrt, differentiable).op.results)
 
-    return [*arguments, *(results[i] for i in of)], make
+    return [*arguments, *(results[i] for i in differentiable)], make
 
 
 def _grad(item: TransformPass, body: ir.Block, with_value: bool = False) -> Transformed:
     """The argument types and the code of the transform `grad`, a vjp with the cotangent 1; `with_value` returns the value, too."""
-    arguments, results, of = _check_wrt(item, body)
+    arguments, results, differentiable = _check_wrt(item, body)
     shape, dtype = shape_and_dtype(results[0])
     item.require(
-        len(results) == len(of) == 1 and shape == () and dtype.kind != "c",
+        len(results) == len(differentiable) == 1 and shape == () and dtype.kind != "c",
         f"one real scalar result, got {', '.join(map(str, results))}",
     )
 
@@ -224,24 +224,24 @@ def _reshape_to_block(value: ir.Value, result: ir.Type, argument: ir.Type) -> ir
 
 def _jacfwd(item: TransformPass, body: ir.Block) -> Transformed:
     """The argument types and the code of `jacfwd`: a map of `ad.jvp` over unit tangents for each argument of `wrt`."""
-    arguments, results, of = _check_wrt(item, body)
+    arguments, results, differentiable = _check_wrt(item, body)
 
     def make(values: Values) -> Values:
         """The results of the transform for its arguments: a block of the Jacobian for each result and argument."""
         columns = []
         for i in item.wrt:
             holder, copy = _copy_body(body)  # JvpOp moves the block into the new operation; the holder is empty then
-            ranks = [len(shape_and_dtype(results[o])[0]) for o in of]
+            ranks = [len(shape_and_dtype(results[o])[0]) for o in differentiable]
 
             def push(t: ir.Value, copy: ir.Block = copy, i: int = i) -> Values:
                 """The tangents of the results for the tangent t of argument i."""
-                return list(JvpOp.build(values, [t], copy, [i], of).op.results)[len(results) :]
+                return list(JvpOp.build(values, [t], copy, [i], differentiable).op.results)[len(results) :]
 
             columns.append(_over_basis(arguments[i], ranks, push))
             holder.erase()
         return [
             _reshape_to_block(column[k], results[o], arguments[i])
-            for k, o in enumerate(of)
+            for k, o in enumerate(differentiable)
             for i, column in zip(item.wrt, columns, strict=True)
         ]
 
@@ -250,12 +250,12 @@ def _jacfwd(item: TransformPass, body: ir.Block) -> Transformed:
 
 def _jacrev(item: TransformPass, body: ir.Block) -> Transformed:
     """The argument types and the code of the transform `jacrev`: a map of `ad.vjp` over unit cotangents for each result."""
-    arguments, results, of = _check_wrt(item, body)
+    arguments, results, differentiable = _check_wrt(item, body)
 
     def make(values: Values) -> Values:
         """The results of the transform for its arguments: a block of the Jacobian for each result and argument."""
         blocks: Values = []
-        for o in of:
+        for o in differentiable:
             holder, copy = _copy_body(body)
 
             def pull(ct: ir.Value, copy: ir.Block = copy, o: int = o) -> Values:

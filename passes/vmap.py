@@ -60,8 +60,8 @@ def _nest(view: VmapOp) -> VmapOp:
 
 def _without_first(positions: tuple[int, ...]) -> tuple[int, ...]:
     """The positions of the axes after the first, in a type without the first axis."""
-    first, rest = positions[0], positions[1:]
-    return tuple(p - 1 if first != NOT_CARRIED and p > first else p for p in rest)
+    first, others = positions[0], positions[1:]
+    return tuple(p - 1 if first != NOT_CARRIED and p > first else p for p in others)
 
 
 def _drop_axis(type: ir.Type, position: int) -> ir.Type:
@@ -107,7 +107,7 @@ def _expand_axis(view: VmapOp) -> None:
 
 
 def _drop_empty(op: ir.Operation) -> None:
-    """Replaces a map without entries by empty arrays, if all its results carry its axis."""
+    """Replaces a map without entries, all of whose results carry its axis, by empty arrays."""
     with op.location:
         for result in op.results:
             shape, dtype = shape_and_dtype(result.type)

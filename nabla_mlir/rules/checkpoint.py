@@ -69,6 +69,7 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> P
     new = exposed(op)
     _, ops, outputs = body_of(new.regions[0])
     count = new.attributes[SAVED].value
+    # The last results of the new checkpoint are the values that the policy saves.
     values = dict(zip(outputs[len(outputs) - count :], list(new.results)[len(outputs) - count :], strict=True))
 
     def make(_: list[Tensor]) -> list[Tensor]:
@@ -78,7 +79,7 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> P
         copies = [mapping[v] for v in values]
         varying = active_values(clones, captures)
         cotangents: Cotangents = {}
-        for r, ct in zip(outputs, cts, strict=False):
+        for r, ct in zip(outputs, cts, strict=False):  # the saved values, at the end, have no cotangents
             accumulate(cotangents, mapping.get(r, r), ct, varying)
         replacements = pull_back(clones, varying, cotangents)
         outs = [materialize(cotangents.get(v, ZERO), wrap(v)) for v in captures]

@@ -157,10 +157,8 @@ def _varying_carries(op: ir.Operation, batch: Batch, changing: set[int]) -> tupl
         inside = varying_values(ops, [*(arguments[i] for i in varying), *captures])
         more = varying | {i for i, r in enumerate(outputs) if r in inside}
         per_entry = predicate in varying_values(test_ops, [*(tests[i] for i in more), *captures])
-        return (
-            more | changing if per_entry else more,
-            per_entry,
-        )  # the value of an ended entry stays, so the carry differs between entries
+        # The value of an ended entry stays, so each carry that changes differs between entries.
+        return (more | changing if per_entry else more), per_entry
 
     return fixed_point(({i for i, v in enumerate(op.operands) if v in batch}, False), iterate)
 
@@ -327,11 +325,13 @@ def _gated_branch(ops: Sequence[ir.Operation], outputs: Sequence[ir.Value], batc
     """
 
     def make() -> list[Tensor]:
+        """Emits the batch of the branch; returns its results, which all carry the mapped axis."""
         inner = batch.inner(mask)
         batch_gated(ops, inner, mask)
         return [with_axis(inner, r) for r in outputs]
 
     def zeros_instead() -> list[Tensor]:
+        """Zeros for the results of the batch, if no entry selects the branch."""
         return [prefixed(full(x.shape, 0, x.dtype), batch.size) for x in map(wrap, outputs)]
 
     if batch.live is not None:

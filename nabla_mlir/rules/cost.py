@@ -102,7 +102,7 @@ def cost_of_function(func: ir.Operation) -> FunctionCost:
     ops = [op.operation for op in block.operations]
     total = cost_of_all(op for op in ops if op.name in REGISTRY)
     state = {op.attributes["global"].value: v for op in ops if op.name in _STATE for v in [*op.operands, *op.results]}
-    old_state = sum(_bytes_or_zero(v) for op in ops if op.name == _STATE[1] for v in op.operands)
+    old_state = sum(_bytes_or_zero(v) for op in ops if op.name == _STATE[1] for v in op.operands)  # replaced state counts twice
     return FunctionCost(total.flops, total.bytes, sum(map(_bytes_or_zero, state.values())), _peak(block) + old_state)
 
 
@@ -130,5 +130,5 @@ def _peak(block: ir.Block) -> int:
 
 
 def _is_counted(value: ir.Value) -> bool:
-    """True if `_peak` counts the bytes of a value: those of free operations, such as views, are not counted."""
+    """True if `_peak` counts the bytes of a value; it does not count results of free operations, such as views."""
     return not is_free(made_by(value))

@@ -119,6 +119,7 @@ def exposed_rule(op: ir.Operation) -> Exposed | None:
             regions=3,
         )
     types = [v.type for v in new.operands]
+    # The function and its `fwd` need no code: their results and residuals are operands.
     fill(new.regions[0], types, lambda xs: xs[first : first + n])
     fill(new.regions[1], types, lambda xs: xs[first:])
     op.regions[2].blocks[0].append_to(new.regions[2])

@@ -61,7 +61,7 @@ def has_rules(op: ir.Operation) -> bool:
 
 
 def values_by_rules(op: ir.Operation, active: set[ir.Value]) -> list[Tensor]:
-    """The results of a choice; if a branch has a function with a custom rule, those of a copy with the code of the rule.
+    """The results of a choice, or of a copy of it in which each function with a custom rule is replaced by the code of its rule.
 
     `active` are the differentiated values.
     """
@@ -82,7 +82,7 @@ def apply_rules_in(op: ir.Operation, active: set[ir.Value]) -> Replacements:
     is_loop = op.name == "stablehlo.while"
     carries = active_carries(op, active) if is_loop else []
     replacements: Replacements = {}
-    for region in list(op.regions)[is_loop:]:  # the test of a loop has no derivative
+    for region in list(op.regions)[1 if is_loop else 0 :]:  # the test of a loop has no derivative
         arguments, ops, _ = body_of(region)
         replacements |= apply_rules(ops, active_values(ops, [*(arguments[i] for i in carries), *captures]))
     return replacements

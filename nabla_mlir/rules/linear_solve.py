@@ -65,7 +65,7 @@ def _jvp(op: ir.Operation, tangents: Tangents) -> Pushed:
     xs, matvec = [wrap(r) for r in op.results], _emit_region_of(op, MATVEC)
     with ir.InsertionPoint.after(op):
         products, new_ops = recorded(lambda: matvec(xs))
-        all_tangents = dict(tangents)
+        all_tangents = dict(tangents)  # x has no tangent here, so the tangent of A x is dA x
         replacements = push_forward(new_ops, all_tangents)
         rhs = []
         for b, ax in zip(op.operands, products, strict=True):
@@ -93,6 +93,7 @@ def _vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero]) -> P
         products = transposed("the transpose of a linear solve", matvec, cts, cts)
         return [materialize(x, like) for x, like in zip(products, cts, strict=True)]
 
+    # In the transposed system, the solvers of the system and of its transpose exchange their roles.
     multipliers = _emit(
         op.attributes["transposable"], seeds, vecmat, _emit_region_of(op, TRANSPOSE_SOLVE), _emit_region_of(op, SOLVE)
     )

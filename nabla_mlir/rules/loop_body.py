@@ -121,9 +121,10 @@ def trace_backward(
         active = active_values(clones, roots)
         cotangents: Cotangents = {}
         incoming = [wrap(a) for a in block.arguments]
-        for i, ct, mask in zip(carries, incoming, masks, strict=False):
+        for i, ct, mask in zip(carries, incoming, masks, strict=False):  # the sums follow the carries
             accumulate(cotangents, mapping.get(outputs[i], outputs[i]), masked(ct, mask), active)
         for i, (whole, mask) in rows.items():
+            # The operands of the dynamic_update_slice that writes a row of the tape.
             _, row, *position = (mapping.get(v, v) for v in _maker_of(outputs[i]).operands)
             starts, sizes = [wrap(v) for v in position], wrap(row).shape
             row_ct = dynamic_slice(whole, *starts, slice_sizes=sizes)

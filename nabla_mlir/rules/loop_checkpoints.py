@@ -88,6 +88,7 @@ def schedule(plan: Plan) -> list[tuple[int, int, int, int, int]]:
     """
 
     def step(slot: int, low: int, high: int, store: int, backward: bool) -> tuple[int, int, int, int, int]:
+        """A step that runs from the start of piece `low` to that of piece `high`, and pulls this piece back if `backward`."""
         first, stop = low * plan.length, high * plan.length
         return slot, first, stop, store, min(stop + plan.length, plan.trips) if backward else stop
 
@@ -102,7 +103,7 @@ def schedule(plan: Plan) -> list[tuple[int, int, int, int, int]]:
             continue
         repetitions = Plan(count, 1, free).repetitions
         middle = low + min(count - 1, -(-count * repetitions // (repetitions + free)))
-        store = WORK + 1 + plan.slots - free
+        store = WORK + 1 + plan.slots - free  # the first free slot
         steps.append(step(slot, low, middle, store, False))
         work += [(low, middle, slot, free), (middle, high, store, free - 1)]
     return steps

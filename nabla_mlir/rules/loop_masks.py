@@ -55,8 +55,9 @@ def _assume_masks(seeds: Sequence[tuple[ir.Value, MaybeZero]], sums: Sequence[ir
     """
     shared = shared_masks([*(ct for _, ct in seeds), *rows])
     shared = {m.shape: m for whole in shared.values() if (m := mask_of_rows(whole)) is not None} | shared
-    free = [isinstance(ct, Zero) or selection_mask(ct) is not None for _, ct in seeds]
-    carry_masks = [shared.get(wrap(v).shape) if f else None for (v, _), f in zip(seeds, free, strict=True)]
+    # A carry that begins with a cotangent without a mask may differ from zero everywhere.
+    are_masked = [isinstance(ct, Zero) or selection_mask(ct) is not None for _, ct in seeds]
+    carry_masks = [shared.get(wrap(v).shape) if m else None for (v, _), m in zip(seeds, are_masked, strict=True)]
     shapes = [wrap(v).shape for v in sums]
     by_shape = {n: repeated(shared.get(n[1:]), n) for n in shapes} | shared  # tapes of one shape share one mask
     return carry_masks + [by_shape[n] for n in shapes]

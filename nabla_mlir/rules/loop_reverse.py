@@ -53,14 +53,14 @@ def while_vjp(op: ir.Operation, active: set[ir.Value], cts: Sequence[MaybeZero])
     if not any(inner.name in CUSTOM or inner.name == "ad.checkpoint" for inner in nested(op)):
         return _pull_loop(op, active, cts)
     with ir.InsertionPoint(op):
-        copy = op.clone().operation
+        copy = op.clone().operation  # the code of checkpoints and custom rules is written into the copy
     for inner in body_of(copy.regions[1])[1]:
         if inner.name == "ad.checkpoint":  # the values that its policy saves can be stored in tapes
-            substitute(inner, [wrap(r) for r in exposed(inner).results][: len(inner.results)])
+            substitute(inner, [wrap(r) for r in exposed(inner).results][: len(inner.results)])  # more results are saved
     pulled = _pull_loop(copy, active, cts)
     if pulled.values is None:
         return Pulled(pulled.cotangents, [wrap(r) for r in copy.results])
-    copy.erase()
+    copy.erase()  # a loop with tapes has replaced it
     return pulled
 
 
@@ -190,6 +190,7 @@ def _backward_loop(backward: Backward, seeds: Sequence[Tensor], first: Tensor, l
         return compare(carry[0], last, comparison_direction="GE")
 
     def body(carry: list[Tensor]) -> list[Tensor]:
+        """The number of the iteration before i, and the cotangents after iteration i was pulled back."""
         i = carry[0]
         return [subtract(i, full((), 1, INDEX)), *step_back(backward, carry[1:], known_at(i))]  # type: ignore[operator]
 
@@ -234,6 +235,7 @@ def _counted(
         values[counting] = count_at(i, counter, dtype)
         return values
 
+    # Iterations are pulled back from the last one to the first one.
     last, first = full((), counter.trips - 1, INDEX), full((), 0, INDEX)
     results = _backward_loop(backward, [*seeds, *sums], last, first, known_at)
     backward.holder.erase()
@@ -326,9 +328,8 @@ def _uncounted(op: ir.Operation, backward: Backward, seeds: list[Tensor]) -> tup
         return [subtract(first, chunk), *results]
 
     last_chunk = multiply(divide(subtract(trips, one), chunk), chunk)
-    results = emit_while([last_chunk, *seeds, *sums], lambda carry: compare(carry[0], zero, comparison_direction="GE"), back_chunk)[
-        1:
-    ]
+    inits_back = [last_chunk, *seeds, *sums]
+    _, *results = emit_while(inits_back, lambda carry: compare(carry[0], zero, comparison_direction="GE"), back_chunk)
     # A loop that ran no iteration has nothing to pull back; the start of its last chunk is 0, too.
     ran = compare(trips, zero, comparison_direction="GT")
     results = [select(ran, r, s) for r, s in zip(results, [*seeds, *sums], strict=True)]

@@ -105,7 +105,7 @@ def _trips(start: int, limit: int, step: int, direction: str) -> int | None:
     if direction in ("LE", "GE"):
         distance += 1 if direction == "LE" else -1
     rising = direction in ("LT", "LE")
-    if direction == "EQ" or (distance > 0) != rising:
+    if direction == "EQ" or (distance > 0) != rising:  # no iteration runs if the condition is false at the start
         return 0 if direction != "EQ" and (distance <= 0 if rising else distance >= 0) else None
     if (step > 0) != rising:
         return None  # the loop runs until the integer wraps around

@@ -92,6 +92,7 @@ def _mask_of_moved(op: ir.Operation) -> Asking[Tensor | None]:
         return wrap(whole)
 
     def mask_of(source: ir.Value) -> Tensor:
+        """The mask of an operand that is moved; without one, all True, or all False if the operand is zero."""
         mask, x = masks[source], wrap(source)
         return full(x.shape, not is_zero(x), np.dtype(bool)) if mask is None else mask
 

@@ -47,7 +47,7 @@ def _allows(policy: Sequence[str], op: ir.Operation, label: str | None) -> bool:
 
 
 def emit_checkpoint(make: Fill, attributes: Mapping[str, ir.Attribute]) -> list[Tensor]:
-    """Emits an `ad.checkpoint` whose region `make` fills; returns its results, whose types are those that the region returns.
+    """The results of a new `ad.checkpoint`, whose region `make` fills; they have the types of the values that the region returns.
 
     `make` is a function of no tensors that emits the operations and returns the results. `attributes` are those of the operation,
     by name.

@@ -222,6 +222,7 @@ def _transpose_jvp(
         outs = augmented(op, record, replacements)
 
     def run() -> Sequence[MaybeZero]:
+        """The tangents of the results, by the forward rule on the placeholders."""
         return as_rule(record.jvp)(outs, xs, [holders.get(i, ZERO) for i in range(len(xs))], **params)
 
     tangents, new_ops = recorded(run)
@@ -299,6 +300,7 @@ def pulled(
     for out, ct in zip(outs, cts, strict=True):
         if not isinstance(out, Zero):
             accumulate(cotangents, out.value, ct, active)
+    # The first result of each operation with regions, by its number: a replacement is found under it.
     firsts = {i: op.results[0] for i, op in enumerate(new_ops) if len(op.regions) and len(op.results)}
     replacements, pullback = recorded(lambda: pull_back(new_ops, active, cotangents))
     results = [cotangents.get(root, ZERO) for root in roots]

@@ -48,10 +48,10 @@ def row_read(value: ir.Value) -> tuple[ir.Value, ir.Value] | None:
     read = made_by(maker.operands[0]) if maker is not None and maker.name == "stablehlo.reshape" else None
     if read is None or read.name != "stablehlo.dynamic_slice":
         return None
-    rows, index, *rest = list(read.operands)
+    rows, index, *other_indices = list(read.operands)
     shape, sizes = (shape_and_dtype(v.type)[0] for v in (rows, read.results[0]))
     is_row = sizes == (1, *shape[1:]) and shape_and_dtype(value.type)[0] == shape[1:]
-    return (rows, index) if is_row and all(splat_of(wrap(i)) == 0 for i in rest) else None
+    return (rows, index) if is_row and all(splat_of(wrap(i)) == 0 for i in other_indices) else None
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ def direction(op: ir.Operation, index: ir.Value, counter: Counter) -> int:
     `counter` describes the carry that counts. Example: for i in range(3), the index i gives 1, and 2 - i gives -1.
     """
     counting = op.regions[1].blocks[0].arguments[counter.carry]
+    # A counter that goes through all rows, upwards or downwards.
     upward = {(0, 1): 1, (counter.trips - 1, -1): -1}.get((counter.start, counter.step), 0)
     if index == counting:
         return upward
@@ -104,9 +105,9 @@ def row_update(op: ir.Operation, carry: int, counter: Counter) -> ir.Operation |
     update = made_by(outputs[carry])
     if update is None or update.name != "stablehlo.dynamic_update_slice":
         return None
-    rows, row, index, *rest = list(update.operands)
+    rows, row, index, *other_indices = list(update.operands)
     shape = shape_and_dtype(rows.type)[0]
-    whole_row = shape_and_dtype(row.type)[0] == (1, *shape[1:]) and all(splat_of(wrap(i)) == 0 for i in rest)
+    whole_row = shape_and_dtype(row.type)[0] == (1, *shape[1:]) and all(splat_of(wrap(i)) == 0 for i in other_indices)
     if rows != arguments[carry] or not direction(op, index, counter) or not whole_row or shape[0] != counter.trips:
         return None
     used_once = len(list(rows.uses)) == 1 and len(list(outputs[carry].uses)) == 1

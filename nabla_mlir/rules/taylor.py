@@ -174,6 +174,7 @@ class Expansion:
 
         def all_of(k: int) -> list[Tensor | None]:
             """Coefficient k of all results of a linear operation: the operation on coefficient k of its linear operands."""
+            # In a linear map of several operands, such as a sum, a constant operand has only the coefficient 0.
             xs: list[Tensor | None] = [
                 x.at(k) if isinstance(x, Series) else x if k == 0 or i not in linear or not record.joint else None
                 for i, x in enumerate(operands)

@@ -30,11 +30,11 @@ def _shift(x: Tensor, axis: int, steps: int) -> Tensor:
 def _product(diagonals: Sequence[MaybeZero], x: Tensor) -> MaybeZero:
     """The product T x of a tridiagonal matrix; `diagonals` are the lower, the main and the upper one, each a tensor or zero."""
     rows, total = x.ndim - 2, ZERO
-    for diagonal, by in zip(diagonals, (1, 0, -1), strict=True):
+    for diagonal, offset in zip(diagonals, (1, 0, -1), strict=True):
         if isinstance(diagonal, Zero):
             continue
         wide = broadcast_in_dim(diagonal, shape=x.shape, broadcast_dimensions=tuple(range(diagonal.ndim)))
-        term = wide * (_shift(x, rows, by) if by else x)
+        term = wide * (_shift(x, rows, offset) if offset else x)
         total = term if isinstance(total, Zero) else total + term
     return total
 
@@ -55,6 +55,7 @@ def _gtsv(outs: Tensors, xs: Tensors, tangents: MaybeZeros, *, target: str, **__
     (*diagonals, _), (*dots, db) = xs, tangents
     lower, diagonal, upper = diagonals
     axis = diagonal.ndim - 1
+    # The diagonals of the transposed matrix.
     adjoints = [_shift(upper, axis, 1), diagonal, _shift(lower, axis, -1)]
     change = _product(dots, outs[3])
     right = add_any(db, ZERO if isinstance(change, Zero) else -change)

@@ -76,6 +76,7 @@ def _rows_vanish(value: ir.Value, mask: ir.Value) -> Asking[bool]:
     """True if each row of the tape `value` is zero outside of a mask of rows; yields values, and receives their answers."""
 
     def is_inside(predicate: ir.Value) -> bool:
+        """True if a predicate is one mask for all rows, and implies the mask."""
         same = mask_of_rows(wrap(predicate))
         return same is not None and implies(same.value, mask)
 
@@ -83,7 +84,10 @@ def _rows_vanish(value: ir.Value, mask: ir.Value) -> Asking[bool]:
 
 
 def _row_vanishes(value: ir.Value, mask: ir.Value, position: Sequence[ir.Value]) -> Asking[bool]:
-    """Asks if a row that is written to a tape at index `position` is zero outside of the tape's mask for that row."""
+    """True if the row `value`, which is written to a tape at index `position`, is zero outside of the tape's mask for that row.
+
+    Yields values, and receives their answers.
+    """
     return (yield from _selected(value, _keeps_order, lambda predicate: _is_part(predicate, mask, position)))
 
 

@@ -25,7 +25,7 @@ def met(groups: Iterable[Sequence[str]]) -> Names:
 
 
 def orders_of_results(block: ir.Block, arguments: Sequence[Sequence[str]]) -> list[Names]:
-    """For each value that a block returns, the named axes on which it depends, in the order in which operations read them.
+    """The named axes of each value that a block returns, in the order in which the operations of the block read these axes.
 
     Args:
       block: the block.
@@ -73,10 +73,10 @@ def _axes_from_region(op: ir.Operation, i: int, names: list[Names]) -> Names:
     """
     if i < len(names):
         return names[i]
-    of = I64Array.decode(op.attributes["of"]) if "of" in op.attributes else range(len(names))
+    differentiated = I64Array.decode(op.attributes["of"]) if "of" in op.attributes else range(len(names))
     if op.name == "ad.jvp":
-        return names[of[i - len(names)]]
-    return met(names[k] for k in of)
+        return names[differentiated[i - len(names)]]
+    return met(names[k] for k in differentiated)
 
 
 def _through_region(op: ir.Operation, region: ir.Region, orders: dict[ir.Value, Names]) -> list[Names]:
@@ -87,7 +87,7 @@ def _through_region(op: ir.Operation, region: ir.Region, orders: dict[ir.Value, 
     """
     block = region.blocks[0]
     carry = [orders.get(x, []) for x in op.operands]
-    carry += [[]] * (len(block.arguments) - len(carry))
+    carry += [[]] * (len(block.arguments) - len(carry))  # arguments that are no operands have no named axes
     while True:
         orders |= dict(zip(block.arguments, carry, strict=False))
         results = _follow_block(block, orders)

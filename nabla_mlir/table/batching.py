@@ -70,7 +70,7 @@ def _batch_op(op: ir.Operation, record: OpDef, batch: Batch) -> Sequence[Tensor]
 
 
 def with_axis(batch: Batch, value: ir.Value, needed: bool = True) -> Tensor:
-    """A value with the mapped axis in front; it is broadcast if it does not carry the axis and the axis is `needed`."""
+    """A value with the mapped axis in front; a value without this axis is broadcast, if the axis is `needed`."""
     return prefixed(batch[value], batch.size) if needed and value not in batch else batch[value]
 
 
@@ -167,7 +167,9 @@ def varying_values(ops: Iterable[ir.Operation], roots: Iterable[ir.Value]) -> se
     """
     values = set(roots)
     for op in ops:
-        own_axis = op.name in (*REDUCTIONS, ALL_GATHER, PSUM_SCATTER) and axis_of(op) == CURRENT
-        if op.name == PSUM_SCATTER if own_axis else any(v in values for v in reads_of(op)):
+        is_over_axis = op.name in (*REDUCTIONS, ALL_GATHER, PSUM_SCATTER) and axis_of(op) == CURRENT
+        # Of the collectives over that axis, only psum_scatter has another result for each entry.
+        varies = op.name == PSUM_SCATTER if is_over_axis else any(v in values for v in reads_of(op))
+        if varies:
             values.update(op.results)
     return values

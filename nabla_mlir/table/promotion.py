@@ -119,8 +119,9 @@ def _promote_operands(operands: Sequence[Any]) -> np.dtype:
     result = _promote_all([*strong, *(PYTHON[_TYPES[x.dtype.kind]] for x in operands if is_light(x))])
     for weak_dtype in weak:
         if _kind(weak_dtype) > _kind(result):
-            both_float = _kind(weak_dtype) == 3 and is_differentiable(result)
-            result = np.promote_types(np.complex64, result) if both_float else weak_dtype
+            # Kind 3 is complex: with a real floating-point operand, the result has the precision of that operand.
+            is_complex_with_float = _kind(weak_dtype) == 3 and is_differentiable(result)
+            result = np.promote_types(np.complex64, result) if is_complex_with_float else weak_dtype
     return result
 
 

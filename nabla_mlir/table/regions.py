@@ -42,7 +42,7 @@ def captures_of(op: ir.Operation) -> list[ir.Value]:
 
 
 def _collect(region: ir.Region, inside: set[ir.Value], captures: dict[ir.Value, None]) -> None:
-    """Adds to `captures` the values that a region reads and that are not defined inside; `inside` gets those that are."""
+    """Adds to `captures` the values from outside that a region reads, and to `inside` the values that the region defines."""
     for block in region.blocks:
         inside.update(block.arguments)
         for op in block.operations:
@@ -140,10 +140,10 @@ def _dependent_carries(op: ir.Operation, values: set[ir.Value]) -> Iterable[ir.V
 
     def iterate(found: list[bool]) -> list[bool]:
         """The flags `found` for the carries that depend on `values`, after one more iteration of the loop."""
-        of = lambda arguments: {*values, *(a for a, f in zip(arguments, found, strict=True) if f)}  # noqa: E731
-        if goes_on in dependents(test, of(state)):
+        roots = lambda arguments: {*values, *(a for a, f in zip(arguments, found, strict=True) if f)}  # noqa: E731
+        if goes_on in dependents(test, roots(state)):
             return [True] * len(found)
-        seen = dependents(ops, of(carried))
+        seen = dependents(ops, roots(carried))
         return [f or out in seen for f, out in zip(found, outs, strict=True)]
 
     found = fixed_point([v in values for v in op.operands], iterate)

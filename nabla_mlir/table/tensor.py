@@ -111,11 +111,11 @@ _KEEP = "keep it a tensor, or return it from the function"
 _FOLLOWED = "use functions of nabla_mlir.numpy, which have derivatives, also to make y for y[i] = x"
 
 
-def _unknown(_: Tensor) -> np.ndarray | None:
+def _unknown(_: Tensor) -> np.ndarray | None:  # the reader before tracing sets one: no numbers are known
     return None
 
 
-def _never(_: Tensor) -> bool:
+def _never(_: Tensor) -> bool:  # the test before tracing sets one: no derivative follows a tensor
     return False
 
 

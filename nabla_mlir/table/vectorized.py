@@ -98,6 +98,7 @@ def map_over(block: ir.Block, operands: Sequence[Tensor], axes: NamedAxes, outs:
       outs: the number of results.
     """
     free = {name for op in block.operations for name in free_axes(op.operation)}
+    # The symbol of an axis is its name, with a number if the block uses the name for an axis of an outer map.
     symbols = [next(s for s in itertools.chain([n], (f"{n}_{k}" for k in itertools.count(1))) if s not in free) for n, _ in axes]
     values, positions = [], []
     for x in operands:

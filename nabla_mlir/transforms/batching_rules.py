@@ -160,8 +160,8 @@ def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
 
         def one(entries: list[Any]) -> Any:
             """The result of `f` for one entry; `entries` holds the leaves that vary, without the axis of entries."""
-            own = iter(entries)
-            return f(*pytree.unflatten(spec, [next(own) if m else x for x, m in zip(leaves, marks, strict=True)]))
+            own_entries = iter(entries)
+            return f(*pytree.unflatten(spec, [next(own_entries) if m else x for x, m in zip(leaves, marks, strict=True)]))
 
         out = each_of(one, [x for x, m in zip(leaves, marks, strict=True) if m])
         outs, out_spec = pytree.flatten(out)

@@ -142,6 +142,7 @@ def _call_at_once(is_full: bool, callback: Callback, mapped: tuple[bool, ...], s
     """
 
     def all_entries(*arrays: np.ndarray) -> Sequence[Any]:
+        """The results of `callback` for all entries, with the axis of the entries in front."""
         wide = [x if m else np.broadcast_to(x, (size if is_full else 1, *x.shape)) for x, m in zip(arrays, mapped, strict=True)]
         return callback(*wide)
 
@@ -161,15 +162,15 @@ def effect(callback: Callable[..., Any], args: Any, kwargs: Any, key: Hashable =
 
     def run(*arrays: Any) -> list[Any]:
         """Calls `callback` with `arrays` in place of the leaves that are arrays; returns no results."""
-        rest = iter(arrays)
-        values = [next(rest) if a else x for a, x in zip(is_array, leaves, strict=True)]
+        remaining_arrays = iter(arrays)
+        values = [next(remaining_arrays) if a else x for a, x in zip(is_array, leaves, strict=True)]
         inner_args, inner_kwargs = pytree.unflatten(spec, values)
         callback(*inner_args, **inner_kwargs)
         return []
 
     def emit(*arrays: Any) -> tuple[()]:
-        whole = key if key is None or not all(is_array) else (key, spec)
-        emit_callback(number_of(run, whole), [as_tensor(x) for x in arrays], [], has_effect=True)
+        shared_key = key if key is None or not all(is_array) else (key, spec)
+        emit_callback(number_of(run, shared_key), [as_tensor(x) for x in arrays], [], has_effect=True)
         return ()
 
     if not is_tracing():

@@ -112,13 +112,13 @@ def checkpoint(
     @functools.wraps(fun)
     def checkpoint_f(*args: Any, **kwargs: Any) -> Any:
         """The result of `fun`, whose operations are in an `ad.checkpoint`."""
-        dynamic, rest = bind_static("checkpoint", fun, args, static_argnums)
+        dynamic, dynamic_arguments = bind_static("checkpoint", fun, args, static_argnums)
 
         def run(*values: Any, **kwargs: Any) -> Any:
             """The result for `values`, the arguments that are not static."""
             return _emit(functools.partial(dynamic, *values, **kwargs), policies, prevent_cse)
 
-        return staged(per_entry(run))(*rest, **kwargs)
+        return staged(per_entry(run))(*dynamic_arguments, **kwargs)
 
     return checkpoint_f
 

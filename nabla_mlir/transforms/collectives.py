@@ -200,7 +200,7 @@ def gathered(what: str, x: Tensor, bound: BoundAxis, axis: int, tiled: bool = Fa
 
     `what` is the name of the collective, for errors.
     """
-    at = _check_axis(what, axis, x.ndim + (not tiled))
+    at = _check_axis(what, axis, x.ndim if tiled else x.ndim + 1)
     out = collectives.all_gather(x, axis=bound.symbol, dimension=at, extent=bound.size)
     return reshaped(out, (*x.shape[:at], bound.size * x.shape[at], *x.shape[at + 1 :])) if tiled else out
 
@@ -279,8 +279,8 @@ def all_to_all(x: PyTree, axis_name: str, split_axis: int, concat_axis: int, *, 
         every = collectives.all_gather(t, axis=bound.symbol, dimension=0, extent=bound.size)
         own_parts = own_part(every, bound, at + 1, parts)  # (entries, ..., part, ...)
         if not tiled:
-            rest = reshaped(own_parts, (bound.size, *t.shape[:at], *t.shape[at + 1 :]))
-            return move_axis(rest, 0, to)
+            without_split = reshaped(own_parts, (bound.size, *t.shape[:at], *t.shape[at + 1 :]))
+            return move_axis(without_split, 0, to)
         parts_in_order = move_axis(own_parts, 0, to)
         lengths = [parts if d == at else n for d, n in enumerate(t.shape)]
         lengths[to] *= bound.size

@@ -273,7 +273,7 @@ def _loop(what: str, cond_fun: Any, body_fun: Any, init_val: PyTree, max_residua
 
 def _kind(dtype: np.dtype) -> int:
     """The rank of a dtype among truth values, integers, real and complex numbers, in the order of promotion."""
-    return 3 if is_complex(dtype) else 2 if is_float(dtype) else int(is_integer(dtype))
+    return 3 if is_complex(dtype) else 2 if is_float(dtype) else 1 if is_integer(dtype) else 0
 
 
 def adapted(leaf: Any, carry: Tensor, new: Tensor) -> Tensor:
@@ -293,7 +293,7 @@ def _trace_body(body_fun: Any, spec: pytree.TreeSpec, carry: Sequence[Tensor]) -
     """
     box: dict[str, Any] = {}
 
-    def body(*state: Tensor) -> list[Any]:
+    def body(*state: Tensor) -> list[Any]:  # the leaves of the next state; notes their structure
         leaves, box["spec"] = pytree.flatten(body_fun(pytree.unflatten(spec, state)))
         return leaves
 

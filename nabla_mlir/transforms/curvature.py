@@ -108,6 +108,7 @@ def _categorical(logits: Tensor, t: Tensor) -> Tensor:
 
 
 def _bernoulli(logits: Tensor, t: Tensor) -> Tensor:
+    """The Fisher information p (1 - p) of Bernoulli distributions with these logits, times `t`."""
     p = 0.5 * (1.0 + tanh(0.5 * logits))
     return p * (1.0 - p) * t
 
@@ -124,7 +125,7 @@ DISTRIBUTIONS: dict[str, Callable[[Any, Any], Any]] = {
 def _public(product: Product, name: str) -> Callable[..., Any]:
     """The public function `name` of `product`: it returns only the vector, without the value and the gradient."""
 
-    def call(x: Any, v: Any, *data: Any) -> Any:
+    def call(x: Any, v: Any, *data: Any) -> Any:  # the product with v at x; `data` are further arguments
         run = lambda x, v, *data: product(x, v, *data)[1]  # noqa: E731
         return staged(per_entry(run, run))(x, v, *data)
 

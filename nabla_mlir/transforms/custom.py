@@ -71,7 +71,7 @@ class _Custom:
         args = positional(self.fun, args, kwargs)
         nondiff = sorted(positions(self._name(), self.nondiff_argnums, len(args), "nondiff_argnums"))
         fixed = [args[i] for i in nondiff]
-        rest = [a for i, a in enumerate(args) if i not in nondiff]
+        differentiated = [a for i, a in enumerate(args) if i not in nondiff]
 
         def merged(values: Sequence[Any]) -> list[Any]:  # all arguments, from the differentiable ones
             whole = list(values)
@@ -79,7 +79,7 @@ class _Custom:
                 whole.insert(i, value)
             return whole
 
-        return staged(per_entry(lambda *values: self._emit(fixed, merged, values)))(*rest)
+        return staged(per_entry(lambda *values: self._emit(fixed, merged, values)))(*differentiated)
 
     def __getattr__(self, name: str) -> Any:
         """An attribute of the function, such as `def_vmap` of a function with a rule for maps."""
@@ -118,18 +118,18 @@ class _Custom:
             if tracing.matches(call):
                 return self._emit_recur(tracing, tensors)
 
-        def primal(*inner: Tensor) -> list[Any]:
+        def primal(*inner: Tensor) -> list[Any]:  # the leaves of the value, whose tree is recorded in `call`
             out, call.out_spec = pytree.flatten(self.fun(*call_all(pytree.unflatten(spec, inner))))
             return out
 
         block, _, call.outs = trace_region(primal, call.specs, self._name(), operands=tensors, role="function")
         call.label = _unique_label(self._name(), [c.label for c in _tracing.calls])
         before = _tracing.calls
-        has_end = self._needs_no_rules()
+        is_nested_enough = self._needs_no_rules()
         _tracing.calls = (*before, call)
-        missing = ir.UnitAttr.get() if has_end else None
+        missing = ir.UnitAttr.get() if is_nested_enough else None
         try:
-            rules = self._zero_rules(call) if has_end else self._rules(call, tensors, call_all)
+            rules = self._zero_rules(call) if is_nested_enough else self._rules(call, tensors, call_all)
         except Exception as error:
             # As in JAX, the derivative that uses a rule raises its errors. Errors about the form of a rule are raised at the call.
             if isinstance(error, NablaError) and not isinstance(error, ConcretizationError):
@@ -374,8 +374,8 @@ class custom_vjp(_Custom):  # noqa: N801  # a decorator
         def backward(*inner: Tensor) -> list[Any]:
             """The cotangents of the differentiated arguments; `inner` holds the residuals, then the cotangents of the results."""
             values, by_position = inner[: len(residuals)], dict(zip(call.of, inner[len(residuals) :], strict=True))
-            rest = iter(values)  # Python's numbers and other objects are part of the code
-            given = [next(rest) if pytree.is_array(r) else r for r in trees["residuals"]]
+            arrays = iter(values)  # Python's numbers and other objects are part of the code
+            given = [next(arrays) if pytree.is_array(r) else r for r in trees["residuals"]]
             ct = self._seeds_of(call.out_spec, by_position, call.outs)
             cts = bwd(*call.fixed, pytree.unflatten(trees["spec"], given), ct)
             count = len(call.args_spec.children())

@@ -131,8 +131,8 @@ def _value_and_grad(
     def body(*inner: Tensor) -> list[Any]:
         """The scalar result of `f` and the leaves of aux; `inner` are new values for the leaves at `positions`."""
         values = {**dict(enumerate(leaves)), **dict(zip(positions, inner, strict=True))}
-        at = pytree.unflatten(spec, [values[i] for i in range(len(leaves))])
-        out = f(*with_arguments(own(args), wrt, at), **own(kwargs))  # `own` copies tensors, because `f` may assign to them
+        arguments = pytree.unflatten(spec, [values[i] for i in range(len(leaves))])
+        out = f(*with_arguments(own(args), wrt, arguments), **own(kwargs))  # `own` copies tensors, because `f` may assign to them
         if has_aux:
             if not isinstance(out, tuple) or len(out) != 2:
                 raise TreeError(

@@ -63,7 +63,7 @@ def custom_linear_solve(
         return x, stop_gradient(solve(matvec, stop_gradient(b))[1])
 
     def run(b: Any) -> Any:
-        """Emits the solve for `b` with its transpose as a custom rule; outside of traces it calls `solve`."""
+        """The solution for `b`: the result of an emitted `ad.linear_solve`, or of `solve` if values are computed at once."""
         leaves, spec = pytree.flatten(b)
         tensors = [as_tensor(leaf) for leaf in leaves]
         for t in tensors:
@@ -83,10 +83,10 @@ def custom_linear_solve(
 
             return trace_region(body, specs, what)[0]
 
-        def vecmat(x: Any) -> Any:
+        def vecmat(x: Any) -> Any:  # the product of the transposed matrix with x
             return vjp(matvec, x)[1](x)[0]
 
-        def transposed(x: Any) -> Any:
+        def transposed(x: Any) -> Any:  # the solution of the transposed system for the right-hand side x
             return solve(matvec, x) if transpose_solve is None else transpose_solve(vecmat, x)
 
         blocks = [region("matvec", matvec), region("solve", lambda x: solve(matvec, x)), region("transpose_solve", transposed)]
@@ -164,7 +164,7 @@ def custom_root(
         search, outside = _close_over(lambda p: solve(lambda x: g(x, p), start_tree), tuple(parameters))
         fixed = [stop_gradient_op(x) for x in outside]
 
-        def solution(*parameters: Any) -> Any:
+        def solution(*parameters: Any) -> Any:  # the root, as a function of the values that `f` captures
             return search(parameters, fixed)
 
         def rule(primals: Any, tangents: Any) -> Any:

@@ -123,6 +123,7 @@ def jacrev(
             _check_result("jacrev", y, path, holomorphic, real=True)
 
             def along(ct: Tensor, k: int = k) -> Any:
+                """The cotangents of the arguments for the cotangent ct of result leaf k, and zero for the other leaves."""
                 return pull(pytree.unflatten(out_spec, [ct if j == k else None for j in range(len(outs))]))
 
             rows.append(call.row(over_unit_vectors(along, y, size)[0], y.shape))
@@ -164,8 +165,8 @@ class _Call:
         def function(*inner: Any) -> Any:
             """The value of `f`, summed over named axes, and aux; `inner` are new values for the differentiated leaves."""
             values = {**dict(enumerate(leaves)), **dict(zip(self.positions, inner, strict=True))}
-            at = pytree.unflatten(self.spec, [values[i] for i in range(len(leaves))])
-            out = f(*with_arguments(own(args), wrt, at), **own(kwargs))
+            new_arguments = pytree.unflatten(self.spec, [values[i] for i in range(len(leaves))])
+            out = f(*with_arguments(own(args), wrt, new_arguments), **own(kwargs))
             if has_aux and not (isinstance(out, tuple) and len(out) == 2):
                 return out  # the caller refuses it with an error
             value, aux = out if has_aux else (out, None)
@@ -228,7 +229,7 @@ def _jacobian(
     check_function(what, f)
     positions(what, argnums, None)
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:  # the Jacobian for one entry
         result, out = jacobian(_Call(what, f, argnums, has_aux, holomorphic, allow_int, args, kwargs))
         return (result, out[1]) if has_aux else result
 

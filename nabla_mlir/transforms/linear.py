@@ -81,8 +81,8 @@ def linearize(fun: Callable[..., Any], *primals: PyTree, has_aux: bool = False) 
     if current_trace() is not None:
         out, push = linearized(fun, primals, has_aux)
     else:
-        at = _AtPoint("jvp", fun, primals, has_aux)
-        out, push = at.value, at.push
+        point = _AtPoint("jvp", fun, primals, has_aux)
+        out, push = point.value, point.push
     return (out[0], push, out[1]) if has_aux else (out, push)
 
 
@@ -107,8 +107,8 @@ def vjp(fun: Callable[..., Any], *primals: PyTree, has_aux: bool = False) -> Any
     if current_trace() is not None:
         out, pull = pullback(fun, primals, has_aux)
     else:
-        at = _AtPoint("vjp", fun, primals, has_aux)
-        out, pull = at.value, at.pull
+        point = _AtPoint("vjp", fun, primals, has_aux)
+        out, pull = point.value, point.pull
     return (out[0], pull, out[1]) if has_aux else (out, pull)
 
 
@@ -301,10 +301,10 @@ class _Body:
         leaves = pytree.flatten_like(self.out_spec, cotangent, "a cotangent", "the result")
         positions = pytree.paths(self.out_spec)
         seeds = {i: seed_of("cotangent", leaves[i], self.outs[i], positions[i]) for i in self.of}
-        of = [i for i in self.of if seeds[i] is not None]
+        with_seeds = [i for i in self.of if seeds[i] is not None]
         block = self.clone()
-        values = [seeds[i].value for i in of]  # type: ignore[union-attr]
-        op = ad.VjpOp.build(self.primals(), values, block, range(len(self.active)), of).op
+        values = [seeds[i].value for i in with_seeds]  # type: ignore[union-attr]
+        op = ad.VjpOp.build(self.primals(), values, block, range(len(self.active)), with_seeds).op
         results = results_of(op, [*self.outs, *(self.tensors[i] for i in self.active)])
         by_position = dict(zip(self.active, results[len(self.outs) :], strict=True))
         return pytree.unflatten(self.in_spec, [by_position.get(i) for i in range(len(self.tensors))])

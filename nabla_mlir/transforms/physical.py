@@ -221,7 +221,7 @@ def unsqueeze_physical(x: Any, axis: int) -> Any:
 
     def run(t: Tensor, b: int) -> tuple[Tensor, int]:
         at = _check_axis("unsqueeze_physical", axis, t.ndim + 1)
-        return reshape(t, shape=(*t.shape[:at], 1, *t.shape[at:])), b + (at < b)
+        return reshape(t, shape=(*t.shape[:at], 1, *t.shape[at:])), b + 1 if at < b else b
 
     return _on_whole(x, run)
 
@@ -243,7 +243,7 @@ def squeeze_physical(x: Any, axis: int) -> Any:
         at = _check_axis("squeeze_physical", axis, t.ndim)
         if t.shape[at] != 1:
             raise ShapeError(f"squeeze_physical requires an axis of size 1, got {t.shape[at]}.", where=user_frame())
-        return _drop_axis(t, at), b - (at < b)
+        return _drop_axis(t, at), b - 1 if at < b else b
 
     return _on_whole(x, run)
 
@@ -261,7 +261,7 @@ def _reduce(what: str, x: Any, axis: int, keepdims: bool, fold: Callable[[Tensor
         at = _check_axis(what, axis, t.ndim)
         total = fold(t, at)
         if not keepdims:
-            return total, b - (at < b)
+            return total, b - 1 if at < b else b
         return reshape(total, shape=(*t.shape[:at], 1, *t.shape[at + 1 :])), b
 
     return _on_whole(x, run)

@@ -32,7 +32,7 @@ def doubled(record: Callable[..., Tensor], neutral: Any) -> Combination:
       neutral: its neutral element.
     """
 
-    def combine(x: Tensor, axis: int, step: int) -> Tensor:
+    def combine(x: Tensor, axis: int, step: int) -> Tensor:  # the running combination of x along an axis
         while abs(step) < x.shape[axis] and x.size:
             x, step = record(x, shifted(x, axis, step, neutral)), 2 * step
         return x
@@ -68,13 +68,13 @@ def linear_recurrence(a: Tensor, b: Tensor, axis: int, step: int = 1) -> Tensor:
     coefficients. The code has log2(n) additions and products of whole arrays, which are one kernel on a CPU.
     """
 
-    def matvec(h: Tensor) -> Tensor:
+    def matvec(h: Tensor) -> Tensor:  # the left side of the system h[i] - a[i] h[i-step] = b[i]
         return h - a * shifted(h, axis, step)
 
-    def solve(_: Any, b: Tensor) -> Tensor:
+    def solve(_: Any, b: Tensor) -> Tensor:  # the solution for the right side b
         return _solve_by_doubling(a, b, axis, step)
 
-    def transpose_solve(_: Any, b: Tensor) -> Tensor:
+    def transpose_solve(_: Any, b: Tensor) -> Tensor:  # that of the transposed system, a recurrence in the other direction
         return _solve_by_doubling(shifted(a, axis, -step), b, axis, -step)
 
     found: Tensor = custom_linear_solve(matvec, b, solve, transpose_solve)

@@ -66,7 +66,7 @@ def scan(
         c_leaves, c_spec = pytree.flatten(init)
         carry = [as_tensor(c) for c in c_leaves]
         carry, y_specs, y_spec = _scan_types(f, c_spec, c_leaves, carry, x_spec, rows)
-        unroll = written or max(steps, 1)
+        unroll = requested or max(steps, 1)
         if 0 < steps < 2 * unroll:  # a loop would have one iteration
             order = range(steps - 1, -1, -1) if reverse else range(steps)
             carry, ys = _unroll(f, order, (carry, c_spec), (rows, x_spec))
@@ -82,11 +82,11 @@ def scan(
 
             `tapes` holds one array for each result of the step, with a row for each iteration.
             """
-            at = ew.subtract(full((), steps - 1, INDEX), i) if reverse else i
-            entry = [read_row(x, at) for x in rows]
+            index = ew.subtract(full((), steps - 1, INDEX), i) if reverse else i
+            entry = [read_row(x, index) for x in rows]
             new, y = f(pytree.unflatten(c_spec, state), pytree.unflatten(x_spec, entry))
             ys = [as_tensor(leaf) for leaf in pytree.flatten(y)[0]]
-            new_tapes = [write_row(t, y, at) for t, y in zip(tapes, ys, strict=True)]
+            new_tapes = [write_row(t, y, index) for t, y in zip(tapes, ys, strict=True)]
             return [as_tensor(leaf) for leaf in pytree.flatten(new)[0]], new_tapes
 
         def body(c: tuple[Tensor, list[Tensor], list[Tensor]]) -> Any:
@@ -109,7 +109,8 @@ def scan(
 
     if not isinstance(unroll, int) or unroll < 0:
         raise ShapeError(f"scan requires unroll of at least 0, got {unroll!r}.", where=user_frame())
-    written = (0 if unroll else 1) if isinstance(unroll, bool) else unroll
+    # As a number of calls, where 0 stands for all.
+    requested = (0 if unroll else 1) if isinstance(unroll, bool) else unroll
     return staged(per_entry(run))(init, xs)
 
 
@@ -292,6 +293,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: PyTree, reverse: bool
                 along = positions[a], -1 if reverse else 1
                 xs[b], xs[a] = linear_recurrence(xs[a], xs[b], *along), running_product(xs[a], *along)
                 break
+            # The entries at the end without as many entries before them do not change.
             if reverse:
                 ends = [sliced(x, p, n - step, n) for x, p in zip(xs, positions, strict=True)]
                 xs = [concatenate(j, e, dimension=p) for j, e, p in zip(out, ends, positions, strict=True)]

@@ -27,22 +27,24 @@ def _along_axes(
 ) -> tuple[list[Any], Any, list[Tensor]]:
     """The second derivatives of the results along all unit vectors of the argument at position `argnums`.
 
-    `what` is the name of the transform, and `batch_size` is the number of unit vectors at once.
+    `what` is the name of the transform, `batch_size` is the number of unit vectors at once, and `args` and `kwargs` are the
+    arguments of `fun`.
 
     Returns:
       For each leaf of the argument, the results with the axis of the unit vectors in front; the structure of the argument; its
       leaves.
     """
-    (at,) = positions(what, argnums, len(args))
-    leaves, spec = pytree.flatten(args[at])
+    (position,) = positions(what, argnums, len(args))
+    leaves, spec = pytree.flatten(args[position])
     point = [differentiable(what, leaf, path) for leaf, path in zip(leaves, pytree.paths(spec), strict=True)]
 
     def along(k: int, v: Tensor) -> Any:
         """The second derivative of `fun` along the vector `v` in leaf `k` of the argument."""
 
         def restricted(x: Tensor) -> Any:
+            """The result of `fun` for the value x of leaf `k`; the other leaves and arguments stay."""
             inner = pytree.unflatten(spec, [x if j == k else y for j, y in enumerate(point)])
-            return fun(*args[:at], inner, *args[at + 1 :], **kwargs)
+            return fun(*args[:position], inner, *args[position + 1 :], **kwargs)
 
         return pushed(lambda x: pushed(restricted, (x,), (v,), False)[1], (point[k],), (v,), False)[1]
 
@@ -153,7 +155,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         """The value of `fun`, with the function that `fun` returns as its reverse mode."""
         rule = custom_vjp(lambda *inner: fun(*inner, **kwargs)[0])
 
-        def backward(residuals: Any, ct: Any) -> Any:
+        def backward(residuals: Any, ct: Any) -> Any:  # the cotangents of all arguments, which are the residuals
             cts = fun(*residuals, **kwargs)[1](ct)
             return cts if isinstance(cts, tuple) else (cts,)
 

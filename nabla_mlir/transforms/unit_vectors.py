@@ -73,7 +73,7 @@ def over_unit_vectors(
     at_once = lambda vectors: vmap(along, out_axes=-1 if is_last else 0)(vectors)  # noqa: E731
     spec: Any = None
 
-    def body() -> list[Any]:
+    def body() -> list[Any]:  # the leaves of the results for all unit vectors, whose structure is recorded in `spec`
         nonlocal spec
         leaves, spec = pytree.flatten(at_once(unit_vectors(x.shape, x.dtype)))
         return leaves

@@ -319,7 +319,7 @@ def _run_per_entry(run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     block, _, outs = trace_region(body, [], "a function of vectorised tensors")
     if scope.operands:
         results = map_over(block, scope.operands, scope.axes, len(outs))
-    else:
+    else:  # no vectorised tensor was read: the code needs no map
         results = [_rewrap(out) for out in outs]
         *ops, terminator = (op.operation for op in block.operations)
         terminator.erase()

@@ -146,11 +146,11 @@ class Dependence(Values):
         number = self.number(operands[0]) if operands and len(regions) > 1 else None
         if number is not None:
             position = (0 if number else 1) if number.dtype.kind == "b" else int(number)
-            regions = [regions[position if 0 <= position < len(regions) else -1]]
+            regions = [regions[position if 0 <= position < len(regions) else -1]]  # the last one for an index out of range
         found: list[Relation] | None = None
         for region in regions:
             block = region.blocks[0]
-            for argument, value in zip(block.arguments, operands, strict=False):
+            for argument, value in zip(block.arguments, operands, strict=False):  # branches of a choice have no arguments
                 self._set(argument, self.of(value))
             ends = [self.of(v) for v in self.run(block)]
             found = ends if found is None else [a.union(b) for a, b in zip(found, ends, strict=True)]
@@ -176,7 +176,7 @@ class Dependence(Values):
         start, iterations, trial = self._steps, 0, thresholds.PATTERN_ITERATIONS
         while True:
             iterations += 1
-            if iterations == trial:
+            if iterations == trial:  # the shorter ways are tried after 1, 4, 16, ... times PATTERN_ITERATIONS iterations
                 trial *= 4
                 is_too_long = self._is_too_long(op, iterations, self._steps - start)
                 ends = self._end_by_powers(op, state, numbers, iterations - 1)

@@ -185,6 +185,7 @@ class Iteration:
                 return False
             value = writers[0].results[0]
             versions.append(value)
+        # The last version must be the next value of this carry, and nothing else may return it.
         if self.ends[index] != value or len(users) > len(inside) + 1:
             return False
         self._arrays.update(dict.fromkeys(versions, index))
@@ -199,7 +200,7 @@ class Iteration:
         if _rule(op) in _WINDOWS:
             return None if self._positions(op) is None else 0
         k = next((k for k in (0, 1) if len(op.operands) == 2 and self._writers_in_sum(op.operands[k])), None)
-        return None if k is None or not _is_joint(op) else 1 - k
+        return None if k is None or not _is_joint(op) else 1 - k  # the other operand: operand k has the updates
 
     def _writers_in_sum(self, value: ir.Value) -> list[ir.Operation]:
         """The operations that write the windows of a sum such as `update_slice(0, a, i) + update_slice(0, b, j)`; else none.
@@ -229,7 +230,7 @@ class Iteration:
             return []
         writers = [op] if _rule(op) in _WINDOWS else self._writers_in_sum(op.operands[1 - k])
         positions = [(writer, self._positions(writer)) for writer in writers]
-        return [Window(array, at, _update_of(writer), writer != op) for writer, at in positions if at is not None]
+        return [Window(array, elements, _update_of(writer), writer != op) for writer, elements in positions if elements is not None]
 
     @functools.cache  # noqa: B019  # the object lives as long as its analysis
     def _positions(self, op: ir.Operation) -> Positions | None:

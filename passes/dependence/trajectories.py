@@ -139,7 +139,7 @@ class _Trajectory:
         rows = relation.rows
         lines = [tuple(line) for line in np.split(rows.indices, rows.offsets[1:-1])] if rows.count else []
         distinct = {line: k for k, line in enumerate(dict.fromkeys(lines))}
-        which = [distinct[line] for line in lines]
+        line_numbers = [distinct[line] for line in lines]
         # An entry of a row below `_base` is a column; one from `_base` on is a register, whose set is read in each iteration.
         sources = [[int(k) - self._base for k in line if k >= self._base] for line in distinct]
         fixed = [self._runs([int(k) for k in line if k < self._base]) for line in distinct]
@@ -148,7 +148,7 @@ class _Trajectory:
         def sets() -> list[Runs]:
             """The set of each element: the union of its registers' sets and of its columns."""
             new = [union([registers[k] for k in source] + runs) for source, runs in zip(sources, fixed, strict=True)]
-            return [new[k] for k in which]
+            return [new[k] for k in line_numbers]
 
         return sets
 

@@ -59,7 +59,7 @@ def rewrite(module: ir.Operation, patterns: Patterns, target: Target) -> None:
 
 
 def _legalize(op: ir.Operation, by_name: dict[str, list[Pattern]], target: Target, record: Recording) -> None:
-    """Applies the patterns in `table` (by name of operation) to one operation, then to the operations that they create.
+    """Applies the patterns in `by_name` (by name of operation) to one operation, then to the operations that they create.
 
     `record` has the operations that a pattern creates.
     """

@@ -121,8 +121,9 @@ def _sort(op: ir.Operation) -> list[ir.Value]:
     values = []
     for old, new in zip(op.results, sort.results, strict=True):
         shape, _ = shape_and_dtype(old.type)
-        none, one = (0,) * len(shape), (1,) * len(shape)
-        values.append(slice_(wrap(new), start_indices=none, limit_indices=shape, strides=one).value)
+        # Only the first elements of the sorted arrays are results.
+        starts, strides = (0,) * len(shape), (1,) * len(shape)
+        values.append(slice_(wrap(new), start_indices=starts, limit_indices=shape, strides=strides).value)
     return values
 
 

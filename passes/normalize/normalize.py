@@ -256,7 +256,7 @@ def _apply_rewrite(op: ir.Operation, rewrite: Callable[[ir.Operation], list[ir.V
     return (made_by(values[-1]) if values else None) or op
 
 
-def _replace(op: ir.Operation, values: list[ir.Value]) -> None:
+def _replace(op: ir.Operation, values: list[ir.Value]) -> None:  # replaces the results, and erases the operation
     for old, new in zip(op.results, values, strict=True):
         old.replace_all_uses_with(new)
     op.erase()

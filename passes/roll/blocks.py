@@ -245,6 +245,7 @@ def _narrowest(items: Items, run: Run) -> int:
         if run.start <= index:
             changes[index + 1 - run.start] += _cost(value)
             changes[reader + 1 - run.start] -= _cost(value)
+    # Cuts in the second block, which has blocks on both sides; the index of the best cut is then that of the first block.
     live = [sum(changes[: run.period + 1])]
     for change in changes[run.period + 1 : 2 * run.period]:
         live.append(live[-1] + change)

@@ -47,7 +47,7 @@ class Items:
 
 
 def _form(op: ir.Operation) -> Hashable:
-    """A key that is equal for operations that do the same with other operands; a unique one for operations that are not rolled."""
+    """A key that is equal for operations that differ only in operands, and unique for an operation that is not rolled."""
     if not is_pure(op) or not all(is_static_tensor(v.type) for v in (*op.operands, *op.results)):
         return object()
     attributes = _attributes(op, _STARTS if op.name == SLICE else ())

@@ -89,7 +89,7 @@ def repeated_operations(function: ir.Operation) -> int:
 
 
 class _Loop:
-    """Writes blocks as a counted loop."""
+    """The counted loop that replaces equal consecutive blocks."""
 
     def __init__(self, blocks: Blocks) -> None:
         """Fixes the order of the carried values and of the tapes of the loop."""
@@ -113,13 +113,14 @@ class _Loop:
             outs = emit_while(inits, lambda carry: compare(carry[0], count, comparison_direction="LT"), self._body)
         n = 1 + len(self._carried)
         for source, out in zip(self._carried, outs[1:n], strict=True):
+            # A value that is carried over m blocks ends as the result of the block m before the end.
             blocks.result(source.position, blocks.count - len(source.first)).replace_all_uses_with(out.value)
         for position, tape in zip(self._rows, outs[n:], strict=True):
             _read_rows(tape, {i: blocks.result(position, i) for i in blocks.rows[position]}, blocks)
         blocks.items.erase(blocks.start, blocks.length)
 
     def _first_value(self, source: Carried) -> Tensor:
-        """The initial value of a carry, from its `source`; zeros if no block reads it."""
+        """The initial value of the carry for `source`: the value that the first block reads; zeros if no block reads one."""
         value, like = source.first[0], wrap(self._blocks.result(source.position, 0))
         return full(like.shape, 0, like.dtype) if value is None else wrap(value)
 
@@ -129,7 +130,7 @@ class _Loop:
         A tape is an array that gets a row in each iteration.
         """
         counter, tapes = carry[0], carry[1 + len(self._carried) :]
-        before = dict(zip(self._carried, carry[1:], strict=False))
+        before = dict(zip(self._carried, carry[1:], strict=False))  # the tapes follow
         results: dict[Position, Tensor] = {}
 
         def value_of(source: Source) -> Tensor:
@@ -158,7 +159,7 @@ class _Loop:
         if k in self._blocks.starts:
             starts = [_start(axis, counter) for axis in self._blocks.starts[k]]
             return [dynamic_slice(*operands, *starts, slice_sizes=wrap(op.results[0]).shape)]
-        n = len(op.operands)
+        n = len(op.operands)  # the values that its regions capture follow
         captured = captures_of(op) if len(op.regions) else []
         new = clone_op(op, {old: x.value for old, x in zip(captured, operands[n:], strict=True)})
         for i, x in enumerate(operands[:n]):  # one value may be two operands with different sources
@@ -169,7 +170,7 @@ class _Loop:
 def _stacked(source: Constants) -> Tensor:
     """One constant with the constants of all blocks as rows; a row is a scalar if each constant has equal elements."""
     arrays = [constant_array(op) for op in source.ops]
-    if all(x.size and not any(x.strides) for x in arrays):
+    if all(x.size and not any(x.strides) for x in arrays):  # without strides, all elements are one number
         arrays = [x.flat[:1].reshape(()) for x in arrays]
     return constant(np.stack(arrays))
 

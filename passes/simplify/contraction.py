@@ -70,8 +70,8 @@ def dot_of_constant(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, dtype:
             continue
         product = ew.multiply(x, full_like(x, value))
         result = transpose(product, permutation=(*batch, *free(x.ndim, batch, ())))
-        at = x.ndim if x is lhs else len(batch)  # the index of the first axis of size 1 in the result
-        return reshape(result, shape=(*result.shape[:at], *unit, *result.shape[at:]))
+        first_unit = x.ndim if x is lhs else len(batch)  # the index of the first axis of size 1 in the result
+        return reshape(result, shape=(*result.shape[:first_unit], *unit, *result.shape[first_unit:]))
     return None
 
 
@@ -111,7 +111,7 @@ def dot_of_broadcast(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Any, **par
             continue
         copies = [d for d in range(factor.ndim) if d not in positions]
         # Only a leading batching axis, and no free axes before it, keep the result in order.
-        if copies != [batch_axes[0]] if batch_axes else True:
+        if not batch_axes or copies != [batch_axes[0]]:
             continue
         axis_of = {d: i for i, d in enumerate(positions)}
         own_dims = [tuple(axis_of[d] for d in ds if d in axis_of) for ds in ((lb, lc) if side == 0 else (rb, rc))]
@@ -169,8 +169,8 @@ def dot_of_copies(lhs: Tensor, rhs: Tensor, dot_dimension_numbers: Dims, **param
         lengths = {a: b for a, b in zip(factor.contract, other.contract, strict=True) if a in copies}
         if lengths and _is_summable(other.x, params):
             # The copies of v are equal, so sum over k of A[k] v = (sum over k of A[k]) v.
-            rest = other.without(lengths.values(), _sum(other.x, tuple(lengths.values())))
-            return _product(side, factor.without(lengths, uncopied(factor.x, lengths)), rest, params)
+            summed = other.without(lengths.values(), _sum(other.x, tuple(lengths.values())))
+            return _product(side, factor.without(lengths, uncopied(factor.x, lengths)), summed, params)
     return None
 
 
@@ -198,8 +198,8 @@ def sum_of_product(*xs: Tensor, dimensions: tuple[int, ...], body: Any) -> Tenso
             factors[side] = factor.without(axes, _sum(factor.x, axes))
     if not sums:
         return None
-    rest = [i for i in range(xs[0].ndim) if i not in sums]
-    return _sum(_product(0, factors[0], factors[1], params), tuple(rest.index(d) for d in dimensions if d in rest))
+    remaining = [i for i in range(xs[0].ndim) if i not in sums]
+    return _sum(_product(0, factors[0], factors[1], params), tuple(remaining.index(d) for d in dimensions if d in remaining))
 
 
 def _sum_of_products(x: Tensor) -> list[Tensor]:

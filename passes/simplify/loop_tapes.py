@@ -53,12 +53,12 @@ def _comes_back(carry: int, arguments: Sequence[ir.Value], outputs: Sequence[ir.
 
     `outputs[i]` is the next value of `arguments[i]`. In a cycle each tape would be computed from the next.
     """
-    at = carry
+    current = carry
     for _ in arguments:
-        if outputs[at] not in arguments:
+        if outputs[current] not in arguments:
             return False
-        at = arguments.index(outputs[at])
-        if at == carry:
+        current = arguments.index(outputs[current])
+        if current == carry:
             return True
     return False
 
@@ -84,8 +84,8 @@ def read_from_outside(op: ir.Operation) -> bool:
         reads = [use.owner.operation for use in argument.uses if use.owner.operation != update]
         if not reads or not all(reads_row(user, update) for user in reads):
             continue
-        for one in reads:
-            one.operands[0] = op.operands[i]
+        for read in reads:
+            read.operands[0] = op.operands[i]
         change = True
     return change
 

@@ -18,6 +18,7 @@ from nabla_mlir.table.traits import is_long
 def simplify_loop(op: ir.Operation) -> ir.Operation | None:
     """Simplifies one `stablehlo.while`; returns the new loop, or None if nothing changed."""
     _check_end(op)
+    # All three run: `or` would stop at the first change.
     change = _hoist_expensive(op) | shift_tapes(op) | read_from_outside(op)
     dead = _replace_invariants(op) | _merge_equals(op)
     dead |= _dead_carries(op, dead)
@@ -127,14 +128,14 @@ def _dead_carries(op: ir.Operation, dead: set[int]) -> set[int]:
 
 def _without(op: ir.Operation, dead: set[int]) -> ir.Operation:
     """Replaces the loop by one without the carries `dead`, which only dead carries read."""
-    rest = [i for i in range(len(op.operands)) if i not in dead]
-    operands, types = [op.operands[i] for i in rest], [op.results[i].type for i in rest]
+    live = [i for i in range(len(op.operands)) if i not in dead]
+    operands, types = [op.operands[i] for i in live], [op.results[i].type for i in live]
     with op.location, ir.InsertionPoint(op):
         new = ir.Operation.create("stablehlo.while", operands=operands, results=types, attributes=bound_of(op), regions=2)
     body = op.regions[1].blocks[0]
     terminator = body.operations[len(body.operations) - 1].operation
     with terminator.location, ir.InsertionPoint(terminator):
-        ir.Operation.create("stablehlo.return", operands=[terminator.operands[i] for i in rest])
+        ir.Operation.create("stablehlo.return", operands=[terminator.operands[i] for i in live])
     terminator.erase()
     _erase_unused(body)
     for old, target in zip(op.regions, new.regions, strict=True):
@@ -142,7 +143,7 @@ def _without(op: ir.Operation, dead: set[int]) -> ir.Operation:
         for i in sorted(dead, reverse=True):
             block.erase_argument(i)
         block.append_to(target)
-    for k, i in enumerate(rest):
+    for k, i in enumerate(live):
         op.results[i].replace_all_uses_with(new.results[k])
     op.erase()
     return new
@@ -171,13 +172,13 @@ def _hoist_expensive(op: ir.Operation) -> bool:
         makers.update((r, inner) for r in inner.results)
         if is_long(inner):
             expensive.append(inner)
-    movable: set[ir.Operation] = set()
+    moved: set[ir.Operation] = set()
 
     def move(inner: ir.Operation) -> None:
         """Moves an operation before the loop, after the operations of its operands."""
-        if inner in movable:
+        if inner in moved:
             return
-        movable.add(inner)
+        moved.add(inner)
         for value in reads_of(inner):
             if value in makers:
                 move(makers[value])

@@ -43,9 +43,9 @@ def uncopied(x: Tensor, axes: Collection[int]) -> Tensor:
     inner = defining(x, broadcast_in_dim.name)
     assert inner is not None
     (source,), params = inner
-    rest = [d for d in range(x.ndim) if d not in axes]
-    positions = tuple(rest.index(d) for d in params["broadcast_dimensions"])
-    return broadcast_in_dim(source, shape=tuple(x.shape[d] for d in rest), broadcast_dimensions=positions)
+    remaining = [d for d in range(x.ndim) if d not in axes]
+    positions = tuple(remaining.index(d) for d in params["broadcast_dimensions"])
+    return broadcast_in_dim(source, shape=tuple(x.shape[d] for d in remaining), broadcast_dimensions=positions)
 
 
 def has_free_zeros(x: Tensor) -> bool:

@@ -53,8 +53,8 @@ def _as_columns(x: Tensor, axis: int) -> Tensor | None:
     (inner, value), p = pad
     low, high, between = (list(p[f]) for f in ("edge_padding_low", "edge_padding_high", "interior_padding"))
     step, first = between[axis] + 1, low[axis]
-    whole = step > 1 and 0 <= first < step and first + high[axis] == step - 1
-    if splat_of(value) != 0 or not whole or any(n for f in (low, high, between) for d, n in enumerate(f) if d != axis):
+    fills_rows = step > 1 and 0 <= first < step and first + high[axis] == step - 1
+    if splat_of(value) != 0 or not fills_rows or any(n for f in (low, high, between) for d, n in enumerate(f) if d != axis):
         return None
     column = sh.reshape(inner, shape=(*inner.shape[: axis + 1], 1, *inner.shape[axis + 1 :]))
     low, high = ([n if d == axis + 1 else 0 for d in range(column.ndim)] for n in (first, high[axis]))

@@ -210,11 +210,11 @@ def reverse_noop(x: Tensor, dimensions: Shape) -> Tensor | None:
     """reverse(reverse(x)) -> x, and reverse(constant) -> constant; axes of size 1 are not reversed."""
     if splat_of(x) is not None:
         return x
-    real = tuple(d for d in dimensions if x.shape[d] > 1)
-    if len(real) == len(dimensions):
+    long_axes = tuple(d for d in dimensions if x.shape[d] > 1)
+    if len(long_axes) == len(dimensions):
         inner = defining(x, "stablehlo.reverse")
         return inner[0][0] if inner and set(inner[1]["dimensions"]) == set(dimensions) else None
-    return sh.reverse(x, dimensions=real) if real else x
+    return sh.reverse(x, dimensions=long_axes) if long_axes else x
 
 
 @pattern("stablehlo.reduce")
@@ -265,8 +265,8 @@ def reduce_of_transpose(*xs: Tensor, dimensions: Shape, body: Any) -> Tensor | N
     (source,), params = inner
     permutation = params["permutation"]
     sums = tuple(permutation[d] for d in dimensions)
-    rest = [d for d in range(source.ndim) if d not in sums]
-    order = tuple(rest.index(d) for d in permutation if d in rest)
+    remaining = [d for d in range(source.ndim) if d not in sums]
+    order = tuple(remaining.index(d) for d in permutation if d in remaining)
     return sh.transpose(reduce(source, xs[1], dimensions=tuple(sorted(sums)), body=body), permutation=order)
 
 
@@ -296,6 +296,7 @@ def scale_smaller(a: Tensor, b: Tensor) -> Tensor | None:
 @pattern("stablehlo.negate")
 def negate_smaller(x: Tensor) -> Tensor | None:
     """-(x * broadcast(y)) -> x * broadcast(-y), if no reader can absorb the sign."""
+    # The negation that is rewritten must be the only reader of the product.
     (negation,) = (use.owner for use in x.value.uses) if has_one_use(x) else (None,)
     if negation is None or any(_can_move_sign(use.owner) for use in negation.results[0].uses):
         return None
@@ -329,6 +330,7 @@ def _broadcast_last(record: OpDef) -> Pattern:
         constants = [splat_of(x) for x in xs]
         operands = [x.value for x, c in zip(xs, constants, strict=True) if c is None]
         broadcasts = [defining(wrap(v), "stablehlo.broadcast_in_dim") for v in operands]
+        # Nothing else may read the broadcasts, which then disappear.
         if not operands or broadcasts[0] is None or any(len(list(v.uses)) != operands.count(v) for v in operands):
             return None
         shape, params = broadcasts[0][0][0].shape, broadcasts[0][1]
@@ -358,9 +360,9 @@ def _sum_of_copies(x: Tensor, source: Tensor, positions: Shape, dimensions: Shap
     sums = [d for d in dimensions if d in copies]
     if not sums or any(source.shape[i] != x.shape[d] for i, d in enumerate(positions)):
         return None
-    rest = [d for d in range(x.ndim) if d not in sums]
+    remaining = [d for d in range(x.ndim) if d not in sums]
     smaller = uncopied(x, sums)
-    dims = tuple(rest.index(d) for d in dimensions if d not in sums)
+    dims = tuple(remaining.index(d) for d in dimensions if d not in sums)
     total = smaller if not dims else reduce(smaller, full((), 0, x.dtype), dimensions=dims, body="add")
     return total * float(sh.element_count(tuple(x.shape[d] for d in sums)))
 

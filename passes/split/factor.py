@@ -50,6 +50,7 @@ def _factor_block(block: ir.Block, division: Division) -> None:
             continue
         with named("factor", op.location), ir.InsertionPoint(op):
             terms = _RULES[op.name](op, sums, division)
+            # With several readers, a sum of several terms would be computed again for each of them.
             if terms is not None and (len(terms) == 1 or _uses(op.results[0]) == 1):
                 sums[op.results[0]] = terms
     for value, terms in sums.items():
@@ -74,8 +75,8 @@ def _uses(value: ir.Value) -> int:
 def _sum_of(terms: Terms) -> Tensor:
     """The sum of the terms: each unknown value times its known factor, or unchanged if the factor is None."""
     summands = [wrap(v) if factor is None else multiply(wrap(v), factor) for v, factor in terms.items()]
-    total, *rest = summands
-    for summand in rest:
+    total, *others = summands
+    for summand in others:
         total = add(total, summand)
     return total
 
@@ -89,7 +90,7 @@ def _terms(value: ir.Value, sums: dict[ir.Value, Terms]) -> Terms:
 
 
 def _multiply(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
-    """The terms of a product: those of the unknown operand, times the known one; None unless exactly one operand is unknown.
+    """The terms of a product: the terms of the unknown operand, each times the known one; None unless exactly one is unknown.
 
     `sums` has the terms of values before the product.
     """
@@ -101,7 +102,7 @@ def _multiply(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division)
 
 
 def _divide(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
-    """The terms of a quotient: those of the numerator, divided by the denominator; None if the denominator is unknown.
+    """The terms of a quotient: the terms of the numerator, each divided by the denominator; None for an unknown denominator.
 
     `sums` has the terms of values before the quotient.
     """
@@ -110,7 +111,7 @@ def _divide(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -
 
 
 def _negate(op: ir.Operation, sums: dict[ir.Value, Terms], division: Division) -> Terms | None:
-    """The terms of a negation: those of the operand in `sums`, times -1."""
+    """The terms of a negation: the terms that `sums` has for the operand, each times -1."""
     return _scaled(_terms(op.operands[0], sums), full_like(wrap(op.operands[0]), -1), multiply)
 
 
@@ -127,7 +128,7 @@ def _sum_rule(binary: OpDef) -> Callable[[ir.Operation, dict[ir.Value, Terms], D
             if value not in terms and binary is add:
                 terms[value] = factor
                 continue
-            if value in terms:
+            if value in terms:  # the factors of both operands are added or subtracted
                 both = _combine_factors(_factor(terms[value], value), _factor(factor, value), binary)
             else:
                 both = _combine_factors(_factor(factor, value), full_like(wrap(value), -1), multiply)
@@ -176,16 +177,16 @@ def _factor(factor: Tensor | None, value: ir.Value) -> Tensor:
     return full_like(wrap(value), 1) if factor is None else factor
 
 
-def _scaled(terms: Terms, by: Tensor, binary: OpDef) -> Terms | None:
-    """The terms times (or divided by) the known factor `by`, as `binary` says; None if that would cost more than one product."""
+def _scaled(terms: Terms, known: Tensor, binary: OpDef) -> Terms | None:
+    """The terms times (or divided by) the factor `known`, as `binary` says; None if that would cost more than one product."""
     if sum(factor is None for factor in terms.values()) > 1:
         return None  # one product of the sum is cheaper than one of each summand
     new: Terms = {}
     for value, factor in terms.items():
         if factor is None and binary is multiply:
-            new[value] = by
+            new[value] = known
             continue
-        combined = _combine_factors(_factor(factor, value), by, binary)
+        combined = _combine_factors(_factor(factor, value), known, binary)
         if combined is None:
             return None
         new[value] = combined
@@ -210,6 +211,7 @@ def _combine_factors(a: Tensor, b: Tensor, binary: OpDef) -> Tensor | None:
     if len(positions) > 1:
         return None
     ((shape, dims),) = positions
+    # A factor that is no broadcast is a constant with one number: it gets the shape before the broadcast.
     x, y = (full(shape, splat_of(t) or 0, t.dtype) if s is None else s[0] for t, s in zip((a, b), small, strict=True))
     return broadcast_in_dim(binary(x, y), shape=a.shape, broadcast_dimensions=dims)
 

@@ -127,7 +127,7 @@ def _unknown_results(op: ir.Operation, division: Division) -> tuple[int, ...]:
 
 
 def _divide_loop(op: ir.Operation, division: Division) -> Loop | None:
-    """The division of a loop; None if its length is unknown or zero, because it then has no tape."""
+    """The division of a loop; None for a loop of unknown length or without iterations, which has no tape."""
     counter = find_counter(op)
     if counter is None or counter.trips == 0:
         return None
@@ -167,6 +167,7 @@ def _note_enclosing(ops: Iterable[ir.Operation], division: Division, around: tup
         if division.part(op) is None:
             continue
         inner = (*around, op.results[0])
+        # Of a loop, only the body: no value of its condition is stored.
         for region in list(op.regions)[-1:] if op.name == "stablehlo.while" else op.regions:
             arguments, body, _ = body_of(region)
             division.within.update((argument, inner) for argument in arguments)
@@ -232,7 +233,7 @@ def choose(needed: Sequence[ir.Value], division: Division, price: Price) -> Resi
     work = list(needed)
     for value in work:
         nodes[value] = _add_value(network, value, division)
-        network.edge(nodes[value] + 1, Network.SINK, INFINITY)
+        network.edge(nodes[value] + 1, Network.SINK, INFINITY)  # from the second node of the value
     while work:
         value = work.pop()
         cost = _price_of(value, division, price)
@@ -242,7 +243,7 @@ def choose(needed: Sequence[ir.Value], division: Division, price: Price) -> Resi
             continue
         for operand in reads_of(op):
             if operand in division.unknown:
-                continue  # of operations that run late in any case
+                continue  # only operations that run late in any case read it
             if operand not in nodes:
                 nodes[operand] = _add_value(network, operand, division)
                 work.append(operand)

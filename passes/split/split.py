@@ -134,7 +134,7 @@ def _split_copy(source: ir.Operation, known: Sequence[int], max_residual_bytes: 
     name = func.attributes["sym_name"].value
     keys = [packing.key for packing in packings]
 
-    def run_known(values: Sequence[ir.Value]) -> list[ir.Value]:
+    def run_known(values: Sequence[ir.Value]) -> list[ir.Value]:  # the known results, and the residuals
         mapping = ChainMap(dict(zip([arguments[i] for i in known], values, strict=True)))
         halves.known(ops, mapping)
         return [mapping[v] for v in [*(outs[i] for i in early), *keys]]
@@ -142,9 +142,9 @@ def _split_copy(source: ir.Operation, known: Sequence[int], max_residual_bytes: 
     with func.location, ir.InsertionPoint.after(func):
         first = _function(f"{name}_known", [arguments[i].type for i in known], run_known)
     outputs = list(first.regions[0].blocks[0].operations)[-1].operation.operands
-    types = [v.type for v in list(outputs)[len(early) :]]
+    types = [v.type for v in list(outputs)[len(early) :]]  # of the residuals: a tape has another type than its values
 
-    def run_rest(values: Sequence[ir.Value]) -> list[ir.Value]:
+    def run_rest(values: Sequence[ir.Value]) -> list[ir.Value]:  # the other results, from the residuals and the unknown arguments
         mapping = ChainMap(dict(zip([*keys, *unknown], values, strict=True)))
         halves.rest(ops, mapping)
         return [mapping[outs[i]] for i in late]
@@ -259,7 +259,7 @@ class _Halves:
         arguments, ops, outputs = body_of(op.regions[1])
         counting, packings = arguments[part.counter.carry], self.stored_in(op)
 
-        def condition(carry: list[Tensor]) -> Tensor:
+        def condition(carry: list[Tensor]) -> Tensor:  # true while the counter is below the number of trips
             return compare(carry[0], full((), part.counter.trips, INDEX), comparison_direction="LT")
 
         def body(carry: list[Tensor]) -> list[Tensor]:  # the next counter and unknown carries, from row i of the tapes

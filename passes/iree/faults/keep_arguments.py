@@ -32,7 +32,7 @@ class KeepArgumentsPass(Pass):
     name: ClassVar[str] = "nabla-keep-arguments"
 
     def run(self, module: ir.Operation) -> None:
-        """Adds a use at the end of each function to those of its arguments that IREE might overwrite."""
+        """Adds a use, at the end of each function, of each argument that IREE might overwrite."""
         targets = one_buffer(op.operands[i] for op in nested_in_functions(module) for i in updated(op))
         for function in functions_of(module).values():
             blocks = function.regions[0].blocks

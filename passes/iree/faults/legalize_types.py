@@ -43,13 +43,13 @@ def divide(op: ir.Operation, target: Target) -> Replacement:
     x, y = operands(op)
     if target.short_divisions or x.dtype.kind not in "iu" or x.dtype.itemsize != 2:
         return None
-    by_zero = eq(y, 0)
-    divisor = select(by_zero, 1, y)
+    is_zero = eq(y, 0)
+    divisor = select(is_zero, 1, y)
     exact = b.convert(x, F32) / b.convert(divisor, F32)
     quotient = b.convert(b.op("stablehlo.convert", exact, type=b.like(x, np.int32), final=True), x.dtype)
     if op.name == "stablehlo.divide":
-        return select(by_zero, -1 if x.dtype.kind == "i" else 0xFFFF, quotient)
-    return select(by_zero, x, x - quotient * divisor)
+        return select(is_zero, -1 if x.dtype.kind == "i" else 0xFFFF, quotient)
+    return select(is_zero, x, x - quotient * divisor)
 
 
 @PATTERNS.of("stablehlo.convert")
@@ -166,7 +166,7 @@ def truth_to_float(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reverse")
 def reverse(op: ir.Operation, target: Target) -> Replacement:
-    """A reversal in a separate dispatch, because on Vulkan IREE cannot fuse it into an operation that reads it twice."""
+    """A reversal in a separate dispatch, because on Vulkan IREE cannot fuse it into a reader that uses it twice."""
     if target.reversed_operands:
         return None
     result = Val(b.make(op.name, operands(op), [op.results[0].type], attributes_of(op), final=True).results[0])

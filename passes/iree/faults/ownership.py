@@ -42,14 +42,14 @@ def come_before(users: Iterable[ir.Operation], op: ir.Operation, makers: Iterabl
       op: the operation that writes to the buffer; if it is a user itself, it does not count.
       makers: the operations from which `op` is computed: `makers_behind(op)`.
     """
-    rest = {within(op.block, user) for user in users if user != op}
-    if op in rest:
+    remaining = {within(op.block, user) for user in users if user != op}
+    if op in remaining:
         return False
-    for maker in makers if rest else ():
-        rest.discard(maker)
-        if not rest:
+    for maker in makers if remaining else ():
+        remaining.discard(maker)
+        if not remaining:
             break
-    return not rest
+    return not remaining
 
 
 def makers_behind(op: ir.Operation) -> Iterator[ir.Operation]:

@@ -48,11 +48,11 @@ def _divide(op: ir.Operation) -> None:
     if not is_float(x.dtype) or (length := longest_inner_axis(op)) < thresholds.PRODUCT_IN_PARTS:
         return
     size = max(1, size_of(op.results[0]))
-    most = (math.prod(x.shape) + math.prod(y.shape)) // (4 * size)  # the parts take no more memory than the factors
-    if most < 2:
+    limit = (math.prod(x.shape) + math.prod(y.shape)) // (4 * size)  # the parts take no more memory than the factors
+    if limit < 2:
         return
     with ir.InsertionPoint(op), op.location:
-        total = product_in_parts(op, min(length // near_root(length), most))
+        total = product_in_parts(op, min(length // near_root(length), limit))
     op.results[0].replace_all_uses_with(total.value)
     op.erase()
 
@@ -81,15 +81,15 @@ def product_in_parts(op: ir.Operation, count: int) -> Val:
     for side, dim in (("lhs", left_axis), ("rhs", right_axis)):
         for what in ("batching", "contracting"):
             key = f"{side}_{what}_dimensions"
-            parts[key] = [d + (d >= dim) for d in numbers[key]]  # the part axis comes before its terms
+            parts[key] = [d + 1 if d >= dim else d for d in numbers[key]]  # the part axis comes before its terms
         parts[f"{side}_batching_dimensions"].insert(0, dim)
     factors = [_split(b.cut(v, dim, 0, whole), dim, width) for v, dim in ((x, left_axis), (y, right_axis))]
     result = Val(op.results[0])
     dtype = sum_dtype(result.dtype)
     total = b.reduce_sum(_dot(op, factors, parts, tensor_type((count, *result.shape), dtype)), [0])
     if whole != length:
-        rest = [b.cut(v, dim, whole, length) for v, dim in ((x, left_axis), (y, right_axis))]
-        total = total + _dot(op, rest, numbers, tensor_type(result.shape, dtype))
+        remaining = [b.cut(v, dim, whole, length) for v, dim in ((x, left_axis), (y, right_axis))]
+        total = total + _dot(op, remaining, numbers, tensor_type(result.shape, dtype))
     return b.convert(total, result.dtype)
 
 

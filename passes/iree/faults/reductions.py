@@ -47,7 +47,7 @@ def narrow_sum(op: ir.Operation, target: Target) -> Replacement:
 
 @PATTERNS.of("stablehlo.reduce")
 def complex_sum(op: ir.Operation, target: Target) -> Replacement:
-    """A complex sum as a complex number of two sums of parts, if it is long or its function has loops; else None.
+    """A complex sum as two real sums, of the real and the imaginary parts, if the sum is long or its function has loops; else None.
 
     Later patterns compute long real sums in two levels. In functions with loops, IREE does not compile some complex sums: their
     initial value is a dispatch outside of all regions that run.
@@ -78,7 +78,8 @@ def sum_of_products(op: ir.Operation, target: Target) -> Replacement:
         vector = _axes_of_vector(factor)
         rows = [d for d in dims if d not in vector]
         if vector and rows and len(rows) < len(dims):
-            columns = [d - sum(r < d for r in rows) for d in dims if d in vector]
+            # The numbers of the other axes after the first sum has removed the rows before them.
+            columns = [d - sum(1 for r in rows if r < d) for d in dims if d in vector]
             return b.reduce([b.reduce_sum(x, rows)], [initial], columns, lambda a, c: a + c)[0]
     return None
 
@@ -92,7 +93,7 @@ def _axes_of_vector(value: ir.Value) -> set[int]:
             return {axis_of[d] for d in maker.attributes["broadcast_dimensions"] if d in axis_of}
         if maker.name == "stablehlo.transpose":
             permutation = list(maker.attributes["permutation"])
-            axis_of = {permutation[d]: at for d, at in axis_of.items()}
+            axis_of = {permutation[d]: axis for d, axis in axis_of.items()}
         elif maker.name == "stablehlo.reshape":
             before, after = ([d for d, n in enumerate(v.type.shape) if n != 1] for v in (source, value))
             if [source.type.shape[d] for d in before] != [value.type.shape[d] for d in after]:

@@ -40,7 +40,7 @@ class NormalForm:
 
     @property
     def limits(self) -> list[int]:
-        """For each component of an index vector, the largest start index of a window that is inside the operand."""
+        """The largest start index of a window inside the operand, along the dimension of each component of an index vector."""
         return [self.shape[d] - self.window[d] for d in self.index_map]
 
 
@@ -130,8 +130,8 @@ def normal_form(op: ir.Operation, values: list[Val], dims: dict[str, Any], windo
 def _valid(form: NormalForm) -> Val:
     """A boolean for each window: True if it is completely inside the operand."""
     limits = b.broadcast(b.constant(np.array(form.limits, form.indices.dtype)), form.indices.shape, [1])
-    good = (form.indices >= 0) & (form.indices <= limits)
-    return b.reduce_with("stablehlo.and", good, True, [1])
+    is_inside = (form.indices >= 0) & (form.indices <= limits)
+    return b.reduce_with("stablehlo.and", is_inside, True, [1])
 
 
 def _one_window(form: NormalForm, arrays: Sequence[Val], indices: Val, updates: Sequence[Val], valid: Val | None) -> list[Val]:
@@ -157,11 +157,11 @@ def _loop(form: NormalForm, valid: Val | None) -> list[Val]:
     `valid` has a boolean for each window: it is inside the operand. None means that all are.
     """
 
-    def row(x: Val, i: Val) -> Val:
+    def row(x: Val, i: Val) -> Val:  # element i of the first axis, which stays with size 1
         zero = b.full(0, (), np.int32)
         return b.dynamic_slice(x, [i] + [zero] * (x.rank - 1), (1, *x.shape[1:]))
 
-    def step(i: Val, *into: Val) -> list[Val]:
+    def step(i: Val, *into: Val) -> list[Val]:  # the arrays `into` after the scatter of window i
         updates = [row(u, i) for u in form.updates]
         return _one_window(form, into, row(form.indices, i), updates, None if valid is None else row(valid, i))
 
@@ -188,6 +188,7 @@ def _masked(form: NormalForm, i: int, valid: Val | None) -> Val:
     n = len(form.operands)
     name = single_operation(form.body) if n == 1 else None
     if valid is not None and name in _NEUTRAL and x.dtype.kind != "c" and x.dtype.kind != "b":
+        # A neutral update changes no element, so its index may be clamped.
         neutral = b.splat(_NEUTRAL[name](x.dtype), updates)
         updates = select(b.broadcast(valid, updates.shape, [0]), updates, neutral)
         limits = b.broadcast(b.constant(np.array(form.limits, indices.dtype)), indices.shape, [1])
@@ -198,8 +199,8 @@ def _masked(form: NormalForm, i: int, valid: Val | None) -> Val:
         # The spare index is after the end of the first indexed dimension.
         first = form.index_map[0]
         spare_rows = form.window[first]
-        elsewhere = b.constant(np.array([x.shape[d] if d == first else 0 for d in form.index_map], indices.dtype))
-        indices = select(b.broadcast(valid, indices.shape, [0]), indices, b.broadcast(elsewhere, indices.shape, [1]))
+        spare_index = b.constant(np.array([x.shape[d] if d == first else 0 for d in form.index_map], indices.dtype))
+        indices = select(b.broadcast(valid, indices.shape, [0]), indices, b.broadcast(spare_index, indices.shape, [1]))
         x = b.pad(x, [0] * x.rank, [spare_rows if d == first else 0 for d in range(x.rank)])
     result = _points(form, x, indices, updates, i)
     return b.slice_(result, [0] * x.rank, form.shape)
@@ -218,15 +219,15 @@ def _points(form: NormalForm, x: Val, indices: Val, updates: Val, i: int) -> Val
         indices = b.convert(indices, np.int32)
     lead_dims = [d for d in range(x.rank) if d in form.index_map or form.window[d] != x.shape[d]]
     wide = [d for d in lead_dims if form.window[d] > 1]
-    whole = [d for d in range(x.rank) if d not in lead_dims]
+    complete_dims = [d for d in range(x.rank) if d not in lead_dims]
     positions = (count, *(form.window[d] for d in wide))
     total = math.prod(positions)
     columns = [_positions_along(d, form, indices, positions, 1 + wide.index(d) if d in wide else None) for d in lead_dims]
     indices = b.concat([b.reshape(c, (total, 1)) for c in columns], 1)
     order = [0, *(1 + d for d in wide), *(1 + d for d in range(x.rank) if d not in wide)]
-    updates = b.reshape(b.transpose(updates, order), (total, *(x.shape[d] for d in whole)))
+    updates = b.reshape(b.transpose(updates, order), (total, *(x.shape[d] for d in complete_dims)))
     # IREE requires that the indexed dimensions come first.
-    lead = list(range(x.rank)) if _leads(lead_dims) else [*lead_dims, *whole]
+    lead = list(range(x.rank)) if _leads(lead_dims) else [*lead_dims, *complete_dims]
     x, lead_dims = b.transpose(x, lead), [lead.index(d) for d in lead_dims]
     dims = {
         "update_window_dims": range(1, updates.rank),

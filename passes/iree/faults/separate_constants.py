@@ -57,10 +57,10 @@ class SeparateConstantsPass(Pass):
                     writes.setdefault(key, []).append((op, i))
             if op.name == "stablehlo.reduce_window":
                 for i, result in enumerate(op.results):
-                    at = len(op.results) + i
-                    start = op.operands[at]
+                    position = len(op.results) + i
+                    start = op.operands[position]
                     if constant_key(op.operands[i]) is None:
-                        writes.setdefault((constant_key(start) or start, result.type), []).append((op, at))
+                        writes.setdefault((constant_key(start) or start, result.type), []).append((op, position))
             if op.name == "stablehlo.pad" and _fills_by_kernel(op.operands[1]):
                 writes.setdefault(("pad", constant_key(op.operands[1]) or op.operands[1]), []).append((op, 1))
         # Constants that are written and have another use, and memory that two operations would fill with one number.

@@ -104,5 +104,6 @@ def _is_strided(part: ir.Operation) -> bool:
     """True if neighbours in the slice are not neighbours in the array."""
     whole, cut = part.operands[0].type.shape, part.results[0].type.shape
     strides = I64Array.decode(part.attributes["strides"]) if "strides" in part.attributes else (1,) * len(whole)
+    # Only the last axis with several elements decides.
     last = [(n == 1 or stride > 1) for n, stride, size in zip(cut, strides, whole, strict=True) if size > 1][-1:]
     return any(last)

@@ -41,9 +41,11 @@ class SeparateUpdatesPass(Pass):
             if write.name == "stablehlo.dynamic_update_slice":
                 sources = [1]
             elif write.name == "stablehlo.scatter":
+                # The indices, and the updates of each array.
                 sources = list(range((len(write.operands) - 1) // 2, len(write.operands)))
             else:
                 continue
+            # The updated arrays, one for each update.
             targets = one_buffer(write.operands[i] for i in range(max(1, len(sources) - 1)))
             with ir.InsertionPoint(write), write.location:
                 for i in sources:

@@ -72,7 +72,7 @@ def positions_of_broadcasts(value: ir.Value) -> set[Positions]:
 
 
 def _of_broadcast(op: ir.Operation) -> Positions:
-    """The dimensions (from the end) to which a broadcast maps those of its operand that are not of size 1."""
+    """The dimensions of a broadcast, counted from the end, along which the dimensions of its operand run, without size 1."""
     dims = I64Array.decode(op.attributes["broadcast_dimensions"])
     rank = len(op.results[0].type.shape)
     # Counted from the end, so that additional leading dimensions make no difference.

@@ -122,15 +122,15 @@ def _bitonic(values: Sequence[Val], dim: int, region: ir.Region) -> list[Val]:
         In a block whose bit `block` of the lane is 0 the order is ascending, else descending. The element with the lower lane gets
         the smaller one in an ascending block.
         """
-        at = lambda scalar: b.broadcast(scalar, (rows, length), [])  # noqa: E731
+        spread = lambda scalar: b.broadcast(scalar, (rows, length), [])  # noqa: E731
         partner = b.iota((length,), 0, np.int32) ^ b.broadcast(distance, (length,), [])
         others = [_take(k, partner) for k in keys]
         other = _take(position, partner)
         real, other_real = position < n, other < n
         # True if the partner comes before the element; padding comes after all elements.
         other_first = (other_real & ~real) | (_before(region, others, keys, other < position) & ~(real & ~other_real))
-        low = eq(lane & at(distance), 0)
-        up = eq(lane & at(block), 0)
+        low = eq(lane & spread(distance), 0)
+        up = eq(lane & spread(block), 0)
         take = ne(other_first, ne(low, up))
         keys = tuple(select(take, o, k) for o, k in zip(others, keys, strict=True))
         position = select(take, other, position)

@@ -32,10 +32,10 @@ def top_k(op: ir.Operation, target: Target) -> Replacement:
     k = hlo.I64.decode(op.attributes["k"])
     keys = to_key(x)
     if k <= _ROUNDS:
-        keys, where = _searched(keys, k)
+        keys, indices = _searched(keys, k)
     else:
-        keys, where = (b.cut(v, v.rank - 1, 0, k) for v in _sorted(keys))
-    return [from_key(keys, x.dtype), where]
+        keys, indices = (b.cut(v, v.rank - 1, 0, k) for v in _sorted(keys))
+    return [from_key(keys, x.dtype), indices]
 
 
 def _searched(keys: Val, k: int) -> tuple[Val, Val]:

@@ -81,6 +81,7 @@ def _is_owned(op: ir.Operation, i: int, equals: EqualValues) -> bool:
     maker = made_by(root)
     if (root.owner if maker is None else maker.block) != op.block:
         return False
+    # A loop or a return does not write, but passes the buffer on to operations that may.
     hands_over = op.name == "stablehlo.while" or op.name in _ENDS
     if maker is not None and (is_choice(maker) or (hands_over and is_constant(root))):
         return False

@@ -123,7 +123,7 @@ def separate_windows(op: ir.Operation, target: Target) -> Replacement:
     )
     padding = hlo.Padding.decode(op.attributes["padding"]) if "padding" in op.attributes else ((0, 0),) * x.rank
     # Each axis with a window becomes two axes, (windows, elements of a window); these are the second ones.
-    parts = [part for w in window for part in (("place", "offset") if w > 1 else ("place",))]
+    parts = [part for w in window for part in (("window", "offset") if w > 1 else ("window",))]
     offsets = [d for d, part in enumerate(parts) if part == "offset"]
     ones = [1] * x.rank
     if (strides, dilation, base_dilation) == (window, ones, ones) and not any(map(any, padding)):

@@ -129,6 +129,7 @@ def _sorted(axes: Sequence[int], access: Access, windowed: set[int]) -> tuple[in
     """The axes in the order of a loop nest: first those of windows (the set `windowed`), then by decreasing stride in memory."""
 
     def speed(axis: int) -> tuple[bool, int]:
+        """The key of an axis in the order: False, which comes first, for windows whose elements are not neighbours."""
         distance = access.linear.get(axis, _distance(access, axis))
         return axis not in windowed or distance == 1, -distance
 

@@ -62,21 +62,21 @@ class _Kernel:
         The tile is given by its row and its column among the tiles.
         """
         w, t = self.w, self.t
-        high, wide = -(-self.rows // t.rows), -(-self.columns // t.columns)
+        tile_rows, tile_columns = -(-self.rows // t.rows), -(-self.columns // t.columns)
         block = w.op("tt.get_program_id x : i32", "i32")
-        tile, outer = w.rest(block, high * wide), w.over(block, high * wide)
+        tile, outer = w.rest(block, tile_rows * tile_columns), w.over(block, tile_rows * tile_columns)
         batch = w.rest(outer, self.batch) if self.batch > 1 else None
         part = w.over(outer, self.batch) if t.splits > 1 else None
-        if high <= 1 or wide <= 1:
+        if tile_rows <= 1 or tile_columns <= 1:
             zero = w.number(0)
-            return part, batch, *((tile, zero) if wide <= 1 else (zero, tile))
+            return part, batch, *((tile, zero) if tile_columns <= 1 else (zero, tile))
         # Blocks run over groups of _GROUP rows of tiles, column by column: blocks that run together read the same tiles.
-        first = w.times(w.over(tile, _GROUP * wide), _GROUP)
-        inside = w.rest(tile, _GROUP * wide)
-        if high % _GROUP == 0:
+        first = w.times(w.over(tile, _GROUP * tile_columns), _GROUP)
+        inside = w.rest(tile, _GROUP * tile_columns)
+        if tile_rows % _GROUP == 0:
             return part, batch, w.add(first, w.rest(inside, _GROUP)), w.over(inside, _GROUP)
-        minus = w.add(w.number(high), w.times(first, -1))
-        count = w.least(minus, w.number(_GROUP))
+        rows_left = w.add(w.number(tile_rows), w.times(first, -1))
+        count = w.least(rows_left, w.number(_GROUP))
         row = w.op(f"arith.remsi {inside.name}, {count.name} : i32", "i32")
         column = w.op(f"arith.divsi {inside.name}, {count.name} : i32", "i32")
         return part, batch, w.add(first, row), column

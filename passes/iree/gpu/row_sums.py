@@ -61,6 +61,7 @@ def largest(name: str, sums: RowSums) -> str:
     """The text of a kernel with the arguments (indices, updates, m): m = max(m, bits of |update|), for each element of m."""
 
     def body(w: Writer, element: _Element) -> None:
+        """Raises m of the element to the size of the update."""
         update = element.load("%updates", "f32", element.source)
         w.atomic("max", element.pointers("%m", "i32"), w.magnitude(update), element.mask)
 
@@ -98,6 +99,7 @@ def integers(name: str, sums: RowSums, element_type: str) -> str:
     """The text of a kernel with the arguments (indices, updates, sum) that adds updates of integers to the sum."""
 
     def body(w: Writer, element: _Element) -> None:
+        """Adds the update to the sum of the element."""
         update = element.load("%updates", element_type, element.source)
         w.atomic("add", element.pointers("%sum", element_type), update, element.mask)
 

@@ -67,11 +67,11 @@ class Sums:
         count, inner = axes.size(axes.rows), axes.size(axes.inner)
         # Threads run along the axis whose elements are neighbours in memory.
         is_along_rows = any(axes.a.linear.get(axis) == 1 for axis in axes.rows)
-        high = min(_power_of_two(count), _ROWS) if is_along_rows else max(1, _TILE // _power_of_two(inner))
-        high = min(high, _power_of_two(count))
-        wide = max(1, min(_power_of_two(inner), _TILE // high))
-        parts = max(1, min(_BLOCKS // -(-count // high), inner // (_LEAST_TILES * wide))) if may_split else 1
-        return Sums(axes, fold, high, wide, parts)
+        tile_rows = min(_power_of_two(count), _ROWS) if is_along_rows else max(1, _TILE // _power_of_two(inner))
+        tile_rows = min(tile_rows, _power_of_two(count))
+        tile_inner = max(1, min(_power_of_two(inner), _TILE // tile_rows))
+        parts = max(1, min(_BLOCKS // -(-count // tile_rows), inner // (_LEAST_TILES * tile_inner))) if may_split else 1
+        return Sums(axes, fold, tile_rows, tile_inner, parts)
 
     @property
     def blocks(self) -> int:

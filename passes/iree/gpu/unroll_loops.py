@@ -53,7 +53,7 @@ def _unroll(op: ir.Operation, counter: Counter, steps: int) -> None:
     `counter` describes the counter of the loop and the number of its iterations.
     """
     others = [i for i in range(len(op.operands)) if i != counter.carry]
-    whole, rest = divmod(counter.trips, steps)
+    whole, remaining = divmod(counter.trips, steps)
 
     def body(carry: list[Tensor]) -> list[Tensor]:
         """The values after `steps` steps of the old loop."""
@@ -68,9 +68,9 @@ def _unroll(op: ir.Operation, counter: Counter, steps: int) -> None:
             limit = index(whole * steps)
             less = lambda carry: compare(carry[0], limit, comparison_direction="LT")  # noqa: E731
             states = emit_while([index(0), *states], less, body)[1:]
-        else:
-            rest = counter.trips
-        for k in range(counter.trips - rest, counter.trips):
+        else:  # less than two iterations: all steps are written out
+            remaining = counter.trips
+        for k in range(counter.trips - remaining, counter.trips):
             states = iteration(op, counter, index(k), states)
         results = dict(zip(others, states, strict=True))
         results[counter.carry] = value_of(op, counter, index(counter.trips))

@@ -48,7 +48,7 @@ class Writer(Emitter):
         `step`.
         """
 
-        def iterate(index: str, sums: list[str]) -> list[str]:
+        def iterate(index: str, sums: list[str]) -> list[str]:  # the name of the new sum, in a list
             return [body(Code(index, "i32", ()), init._replace(name=sums[0])).name]
 
         bounds = [start.name, end.name, step.name, "i32"]

@@ -113,6 +113,7 @@ def call_kernel(
     groups = [_constant(ir.IndexType.get(), n, known) for n in workload]
     scalars = [_constant(ir.IntegerType.get_signless(32), n, known) for n in numbers]
     arguments = [*scalars, *operands, *([] if onto is None else [onto])]
+    # The index of the argument in whose memory a result is written; -1 for a result with new memory.
     ties = [-1 if onto is None else len(arguments) - 1, *[-1] * (len(types) - 1)]
     call = ir.Operation.create(
         DISPATCH,

@@ -42,6 +42,7 @@ def bind_reads(values: Sequence[ir.Value], limit: int) -> tuple[list[ir.Value], 
     homes: dict[ir.Value, tuple[ir.Value, int]] = {}
     for dtype in dict.fromkeys(map(_dtype, arrays)):
         alike = sorted((a for a in arrays if _dtype(a) == dtype), key=size_of)
+        # One joined array in the place of k arrays saves k - 1.
         smallest = alike[: len(arrays) - limit + 1]
         if len(arrays) > limit and len(smallest) > 1:
             whole = concat([reshape(Val(a), (size_of(a),)) for a in smallest], 0).value

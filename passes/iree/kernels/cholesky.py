@@ -104,17 +104,17 @@ def _factor_tile(t: Text, u: Memory, panel: Memory, b: str, first: str, row: str
         """Solves with the triangle of the tile, row by row; a diagonal tile is factored at the same time."""
         # Row i of U is (row i of the tile, minus the rows above) / U[i, i], with U[i, i] = sqrt(pivot).
         left = [list(x) for x in tile]
-        for i, at in enumerate(rows):
+        for i, index in enumerate(rows):
             if has_diagonal:  # for the scalars that are read below
-                t.put_row(left[i], u, b, at, column)
-            pivot = t.load(u, b, at, at)
+                t.put_row(left[i], u, b, index, column)
+            pivot = t.load(u, b, index, index)
             if has_diagonal:
                 pivot = t.scalar("math.sqrt", pivot)
             left[i] = t.scaled(left[i], t.scalar("arith.divf", t.number(1), pivot))
-            t.put_row(left[i], u, b, at, column)
+            t.put_row(left[i], u, b, index, column)
             t.put_row(left[i], panel, b, columns_piece, t.add(above, i), 0)
             for j in range(i + 1, len(rows)):
-                left[j] = t.minus_product(left[j], t.load(u, b, at, rows[j]), left[i])
+                left[j] = t.minus_product(left[j], t.load(u, b, index, rows[j]), left[i])
 
     with t.if_holds(t.result(f"arith.cmpi eq, {columns_piece}, {diagonal_piece} : index")) as otherwise:
         finish(has_diagonal=True)

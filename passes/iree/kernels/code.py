@@ -209,7 +209,7 @@ class NestWriter:
         sums = [item.target for item in nest.items if isinstance(item, Reduction)]
         lanes = min(self._lanes(item.source, sizes[-1]) for item in nest.items) if sizes else 0
         has_tail = bool(sizes) and sizes[-1] % lanes > 0
-        each = 1 + has_tail  # the number of carries of a sum
+        each = 2 if has_tail else 1  # the number of carries of a sum
 
         def body(loops: list[Affine], width: int, carried: list[Code]) -> list[Code]:
             """Writes one iteration of all items, with vectors of `width` elements; returns the new sums."""
@@ -256,9 +256,9 @@ class NestWriter:
         """
         if not sizes:
             return body(loops, 0, carried)
-        size, *rest = sizes
-        if rest:
-            return self._repeat(size, 1, 1, carried, lambda i, c: self._each(rest, lanes, [*loops, i], c, body))
+        size, *inner_sizes = sizes
+        if inner_sizes:
+            return self._repeat(size, 1, 1, carried, lambda i, c: self._each(inner_sizes, lanes, [*loops, i], c, body))
         carried = self._repeat(
             size // lanes, lanes, thresholds.UNROLLED, carried, lambda i, c: body([*loops, i + symbol(LANE)], lanes, c)
         )
@@ -268,10 +268,10 @@ class NestWriter:
         return carried
 
     def _repeat(
-        self, count: int, step: int, most: int, carried: list[Code], body: Callable[[Affine, list[Code]], list[Code]]
+        self, count: int, step: int, limit: int, carried: list[Code], body: Callable[[Affine, list[Code]], list[Code]]
     ) -> list[Code]:
-        """The last carried values of a loop at 0, step, ..., (count - 1) * step, which is unrolled if `count` is at most `most`."""
-        if count > most:
+        """The last carried values of a loop at 0, step, ..., (count - 1) * step, which is unrolled up to `limit` iterations."""
+        if count > limit:
             return self.writer.loop(count, step, carried, body)
         for i in range(count):
             with self.writer.block(None):
@@ -317,8 +317,8 @@ class NestWriter:
         """
         combine = target.attributes["combine"]
         total = self._within(target, sums[0]) if sums[0].lanes and not lanes else sums[0]
-        for rest in (*sums[1:], self.scalar(target.operands[1])):
-            total = self.apply(combine, (total, rest), target.dtype)
+        for operand in (*sums[1:], self.scalar(target.operands[1])):
+            total = self.apply(combine, (total, operand), target.dtype)
         return total
 
     def _reduce(self, target: Node) -> None:
@@ -343,25 +343,25 @@ class NestWriter:
             if not dimensions:
                 self._sum(target, points, inner, lane, lanes)
                 return
-            d, *rest = dimensions
-            width, most = (
+            d, *more = dimensions
+            width, length = (
                 (lanes, max(_REGISTERS[self._vector_bytes] // rows, 1)) if d == lane else (1, rows if d == outer[-1] else 1)
             )
             vector = symbol(LANE) if d == lane else ZERO
-            many, left = divmod(shape[d], width * most)
+            tiles, left = divmod(shape[d], width * length)
 
-            def tile(first: Affine, carried: list[Code]) -> list[Code]:
-                positions = [first + k * width + vector for k in range(most)]
-                over_positions(rest, [(p | {d: position}, width if d == lane else w) for p, w in points for position in positions])
+            def tile(first: Affine, carried: list[Code]) -> list[Code]:  # writes one tile, from index `first` on; carries nothing
+                positions = [first + k * width + vector for k in range(length)]
+                over_positions(more, [(p | {d: position}, width if d == lane else w) for p, w in points for position in positions])
                 return carried
 
-            self._repeat(many, width * most, 1, [], tile)
+            self._repeat(tiles, width * length, 1, [], tile)
             if left:
-                ends = [(low, min(width, shape[d] - low)) for low in range(many * width * most, shape[d], width)]
+                ends = [(low, min(width, shape[d] - low)) for low in range(tiles * width * length, shape[d], width)]
                 with self.writer.block(None):
-                    over_positions(rest, [(p | {d: vector + low}, n if d == lane else w) for p, w in points for low, n in ends])
+                    over_positions(more, [(p | {d: vector + low}, n if d == lane else w) for p, w in points for low, n in ends])
 
-        over_positions(outer + [lane] * (lane not in inner), [({}, 0)])
+        over_positions(outer if lane in inner else [*outer, lane], [({}, 0)])
         self.values[target] = self.buffers[target]
 
     def _sum(self, target: Node, points: Sequence[Point], inner: list[int], lane: int, lanes: int) -> None:
@@ -371,9 +371,9 @@ class NestWriter:
         """
         shape, dimensions = target.operands[0].shape, target.attributes["dimensions"]
         across = lane in inner  # the lanes of a vector are terms of one sum
-        order = [d for d in inner if d != lane] + [lane] * across
+        order = [*(d for d in inner if d != lane), *([lane] if across else [])]
         has_tail = across and shape[lane] % lanes > 0
-        each = 1 + has_tail
+        each = 2 if has_tail else 1
 
         def body(loops: list[Affine], width: int, carried: list[Code]) -> list[Code]:
             """Writes one iteration over the inner dimensions, for all sums of the tile; returns the new sums."""
@@ -396,5 +396,5 @@ class NestWriter:
         """The last carried values of nested loops of these sizes, without vectors; `loops` has the indices of outer loops."""
         if not sizes:
             return body(loops, 0, carried)
-        size, *rest = sizes
-        return self._repeat(size, 1, thresholds.UNROLLED, carried, lambda i, c: self._scalars(rest, [*loops, i], c, body))
+        size, *inner_sizes = sizes
+        return self._repeat(size, 1, thresholds.UNROLLED, carried, lambda i, c: self._scalars(inner_sizes, [*loops, i], c, body))

@@ -54,7 +54,7 @@ def as_dispatch(ops: Sequence[ir.Operation], results: Sequence[ir.Value]) -> Non
     for op in ops:
         reader.elementwise(op)
     shape = space(shape_and_dtype(results[0].type)[0])
-    writer = NestWriter(0)
+    writer = NestWriter(0)  # 0 bytes: the code is for one element, without vectors
     with ir.InsertionPoint(ops[-1]), ops[-1].location:
         inputs: list[_Input] = []
         indices: dict[tuple[ir.Value, tuple[int, ...]], int] = {}  # several broadcasts of one value may share one input
@@ -152,6 +152,7 @@ def _simplified(inputs: Sequence[ir.Type], lines: Sequence[str], codes: Sequence
     passmanager.PassManager.parse("builtin.module(canonicalize,cse,canonicalize)").run(module.operation)
     function = module.body.operations[0].operation
     # Printed as a whole, because MLIR numbers all values of the function to print a single operation.
+    # The header of the function, the return and the closing brace are left out.
     _, *inner, _, _ = function.get_asm(use_local_scope=True).splitlines()
     return _Body(module, inner, list(last_of(function.regions[0].blocks[0]).operands))
 
@@ -168,7 +169,7 @@ def _text(shape: Shape, inputs: Sequence[_Input], codes: Sequence[ir.Value], lin
     count, indices = len(codes), ", ".join(f"d{i}" for i in range(len(shape)))
     whole = range(len(shape))
     maps = [*(x.dims for x in inputs), *[whole] * count]
-    positions = ", ".join(f"affine_map<({indices}) -> ({', '.join(f'd{i}' for i in dims)})>" for dims in maps)
+    index_maps = ", ".join(f"affine_map<({indices}) -> ({', '.join(f'd{i}' for i in dims)})>" for dims in maps)
     elements = [str(c.type) for c in codes]
     types = [ir.RankedTensorType.get(shape, c.type) for c in codes]
     operands = [x.operand(f"%x{i}") for i, x in enumerate(inputs)]
@@ -179,7 +180,7 @@ def _text(shape: Shape, inputs: Sequence[_Input], codes: Sequence[ir.Value], lin
     kinds = ", ".join(map(str, types))
     body = [
         *(f"%e{i} = tensor.empty() : {t}" for i, t in enumerate(types)),
-        f"%y:{count} = linalg.generic {{indexing_maps = [{positions}], iterator_types = [{', '.join(_PARALLEL for _ in whole)}]}}",
+        f"%y:{count} = linalg.generic {{indexing_maps = [{index_maps}], iterator_types = [{', '.join(_PARALLEL for _ in whole)}]}}",
         f"{ins}outs({', '.join(f'%e{i}' for i in range(count))} : {kinds}) {{",
         f"^bb0({', '.join(arguments)}):",
         *lines,
@@ -197,14 +198,14 @@ def _text(shape: Shape, inputs: Sequence[_Input], codes: Sequence[ir.Value], lin
 _PARALLEL = '"parallel"'
 
 
-def _parsed(text: str, operands: Sequence[Val], at: ir.Operation) -> ir.Operation:
-    """The operation in the text of a function of `operands` (a dispatch), moved before the operation `at`."""
+def _parsed(text: str, operands: Sequence[Val], before: ir.Operation) -> ir.Operation:
+    """The operation in the text of a function of `operands` (a dispatch), moved before the operation `before`."""
     module = ir.Module.parse(text)  # must stay alive until the dispatch has moved
     block = module.body.operations[0].operation.regions[0].blocks[0]
     for argument, operand in zip(block.arguments, operands, strict=True):
         argument.replace_all_uses_with(operand.value)
     dispatch = block.operations[0].operation
-    dispatch.move_before(at)
+    dispatch.move_before(before)
     return dispatch
 
 

@@ -55,7 +55,7 @@ def _logistic(x: Node) -> Node:
 
 
 def _quotient(x: Node, y: Node) -> Node:
-    """The quotient x / y; for integers it is rounded towards zero, and all its bits are set if y is 0.
+    """The quotient x / y; a quotient of integers is rounded towards zero, and has all bits set if y is 0.
 
     Machine instructions trap for y = 0 and for the smallest integer / -1, so other divisors are put in place of 0 and -1.
     """
@@ -108,9 +108,9 @@ def _ordered(x: Node) -> Node:
     """An integer for each float, in the same order: the bits of the float; if it is negative, all bits but the sign are flipped."""
     kind = f"i{8 * BYTES[x.dtype]}"
     bits = Node("bitcast_convert", (x,), x.shape, kind)
-    most = (1 << 8 * BYTES[x.dtype] - 1) - 1
+    all_but_sign = (1 << 8 * BYTES[x.dtype] - 1) - 1
     is_negative = Node("compare", (bits, _full(0, bits)), x.shape, "i1", {"direction": "LT"})
-    reverse = Node("xor", (bits, _full(most, bits)), x.shape, kind)
+    reverse = Node("xor", (bits, _full(all_but_sign, bits)), x.shape, kind)
     return Node("select", (is_negative, reverse, bits), x.shape, kind)
 
 
@@ -133,8 +133,8 @@ def _shifted(name: str) -> Callable[[Node, Node], Node]:
         # As an unsigned number, a negative n is large, too.
         amount = Node("bitcast_convert", (n,), n.shape, f"ui{bits}")
         if name == "shift_right_arithmetic":
-            most = Node("minimum", (amount, _full(bits - 1, amount)), n.shape, amount.dtype)
-            return Node(name, (x, most), x.shape, x.dtype)
+            limited = Node("minimum", (amount, _full(bits - 1, amount)), n.shape, amount.dtype)
+            return Node(name, (x, limited), x.shape, x.dtype)
         small = Node("compare", (amount, _full(bits, amount)), x.shape, "i1", {"direction": "LT"})
         return Node("select", (small, Node(name, (x, n), x.shape, x.dtype), _full(0, x)), x.shape, x.dtype)
 

@@ -112,11 +112,11 @@ def cosines_and_sines(k: np.ndarray, n: int) -> np.ndarray:
 
 def _step_roots(n: int, form: Form) -> np.ndarray:
     """The roots by which the results of each step (except the last) are multiplied, after one row that is not read."""
-    tables, rest = [cosines_and_sines(np.zeros(1, int), 1)], n
+    tables, remaining = [cosines_and_sines(np.zeros(1, int), 1)], n
     for radix in radices(n, form) or ():
-        if rest > radix:
-            tables.append(cosines_and_sines(np.outer(np.arange(rest // radix), np.arange(1, radix)).ravel(), rest))
-        rest //= radix
+        if remaining > radix:
+            tables.append(cosines_and_sines(np.outer(np.arange(remaining // radix), np.arange(1, radix)).ravel(), remaining))
+        remaining //= radix
     return np.concatenate(tables)
 
 
@@ -178,7 +178,7 @@ class _Writer:
             elements, side = self._reader(side), 1 - side
         if spec.inverse:
             elements = _swapped(elements)
-        before, row = 1, 1
+        before, row = 1, 1  # the roots of the first step begin in row 1 of their table
         for radix in self.steps[:-1]:
             self._step(radix, before, row, elements, self._put(side))
             elements, side, before = self._reader(side), 1 - side, before * radix
@@ -204,7 +204,7 @@ class _Writer:
         """
         t, terms = self.t, self.spec.n // (before * radix)
 
-        def at(p: Index, q: Index, factors: list[Complex]) -> None:
+        def write_butterfly(p: Index, q: Index, factors: list[Complex]) -> None:
             """Writes the butterfly of elements q + before (p + terms k); its results, except the first, are times the factors."""
             values = [elements(t.add(q, t.mul(before, t.add(p, terms * k)))) for k in range(radix)]
             for j, x in enumerate(dft(t, values)):
@@ -213,16 +213,16 @@ class _Writer:
 
         if terms == 1:
             with t.loop(0, before) as q:
-                at(0, q, [])
+                write_butterfly(0, q, [])
             return
         with t.loop(0, terms) as p:
             row = t.add(t.mul(p, radix - 1), first)
             factors = [self._root(self.tables[0], t.add(row, j)) for j in range(radix - 1)]
             if before == 1:
-                at(p, 0, factors)
+                write_butterfly(p, 0, factors)
                 return
             with t.loop(0, before) as q:
-                at(p, q, factors)
+                write_butterfly(p, q, factors)
 
     # ---------------------------------------------------------------- spec is read and written
 
@@ -278,8 +278,8 @@ class _Writer:
             """Writes element i of a vector of columns."""
             start = self._start(self.spec.target, group, column, i)
             for half in (0, 1):
-                pairs = [lane // 2 + lanes * (lane % 2) for lane in range(half * lanes, (half + 1) * lanes)]
-                vector, position = t.shuffled(*x, pairs), t.add(start, half * lanes)
+                interleaved = [lane // 2 + lanes * (lane % 2) for lane in range(half * lanes, (half + 1) * lanes)]
+                vector, position = t.shuffled(*x, interleaved), t.add(start, half * lanes)
                 if self.count:
                     mask = t.mask(t.of_indices("subi", t.mul(self.count, 2), half * lanes))
                     t.masked_put(mask, vector, self.target, position)
@@ -290,12 +290,12 @@ class _Writer:
 
     def _read_rows(self, group: Index, column: Index) -> None:
         """Writes a copy of rows of the source to memory: whole vectors of a row are transposed, remaining numbers are single."""
-        t, put, pairs = self.t, self._put(0), self.lanes // 2
-        whole = self.sizes[0] // pairs * pairs
-        with t.loop(0, whole, pairs) as i:
+        t, put, count = self.t, self._put(0), self.lanes // 2  # complex numbers in a vector
+        whole = self.sizes[0] // count * count
+        with t.loop(0, whole, count) as i:
             rows = [t.vector(self.source, self._row(self.spec.source, group, column, lane, i)) for lane in range(self.lanes)]
             parts = t.transposed(rows)
-            for k in range(pairs):
+            for k in range(count):
                 put(t.add(i, k), Complex(parts[2 * k], parts[2 * k + 1]))
         with t.loop(whole, self.sizes[0]) as i:
             for lane in range(self.lanes):
@@ -305,10 +305,10 @@ class _Writer:
 
     def _write_rows(self, group: Index, column: Index, elements: Read) -> None:
         """Writes the elements to rows of the target: transposed to whole vectors of a row, and remaining numbers one by one."""
-        t, pairs = self.t, self.lanes // 2
-        whole = self.sizes[1] // pairs * pairs
-        with t.loop(0, whole, pairs) as i:
-            parts = [part for k in range(pairs) for part in elements(t.add(i, k))]
+        t, count = self.t, self.lanes // 2
+        whole = self.sizes[1] // count * count
+        with t.loop(0, whole, count) as i:
+            parts = [part for k in range(count) for part in elements(t.add(i, k))]
             for lane, row in enumerate(t.transposed(parts)):
                 t.put(row, self.target, self._row(self.spec.target, group, column, lane, i))
         with t.loop(whole, self.sizes[1]) as i:

@@ -87,10 +87,10 @@ class FuseChainsPass(Pass):
         """The operations of a chain in consecutive pieces, one for each dispatch; a piece ends where it binds few buffers."""
         start, steps = 0, chain.steps()
         codegen = TARGETS[self.target].codegen
-        most = self.max_bindings if codegen.cheap_dispatches else min(self.max_bindings, codegen.most_arguments)
+        limit = self.max_bindings if codegen.cheap_dispatches else min(self.max_bindings, codegen.most_arguments)
         while start < len(steps):
             counts = list(_bindings(steps[: start + self.max_operations], start))
-            fitting = [end for end, count in enumerate(counts, 1) if count <= most] or [1]
+            fitting = [end for end, count in enumerate(counts, 1) if count <= limit] or [1]  # one operation cannot be divided
             end = fitting[-1]
             if start + end < len(steps):
                 # Of the ends in the second half, the one with the fewest bindings, and among these the last one.
@@ -106,7 +106,7 @@ class _Chain:
     ops: list[ir.Operation] = field(default_factory=list)
 
     def steps(self) -> list[_Step]:
-        """The operations of the chain, each with its operands and the number of its uses; a result of the chain is an index."""
+        """The operations of the chain, each with its operands and number of uses; a result of a step is given by its index."""
         positions: dict[ir.Value, int] = {op.results[0]: i for i, op in enumerate(self.ops)}
         return [_Step([positions.get(v, v) for v in sources(op)], sum(1 for _ in op.results[0].uses)) for op in self.ops]
 
@@ -146,7 +146,8 @@ def _chains(block: ir.Block) -> list[_Chain]:
             stage = max((x.stage for _, x in reads), default=-1)
             known.update((r, _Value(stage)) for r in op.results)
             continue
-        stage = max((x.stage + (x.shape != shape) for _, x in reads), default=0)
+        # A path that comes from a value of another chain has left one more chain.
+        stage = max((x.stage + (1 if x.shape != shape else 0) for _, x in reads), default=0)
         inside = [(v, x) for v, x in reads if (x.shape, x.stage) == (shape, stage)]
         result = op.results[0]
         order[result] = len(order)
@@ -159,12 +160,12 @@ def _chains(block: ir.Block) -> list[_Chain]:
                 largest.ops += chain.ops
         largest.ops.append(op)
         chains[result] = largest
-    result = list(dict.fromkeys(chains.values()))
-    for chain in result:
+    found = list(dict.fromkeys(chains.values()))
+    for chain in found:
         chain.ops.sort(key=lambda o: order[o.results[0]])
     # A dispatch gets its final operands when it is written. If constants and equal values were merged later, results of the
     # dispatch could become equal, and IREE would refuse it.
-    return sorted(result, key=lambda chain: known[chain.ops[0].results[0]].stage)
+    return sorted(found, key=lambda chain: known[chain.ops[0].results[0]].stage)
 
 
 def _is_narrowing(op: ir.Operation) -> bool:
@@ -243,7 +244,7 @@ class _Parts:
 
 
 def _bindings(steps: Sequence[_Step], start: int = 0) -> Iterator[int]:
-    """For each k from `start` on, the number of buffers that a dispatch with the steps `start` to k would bind."""
+    """The numbers of buffers that dispatches with the steps `start` to k would bind, for k = start, start + 1, ..."""
     inputs: set[ir.Value | int] = set()
     outputs: dict[ir.Value | int, int] = {}  # with the number of remaining uses
     for position, step in enumerate(steps[start:], start):
@@ -264,6 +265,7 @@ def _fuse(ops: Sequence[ir.Operation]) -> None:
     values = {op.results[0] for op in ops}
     block = [o.operation for o in ops[0].block.operations]
     positions = [i for i, op in enumerate(block) if _makes(op, values)]
+    # Operations in between that read a result of the dispatch, directly or not, move after it.
     latest, late = block[positions[-1]], set(values)
     for op in block[positions[0] : positions[-1]]:
         if not _makes(op, values) and any(v in late for v in reads_of(op)):

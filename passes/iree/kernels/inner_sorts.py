@@ -126,7 +126,7 @@ def _merge(kernel: StepWriter, sort: Sort, row: list[Affine], width: Code, olds:
     of the right run, and takes the right element if it is before the left one.
     """
     writer, count = kernel.writer, sort.inits[0].shape[sort.dimension]
-    zero, one, most, end = (writer.number(i) for i in (0, 1, count - 1, count))
+    zero, one, last, end = (writer.number(i) for i in (0, 1, count - 1, count))
 
     def store_next(k: Affine, carries: list[Code]) -> list[Code]:
         """Stores element k of the merged runs: the smaller one of the next elements of the two runs."""
@@ -134,11 +134,12 @@ def _merge(kernel: StepWriter, sort: Sort, row: list[Affine], width: Code, olds:
         inside = writer.combined("andi", position, writer.combined("subi", pair, one))  # the index in the pair of runs
         low = writer.combined("subi", position, inside)
         middle, high = (writer.combined("minui", writer.combined("addi", low, size), end) for size in (width, pair))
+        # At the beginning of a pair of runs, the carries are those of the pair before.
         begins = writer.compared("eq", inside, zero)
         left, right = (writer.selected(begins, start, c) for start, c in zip((low, middle), carries, strict=True))
-        at = [writer.combined("minui", i, most) for i in (left, right)]
-        writer.ranges.update((i.name, (0, count - 1)) for i in at)
-        lefts, rights = ([_element(writer, sort, row, m, symbol(i.name)) for m in olds] for i in at)
+        indices = [writer.combined("minui", i, last) for i in (left, right)]
+        writer.ranges.update((i.name, (0, count - 1)) for i in indices)
+        lefts, rights = ([_element(writer, sort, row, m, symbol(i.name)) for m in olds] for i in indices)
         has_left, has_right = writer.compared("ult", left, middle), writer.compared("ult", right, high)
         takes_right = writer.selected(has_left, _is_before(kernel, sort, rights, lefts), has_right)
         takes_right = writer.combined("andi", takes_right, has_right)

@@ -59,6 +59,7 @@ class Kernel(StepWriter):
         outputs = {i: self._binding(f"%out{i}", loop.results[i]) for i in wanted}
         self.steps(Planner([loop], self.values.__contains__), [], [loop.results[0]], outputs)
         values = self.values
+        # The results that the loop did not compute in the memory of their outputs are copied there.
         separate = [i for i, b in outputs.items() if not isinstance(v := values[loop.results[i]], Buffer) or v.name != b.name]
         self.run([], [self.slot(loop.results[i], outputs[i]) for i in separate])
         bound = [(b, position) for n, position in inputs.items() if isinstance(b := self.values[n], Buffer)]
@@ -129,7 +130,7 @@ class Kernel(StepWriter):
                 return [self.scalar(inner.results[i]) for i in scalars]
 
         def from_region(k: int) -> list[Code]:
-            """The scalars of region k if it is chosen, else of one of the regions after it."""
+            """The scalars of region k if the index chooses this region; else the scalars of one of the later regions."""
             if k == last:  # also for an index that is out of range
                 return region(k)
             test = choice
@@ -177,7 +178,7 @@ class Kernel(StepWriter):
                 stores.append(self.slot(new.operands[1], array.memory, new))
             else:
                 part = new.operands[1]
-                part = Node("reshape", (part,), part.shape, part.dtype)
+                part = Node("reshape", (part,), part.shape, part.dtype)  # a new node, so that only this copy is in scratch memory
                 planner.keep(part)
                 wanted.append(part)
                 last.append(self.slot(part, array.memory, new))
@@ -209,7 +210,7 @@ class Kernel(StepWriter):
             positions.append((buffer, input_count + output_count, end))
             # Buffers in scratch memory begin at multiples of 64 bytes.
             end += -(-buffer.size * BYTES[buffer.dtype] // 64) * 64
-        read_only = [True] * input_count + [False] * (output_count + (end > 0))
+        read_only = [True] * input_count + [False] * (output_count + (1 if end else 0))
         lines = []
         for buffer, position, offset in positions:
             start = self.writer.fresh()

@@ -83,7 +83,7 @@ def _replace(op: ir.Operation, name: str, vector_bytes: int) -> None:
 
 
 def _before(value: ir.Value) -> ir.Value:
-    """The value, if it is defined before the loop; a constant, which may be inside the loop, is copied before it."""
+    """The value as it can be read before the loop: a constant, which may be defined inside the loop, is copied there."""
     owner = made_by(value)
     if owner is None or owner.name != "stablehlo.constant":
         return value

@@ -60,7 +60,7 @@ def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str
       rows: the number of rows of the matrix without padding.
     """
     first, end = columns
-    candidate = [t.form.element, "index"]
+    candidate = [t.form.element, "index"]  # an absolute value, at first -1, which is smaller than any, and its row
     best = t.carried(first, rows, [t.number(-1), first], candidate, lambda i, best: _larger(t, u, b, i, first, best))
 
     def step(c: str, best: list[str]) -> list[str]:
@@ -78,6 +78,7 @@ def _factor_panel(t: Text, u: Memory, pivots: Memory, b: str, columns: tuple[str
             t.result(f"vector.broadcast {t.of_indices('subi', later, v * lanes)} : index to {kind}") for v in range(len(parts))
         ]
         is_later = [t.result(f"arith.cmpi sgt, {lane}, {bound} : {kind}") for bound in bounds]
+        # After the last column, any column that exists may be read: nothing uses its pivot.
         following = t.of_indices("minsi", t.add(c, 1), u.shape[2] - 1)
 
         def reduce_row(i: str, best: list[str]) -> list[str]:
@@ -131,7 +132,7 @@ def _minus_panel(t: Text, u: Memory, panel: Memory, b: str, position: tuple[str,
     piece, lanes = t.of_indices("divui", column, t.form.width), t.form.lanes
     rows = [t.add(row, i) for i in range(t.form.rows)]
     return t.minus_products(
-        [t.row(u, b, at, column) for at in rows],
+        [t.row(u, b, index, column) for index in rows],
         (0, terms),
         lambda i, p: t.load(u, b, rows[i], t.add(first, p)),
         lambda p: [t.vector(panel, b, piece, p, v * lanes) for v in range(t.form.vectors)],

@@ -49,50 +49,50 @@ class Panels:
         """The number of elements after the last panel; they also have room for a tile."""
         return max(form.lanes, form.rows) * max(form.width, form.rows)
 
-    def write(self, panel: Panel, term: str, terms: str, to: Index) -> None:
-        """Writes a copy of a panel to memory, from the offset `to` on: `terms` terms from the index `term` on."""
+    def write(self, panel: Panel, term: str, terms: str, target: Index) -> None:
+        """Writes a copy of a panel to memory, from the offset `target` on: `terms` terms from the index `term` on."""
         match panel.factor.unit:
             case "k":
-                self._transposed(panel, term, terms, to)
+                self._transposed(panel, term, terms, target)
             case "f":
-                self._rows(panel, term, terms, to)
+                self._rows(panel, term, terms, target)
             case _:
-                self._elements(panel, term, terms, to)
+                self._elements(panel, term, terms, target)
 
-    def _transposed(self, panel: Panel, term: str, terms: str, to: Index) -> None:
+    def _transposed(self, panel: Panel, term: str, terms: str, target: Index) -> None:
         """Writes a copy of a panel whose terms are adjacent in the factor: it loads vectors of terms and stores vectors of rows."""
         lanes, width = self.form.lanes, panel.width
         if width % lanes:  # the last vector also writes to the start of the next term, which is written correctly after it
             groups = [(start, min(lanes, width - start)) for start in range(0, width, lanes)]
-            self._transposed_groups(panel, groups, (term, terms), to)
+            self._transposed_groups(panel, groups, (term, terms), target)
             return
         with self.t.loop(0, width, lanes) as start:
-            self._transposed_groups(panel, [(start, lanes)], (term, terms), to)
+            self._transposed_groups(panel, [(start, lanes)], (term, terms), target)
 
-    def _transposed_groups(self, panel: Panel, groups: Sequence[tuple[Index, int]], block: tuple[str, str], to: Index) -> None:
+    def _transposed_groups(self, panel: Panel, groups: Sequence[tuple[Index, int]], block: tuple[str, str], target: Index) -> None:
         """Writes a copy of groups of rows of a panel, whose terms are adjacent in the factor.
 
         Args:
           panel: the panel.
           groups: the first row and the number of rows of each group, at most the number of lanes.
           block: the first term, and the number of terms.
-          to: the offset of the panel in memory.
+          target: the offset of the panel in memory.
         """
         t, lanes, factor = self.t, self.form.lanes, panel.factor
         positions = [factor.of_rows(panel.base, t.add(panel.first, start), count) for start, count in groups]
         with self._runs(panel, *block) as (run, position, low, high), t.loop(low, high, lanes) as k:
             mask = t.mask(t.of_indices("subi", high, k))
-            at = factor.of_term(run, t.of_indices("subi", k, position))
-            base, columns = t.add(to, self._term_offset(k, block[0], panel.width)), []
+            offset = factor.of_term(run, t.of_indices("subi", k, position))
+            base, columns = t.add(target, self._term_offset(k, block[0], panel.width)), []
             for rows in positions:
                 # A vector has `lanes` terms of one row; after the transpose, a vector has one term of all rows of the group.
-                vectors = [t.masked_vector(mask, factor.memory, t.add(row, at)) for row in rows]
+                vectors = [t.masked_vector(mask, factor.memory, t.add(row, offset)) for row in rows]
                 columns.append(t.transposed([*vectors, *[t.zeros()] * (lanes - len(rows))]))
             for n in range(lanes):
                 for (start, _), group in zip(groups, columns, strict=True):
                     t.put(group[n], self.memory, self.group, t.add(t.add(base, n * panel.width), start))
 
-    def _rows(self, panel: Panel, term: str, terms: str, to: Index) -> None:
+    def _rows(self, panel: Panel, term: str, terms: str, target: Index) -> None:
         """Writes a copy of a panel whose rows are adjacent in the factor: vectors of rows, or elements at the end of a run."""
         t, lanes, factor = self.t, self.form.lanes, panel.factor
         starts = range(0, panel.width, lanes)
@@ -102,23 +102,23 @@ class Panels:
         with t.if_holds(fits) as otherwise:
             row = factor.of_row(panel.base, panel.first)
             with self._runs(panel, term, terms) as (run, position, low, high), t.loop(low, high) as k:
-                at = t.add(row, factor.of_term(run, t.of_indices("subi", k, position)))
-                base = t.add(to, self._term_offset(k, term, panel.width))
+                offset = t.add(row, factor.of_term(run, t.of_indices("subi", k, position)))
+                base = t.add(target, self._term_offset(k, term, panel.width))
                 for start in starts:
-                    t.put(t.vector(factor.memory, t.add(at, start)), self.memory, self.group, t.add(base, start))
+                    t.put(t.vector(factor.memory, t.add(offset, start)), self.memory, self.group, t.add(base, start))
             otherwise()
-            self._elements(panel, term, terms, to)
+            self._elements(panel, term, terms, target)
 
-    def _elements(self, panel: Panel, term: str, terms: str, to: Index) -> None:
+    def _elements(self, panel: Panel, term: str, terms: str, target: Index) -> None:
         """Writes a copy of a panel one element after another; rows after the last one of the factor become zeros."""
         t, factor = self.t, panel.factor
         with t.loop(0, t.mul(terms, panel.width), self.form.lanes) as n:
-            t.put(t.zeros(), self.memory, self.group, t.add(to, n))
+            t.put(t.zeros(), self.memory, self.group, t.add(target, n))
         with t.loop(0, t.of_indices("minsi", t.of_indices("subi", factor.rows, panel.first), panel.width)) as r:
             row = factor.of_row(panel.base, t.add(panel.first, r))
             with self._runs(panel, term, terms) as (run, position, low, high), t.loop(low, high) as k:
                 offset = factor.of_term(run, t.of_indices("subi", k, position))
-                base = t.add(t.add(to, r), self._term_offset(k, term, panel.width))
+                base = t.add(t.add(target, r), self._term_offset(k, term, panel.width))
                 t.store(t.load(factor.memory, t.add(row, offset)), self.memory, self.group, base)
 
     @contextmanager

@@ -22,14 +22,14 @@ class Planner:
     """Plans the steps of a region with some `compounds`; `is_known` is True for a node whose value the kernel has already."""
 
     def __init__(self, compounds: Iterable[Compound], is_known: Callable[[Node], bool]):
-        """`compounds` are those of the region; `is_known` tells if the kernel has the value of a node already."""
+        """Notes the compounds of the region, by their results; no value is planned in memory yet."""
         self._is_known = is_known
         self._compounds = {r: compound for compound in compounds for r in compound.results}
         self._items: dict[Node, list[Item]] = {}
         self._reads: dict[tuple[Node, Index], list[tuple[Node, Index]]] = {}
 
     def plan(self, stores: Sequence[Store], last: Sequence[Store], wanted: Sequence[Node]) -> list[Nest | Compound]:
-        """The steps, in the order in which they run, that run `stores`, then `last`, and that compute the `wanted` values.
+        """The steps of a plan, in order: they run `stores`, compute the `wanted` values, and run `last` at the end.
 
         Planning is repeated with one more value in memory until no step needs one.
         """
@@ -63,7 +63,7 @@ class Planner:
         self._items[node] = list(items_of(node))
 
     def source(self, node: Node) -> Compound | list[Item] | None:
-        """The items that compute a node in memory, or the compound whose result it is; None if it is an expression."""
+        """The items that compute a node in memory, or the compound whose result the node is; None if the node is an expression."""
         if node in self._compounds:
             return self._compounds[node]
         if node.name == "reduce" or node.attributes.get("in_memory"):
@@ -117,7 +117,7 @@ class _Steps:
                 if node.is_work:
                     # A node that is computed at many indices of one step counts twice.
                     steps.setdefault(node, []).extend([i] * (1 if len(positions) <= _POSITIONS else 2))
-        repeated = [n for n, where in steps.items() if len(where) > 1 and n.name != "reduce"]
+        repeated = [n for n, numbers in steps.items() if len(numbers) > 1 and n.name != "reduce"]
         inner = {(o, tuple(steps[n])) for n in repeated for o in _parts(n)}
         return [n for n in repeated if (n, tuple(steps[n])) not in inner and not self.planner.source(n)]
 
@@ -152,7 +152,8 @@ class _Steps:
         first = max(self._first, earliest)
         for node, positions in needs.items():
             after = self._provide(node)
-            # The item may join the nest of `node` if an iteration reads only elements that the same iteration computes.
+            # The item may join the nest of `node`, which is step `after - 1`, if an iteration reads only elements that the same
+            # iteration computes.
             first = max(first, after - 1 if space and self._computes_elements(node, positions, after - 1, space) else after)
         for i in range(first, len(self.steps)):
             step = self.steps[i]
@@ -285,7 +286,7 @@ def _parts(node: Node) -> Iterable[Node]:
 
 
 def _needs(compound: Compound, planner: Planner) -> list[Node]:
-    """The nodes that are in memory before a compound runs: its operands, and values that its regions read and do not change."""
+    """The nodes that must be in memory before a compound runs: its operands, and values that its regions only read."""
     outer: dict[Node, None] = {}
     inside = set(compound.results)
     work = []
@@ -335,9 +336,9 @@ def _mark(root: Node, inside: set[Node], local: Sequence[range], varying: dict[N
     work = [root]
     while work:
         node = work[-1]
-        todo = [] if node in varying or node in inside else [o for o in node.operands if o not in varying]
-        if todo:
-            work += todo
+        unvisited = [] if node in varying or node in inside else [o for o in node.operands if o not in varying]
+        if unvisited:
+            work += unvisited
             continue
         if node not in varying:
             is_local = any(node.number in numbers for numbers in local)

@@ -231,10 +231,10 @@ class _Writer:
 
     def _batch_positions(self) -> Sequence[Index]:
         """The index along each batch axis, from the flat index of the workgroup's product."""
-        rest, positions = self.batch, list[Index]()
+        flat, positions = self.batch, list[Index]()
         for size in reversed(self.sizes):
-            positions.append(self.t.of_indices("remui", rest, size))
-            rest = self.t.of_indices("divui", rest, size)
+            positions.append(self.t.of_indices("remui", flat, size))
+            flat = self.t.of_indices("divui", flat, size)
         return positions[::-1]
 
     def _share_of(self, group: Index, axis: int, size: str) -> tuple[str, str]:
@@ -256,15 +256,15 @@ class _Writer:
         """A tile of the product of two panels: the sums over `terms` terms. `rows` and `columns` are the offsets of the panels."""
         t, form = self.t, self.form
 
-        def at(k: str, panel: Index, width: int, n: int) -> Index:
+        def offset(k: str, panel: Index, width: int, n: int) -> Index:
             """The offset of element n of term k in a panel of this width."""
             return t.add(t.add(panel, t.mul(k, width)), n)
 
         return t.plus_products(
             [[t.zeros()] * form.vectors for _ in range(form.rows)],
             (0, terms),
-            lambda r, k: t.load(self.panels.memory, self.group, at(k, rows, form.rows, r)),
-            lambda k: t.row(self.panels.memory, self.group, at(k, columns, form.width, 0)),
+            lambda r, k: t.load(self.panels.memory, self.group, offset(k, rows, form.rows, r)),
+            lambda k: t.row(self.panels.memory, self.group, offset(k, columns, form.width, 0)),
         )
 
     def _store(self, tile: Tile, i: str, j: str, term: str) -> None:
@@ -272,6 +272,7 @@ class _Writer:
         t, form = self.t, self.form
         rows, columns = t.of_indices("subi", self.rows, i), t.of_indices("subi", self.columns, j)
         is_whole = t.result(f"arith.andi {t.compare('sle', form.rows, rows)}, {t.compare('sle', form.width, columns)} : i1")
+        # The first block of terms replaces the old result, unless the caller asks to add to it.
         is_first = t.compare("eq", t.add(term, self.adds), 0)
         with t.if_holds(is_whole) as otherwise:
             positions = [(self.batch, t.add(i, r), j) for r in range(form.rows)]
@@ -301,9 +302,9 @@ class _Writer:
         with t.loop(0, t.of_indices("minsi", rows, form.rows)) as r, t.loop(0, form.width, form.lanes) as lane:
             mask = t.mask(t.of_indices("subi", columns, lane))
             x = t.vector(self.panels.memory, self.group, t.add(t.add(self.slack_at, t.mul(r, form.width)), lane))
-            at = self.batch, t.add(i, r), t.add(j, lane)
+            target = self.batch, t.add(i, r), t.add(j, lane)
             with t.if_holds(is_first) as later:
-                t.masked_put(mask, x, self.c, *at)
+                t.masked_put(mask, x, self.c, *target)
                 later()
-                (total,) = t.sums([x], [t.masked_vector(mask, self.c, *at)])
-                t.masked_put(mask, total, self.c, *at)
+                (total,) = t.sums([x], [t.masked_vector(mask, self.c, *target)])
+                t.masked_put(mask, total, self.c, *target)

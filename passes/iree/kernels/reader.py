@@ -234,7 +234,7 @@ def _product(op: ir.Operation, operands: Sequence[Node], shape: Shape, dtype: st
     batch = [numbers[f"{side}_batching_dimensions"] for side in ("lhs", "rhs")]
     contracting = [numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs")]
     sizes = (*shape, *(operands[0].shape[d] for d in contracting[0]))
-    free = len(batch[0])
+    free = len(batch[0])  # the dimension of the result for the next free dimension of a factor
     positions = []  # for each factor, its dimensions among all dimensions of the product
     for x, b, c in zip(operands, batch, contracting, strict=True):
         position = {d: i for i, d in enumerate(b)} | {d: len(shape) + i for i, d in enumerate(c)}
@@ -298,7 +298,7 @@ def _windows(
     `starts` has the dimension of the operand for each component of an index vector; `vector` and `sizes` are those of `Windows`.
     """
     batch = tuple(d for d in range(len(shape)) if d not in inner)
-    along = {d: batch[i - (i > vector)] for d, i in batching}
+    along = {d: batch[i - 1 if i > vector else i] for d, i in batching}
     along.update(zip((d for d in range(len(sizes)) if d not in single and d not in along), inner, strict=True))
     components = {d: k for k, d in enumerate(starts)}
     sources = tuple((along.get(d), components.get(d)) for d in range(len(sizes)))

@@ -44,15 +44,15 @@ def recurrence_text(name: str, recurrence: Recurrence, form: Form) -> tuple[str,
 
         def element(i: str, state: list[str]) -> list[str]:
             """Writes element i of all lines; the state is their last elements, and their last coefficients if they are late."""
-            at, values = recurrence.position(t, i), state[:count]
-            coefficients = [load(a, o, at, j) for o, j in positions]
+            index, values = recurrence.position(t, i), state[:count]
+            coefficients = [load(a, o, index, j) for o, j in positions]
             factors = state[count:] if recurrence.is_late else coefficients
             new = [
-                plus(product(factor, value), load(b, o, at, j))
+                plus(product(factor, value), load(b, o, index, j))
                 for factor, value, (o, j) in zip(factors, values, positions, strict=True)
             ]
             for value, (o, j) in zip(new, positions, strict=True):
-                store(value, h, o, at, j)
+                store(value, h, o, index, j)
             return [*new, *coefficients] if recurrence.is_late else new
 
         def product(x: str, y: str) -> str:

@@ -48,6 +48,7 @@ class Reflections:
         norm = (head * head + tail).sqrt() * size
         is_trivial = tail.is_at_most(0.0)
         beta = where(is_trivial, alpha, -norm.with_sign_of(alpha))
+        # The difference one - 1.0 is a zero.
         tau = where(is_trivial, one - 1.0, (beta - alpha) / where(is_trivial, one, beta))
         factor = where(is_trivial, one - 1.0, one / where(is_trivial, one, alpha - beta))
         with self._columns(first) as j:
@@ -60,12 +61,12 @@ class Reflections:
 
         `first` is the index of the first entry of the vector.
         """
-        t, at = self.t, [self.t.add(start, i) for i in range(count)]
-        products = self.products(k, first, rows, at)
+        t, indices = self.t, [self.t.add(start, i) for i in range(count)]
+        products = self.products(k, first, rows, indices)
         factors = [t.splat((tau * x).name) for x in products]
         with self._columns(first) as j:
             v = t.vector(self.vectors, self.group, k, j)
-            for i, factor in zip(at, factors, strict=True):
+            for i, factor in zip(indices, factors, strict=True):
                 row = t.vector(rows, self.group, i, j)
                 t.put(t.minus(row, t.multiplied(factor, v)), rows, self.group, i, j)
 
@@ -85,23 +86,23 @@ class Reflections:
                 k = t.of_indices("subi", t.add(last, -1), step)
                 self.apply(k, t.add(k, before), tau(k), rows, start, many)
 
-    def products(self, k: Index, first: Index, rows: Memory, at: list[Index]) -> list[Number]:
+    def products(self, k: Index, first: Index, rows: Memory, indices: list[Index]) -> list[Number]:
         """The inner products of some rows of a matrix with vector k.
 
         Args:
           k: the index of the vector.
           first: the index of its first entry.
           rows: the matrices.
-          at: the indices of the rows.
+          indices: the indices of the rows.
         """
         t = self.t
 
         def add(j: str, sums: list[str]) -> list[str]:
             """The lane sums of the products of each row with vector k, after the terms from index j on."""
             v = t.vector(self.vectors, self.group, k, j)
-            return [t.plus(x, t.multiplied(v, t.vector(rows, self.group, i, j))) for x, i in zip(sums, at, strict=True)]
+            return [t.plus(x, t.multiplied(v, t.vector(rows, self.group, i, j))) for x, i in zip(sums, indices, strict=True)]
 
-        sums = self._over(first, [t.zeros()] * len(at), add)
+        sums = self._over(first, [t.zeros()] * len(indices), add)
         return [Number(t, t.lane_sum(x)) for x in sums]
 
     def _copy(self, k: Index, row: tuple[Memory, Index], first: Index) -> None:

@@ -83,6 +83,7 @@ class Rotations:
         """Rotates the matrix `rows` by all stored sweeps; `sweeps` is their number."""
         t, lanes = self.t, self.t.form.lanes
         whole = rows.shape[2] // (STRIP * lanes) * (STRIP * lanes)
+        # Whole strips, then the remaining vectors one by one.
         for start, stop, count in ((0, whole, STRIP), (whole, rows.shape[2], 1)):
             if start == stop:
                 continue
@@ -105,10 +106,10 @@ class Rotations:
                 (source, j), (target, k) = (in_matrix, in_strip) if to_strip else (in_strip, in_matrix)
                 t.put(t.vector(source, b, i, j), target, b, i, k)
 
-    def _sweep(self, count: int, sweep: str, at: str) -> str:
+    def _sweep(self, count: int, sweep: str, first_rotation: str) -> str:
         """The index of the first rotation of the next sweep, after a sweep has rotated a strip of `count` vectors.
 
-        The first rotation of the sweep has index `at`.
+        The first rotation of the sweep has index `first_rotation`.
         """
         t, b, rows = self.t, self.group, self.strip
         columns = [v * t.form.lanes for v in range(count)]
@@ -119,7 +120,7 @@ class Rotations:
         def rotate(step: str, line: list[str]) -> list[str]:
             """Rotates rows i and j, of which `line` is one; stores row i, which is final, and returns the other."""
             # (upper, lower) becomes (c upper - s lower, s upper + c lower).
-            c, s = (t.splat(t.load(m, b, t.add(at, step))) for m in (self.cosines, self.sines))
+            c, s = (t.splat(t.load(m, b, t.add(first_rotation, step))) for m in (self.cosines, self.sines))
             i = t.add(first, step) if self.from_above else t.of_indices("subi", last, step)
             j = t.add(i, 1 if self.from_above else -1)
             others = [t.vector(rows, b, j, column) for column in columns]
@@ -135,4 +136,4 @@ class Rotations:
         line = t.carried(0, length, [t.vector(rows, b, begin, j) for j in columns], types, rotate)
         for x, j in zip(line, columns, strict=True):
             t.put(x, rows, b, end, j)
-        return str(t.add(at, length))
+        return str(t.add(first_rotation, length))

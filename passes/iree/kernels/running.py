@@ -145,11 +145,11 @@ def _line(t: Text, running: Running, x: Memory, y: Memory, positions: Sequence[t
 
     def element(base: Sequence[str] | None, i: str, values: list[str]) -> list[str]:
         """Writes element i of all lines; returns `values` combined with it."""
-        at = running.position(t, i)
+        index = running.position(t, i)
         source, target = (t.vector, t.put) if is_vector else (t.load, t.store)
-        new = combined(values, [source(x, o, at, j) for o, j in positions])
+        new = combined(values, [source(x, o, index, j) for o, j in positions])
         for value, (o, j) in zip(new if base is None else combined(base, new), positions, strict=True):
-            target(value, y, o, at, j)
+            target(value, y, o, index, j)
         return new
 
     def block(level: int, base: Sequence[str] | None, start: Index, values: list[str]) -> list[str]:

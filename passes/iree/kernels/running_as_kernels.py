@@ -24,6 +24,7 @@ from nabla_mlir.passes.iree.pattern import Patterns, Replacement, Target
 from nabla_mlir.table.registry import REGISTRY
 
 PATTERNS = Patterns()
+# The bits of the negative and the positive infinity.
 _INFINITY = {"f32": ("0xFF800000", "0x7F800000"), "f64": ("0xFFF0000000000000", "0x7FF0000000000000")}
 # The operation of `arith` and the neutral element, by the operation of a running combination.
 _COMBINERS = {
@@ -153,7 +154,7 @@ def _recurrence(op: ir.Operation) -> Replacement:
     factors, summands = Val(late.source if late is not None and is_late else a), Val(x)
     form, shape = form_of(summands), _lines(summands, axis)
     recurrence = Recurrence(*shape, distance < 0, is_late)
-    words = "reversed_" * recurrence.is_reversed + "late_" * is_late
+    words = f"{'reversed_' if recurrence.is_reversed else ''}{'late_' if is_late else ''}"
     kernel = f"recurrence_{words}{'x'.join(map(str, shape))}_{form.element}"
     text, results = recurrence_text(kernel, recurrence, form)
     (result,) = call(kernel, text, [b.reshape(v, shape) for v in (factors, summands)], results)
@@ -173,6 +174,7 @@ def _step(op: ir.Operation) -> _Step | None:
     """The arrays a and b of a sum b + a * (b shifted), with the axis and the distance; None if the sum has another form."""
     if op.name not in ("stablehlo.add", "stablehlo.subtract"):
         return None
+    # The difference a * (b shifted) - s is such a sum if b is -s.
     orders = _orders(op) if op.name == "stablehlo.add" else [tuple(reversed(op.operands))]
     for summand, product in orders:
         maker = made_by(product)
@@ -186,7 +188,7 @@ def _step(op: ir.Operation) -> _Step | None:
 
 
 def _is_sum(op: ir.Operation, summand: ir.Value, b: ir.Value) -> bool:
-    """True if the operation `op` adds b: b is its summand, or the operation subtracts the summand and b is its negative."""
+    """True if `op` adds b: either b is the summand, or `op` subtracts the summand and b is the negative of the summand."""
     if op.name == "stablehlo.add":
         return bool(summand == b)
     maker = made_by(b)
@@ -211,7 +213,7 @@ def _call(name: str, x: Val, axis: int, is_reversed: bool) -> Val:
     """The running combination of x along an axis by the operation `name`, as a call of a kernel."""
     operation, neutral_number = _COMBINERS[name]
     form = form_of(x)
-    neutral = f"{neutral_number:.1e}" if math.isfinite(neutral_number) else _INFINITY[form.element][neutral_number > 0]
+    neutral = f"{neutral_number:.1e}" if math.isfinite(neutral_number) else _INFINITY[form.element][1 if neutral_number > 0 else 0]
     shape = _lines(x, axis)
     running = Running(*shape, is_reversed, operation, neutral)
     sizes = "x".join(map(str, shape))

@@ -46,9 +46,9 @@ def sort_text(name: str, rows: int, n: int, element: str) -> tuple[str, list[Mem
                     (from_keys, from_positions), line = source
                     key, position = t.load(from_keys, line, i), t.load(from_positions, line, i)
                 (to_keys, to_positions), line = target
-                at = _next(t, counts, (group, digit, _digit(t, key, digit)))
-                t.store(key, to_keys, line, at)
-                t.store(position, to_positions, line, at)
+                new_index = _next(t, counts, (group, digit, _digit(t, key, digit)))
+                t.store(key, to_keys, line, new_index)
+                t.store(position, to_positions, line, new_index)
     results = [keys, positions, more_keys, more_positions, counts]
     return t.kernel(name, [operand, *results], (groups, 1, 1)), results
 

@@ -23,6 +23,7 @@ def size_of(t: Text, diagonal: Numbers, off_diagonal: Numbers, n: int) -> Number
     """The largest sum |diagonal[i]| + |off_diagonal[i]| for n rows of a tridiagonal matrix: about its norm."""
 
     def row_maximum(i: str, best: list[str]) -> list[str]:
+        """The larger one of the best sum so far and the sum of row i."""
         return [larger(Number(t, best[0]), abs(diagonal[i]) + abs(off_diagonal[i])).name]
 
     return Number(t, t.carried(0, n, [t.number(0)], [t.form.element], row_maximum)[0])
@@ -136,6 +137,7 @@ class Sweeps:
     def _next(self, step: str, values: list[str]) -> list[str]:
         """The values of the loop after one more sweep: the state (see `_find`), and the first and last row of the next block."""
         t, (found, end, sweeps, count, first, last) = self.t, values
+        # Each side applies its own rotations; all sides store the same sweeps, so the new numbers are equal.
         (end, sweeps), *_ = [rotations.make_room(rows, end, sweeps, self.n) for rotations, rows in self.sides]
         self.sweep(first, last, end)
         for rotations, _ in self.sides:
@@ -149,7 +151,7 @@ def fill_unless(t: Text, found: str, group: str, memories: Sequence[Memory]) -> 
     element = t.form.element
     nan = t.constant("0x7FC00000" if element == "f32" else "0x7FF8000000000000", element)
     with t.if_holds(found) as otherwise:
-        otherwise()
+        otherwise()  # nothing happens if the values were found
         for memory in memories:
             if len(memory.shape) == 2:
                 with t.loop(0, memory.shape[1]) as i:

@@ -71,7 +71,7 @@ class Group:
 
     @property
     def stores(self) -> bool:
-        """True if IREE would write an inner value to memory: several reductions read it, or it is itself a short reduction."""
+        """True if IREE would write an inner value to memory: one that several reductions read, or a short reduction."""
         seen: set[ir.Value] = set()
         shared: set[ir.Value] = set()
         inner = {op.results[0] for op in self.inner}
@@ -121,7 +121,7 @@ class Group:
 
     @property
     def parts(self) -> list[tuple[Group, Group]]:
-        """For each reduction, two groups of only this reduction: one with the inner operations that it reads, one without."""
+        """Two groups for each reduction alone: one with the inner operations that the reduction reads, and one without them."""
         inner = {op.results[0] for op in self.inner}
         cones = [(op, _cone(op, inner)) for op in self.sums]
         return [(Group([op], [o for o in self.inner if o.results[0] in cone]), Group([op], [])) for op, cone in cones]
@@ -129,9 +129,9 @@ class Group:
     def _workgroups(self) -> int:
         """The number of workgroups that share the first loop: a few per core, one for little work, more for long sums."""
         rows, size = self.loops[0], self.size
-        most = thresholds.FUSED_SUMS_GROUPS if size >= thresholds.FUSED_SUMS_SHARED else 1
-        most = max(most, rows // thresholds.SUM_IN_PARTS)
-        return -(-rows // -(-rows // most))
+        limit = thresholds.FUSED_SUMS_GROUPS if size >= thresholds.FUSED_SUMS_SHARED else 1
+        limit = max(limit, rows // thresholds.SUM_IN_PARTS)
+        return -(-rows // -(-rows // limit))  # as many as equal shares of the rows need
 
     def _position(self, inputs: Sequence[ir.Value]) -> ir.Operation:
         """The operation before which the kernel is inserted: the first reader of a result.
@@ -174,13 +174,13 @@ def groups_of(block: ir.Block, is_sum: Test, is_inner: Test) -> Iterator[Group]:
     for op in ops:
         stage = max((stages.get(v, 0) for v in reads_of(op)), default=0)
         is_result = len(op.results) == 1 and op.results[0] in results
-        stages.update((r, stage + is_result) for r in op.results)
+        stages.update((r, stage + 1 if is_result else stage) for r in op.results)
         if is_result:
             alike.setdefault((stage, loops_of(op)), []).append(op)
     positions = {value: position for position, value in enumerate(op.results[0] for op in ops if len(op.results) == 1)}
     for members in alike.values():
-        whole = set().union(*(_cone(op, inner) for op in members))
-        yield Group(members, [value.owner.operation for value in sorted(whole, key=positions.__getitem__)])
+        cone = set().union(*(_cone(op, inner) for op in members))
+        yield Group(members, [value.owner.operation for value in sorted(cone, key=positions.__getitem__)])
 
 
 def _cone(op: ir.Operation, inner: set[ir.Value]) -> set[ir.Value]:

@@ -44,9 +44,10 @@ class Sum:
         shape, space = node.operands[0].shape, Space.of(node.operands[0].shape)
         # The dimensions that have a loop, and for each one True if it is reduced.
         long = [d for d, n in enumerate(shape) if n != 1][: len(space.loops)]
-        sums = [d in node.attributes["dimensions"] for d in long]
-        first = len(sums) - next((i for i, flag in enumerate(reversed(sums)) if not flag), len(sums))
-        return Sum(node, space, first, any(sums[:first]) or sums[0])
+        is_reduced = [d in node.attributes["dimensions"] for d in long]
+        # The first of the reduced loops at the end, which are counted from the last one on.
+        first = len(is_reduced) - next((i for i, flag in enumerate(reversed(is_reduced)) if not flag), len(is_reduced))
+        return Sum(node, space, first, any(is_reduced[:first]) or is_reduced[0])
 
     @property
     def adds(self) -> bool:
@@ -83,7 +84,7 @@ class SumsKernel(NestWriter):
         self._loops, writer = sums[0].space.loops, self.writer
         self._lane_count = min(self._lanes(s.node.operands[0], self._loops[-1]) for s in sums)
         self._has_tail = self._loops[-1] % self._lane_count > 0
-        self._slots = 1 + self._has_tail
+        self._slots = 2 if self._has_tail else 1
         group = writer.pure(workgroup(), ())
         writer.ranges[group] = (0, groups - 1)
         lines, buffers = ["%begin = arith.constant 0 : index"], []
@@ -165,7 +166,7 @@ class SumsKernel(NestWriter):
         """
         size, lanes = self._loops[-1], self._lane_count
 
-        def whole(i: Affine, c: list[Code]) -> list[Code]:
+        def whole(i: Affine, c: list[Code]) -> list[Code]:  # the carries after one whole vector
             return self._element(sums, [*loops, i + symbol(LANE)], lanes, c)
 
         carries = self._repeat(size // lanes, lanes, 1, carries, whole)

@@ -47,7 +47,7 @@ class SumsAsKernelsPass(Pass):
         """Replaces a group of reductions by a kernel, or each reduction by itself if there is no kernel for all of them."""
         if self._is_replaced(group, names):
             return
-        for choices in group.parts:
+        for choices in group.parts:  # the first group of the pair for which there is a kernel becomes one
             any(self._is_replaced(part, names) for part in choices)
 
     def _is_replaced(self, group: Group, names: Names) -> bool:
@@ -68,6 +68,7 @@ class SumsAsKernelsPass(Pass):
         shape, dims = op.operands[0].type.shape, {*op.attributes["dimensions"]}
         long = [d for d, n in enumerate(shape) if n != 1]
         first = next((i for i, d in enumerate(long) if d in dims), len(long))
+        # Of the dimensions longer than 1, rows are the last ones: the first is kept, and none is kept after a reduced one.
         is_of_rows = first > 0 and all(d in dims for d in long[first:])
         return len(loops_of(op)) > 1 and (not is_of_rows or _is_square(op.operands[0]))
 

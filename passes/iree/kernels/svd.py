@@ -233,6 +233,7 @@ class _Iteration:
         bound = size * accuracy(t)
 
         def block(step: str) -> tuple[str, str]:
+            """The first and the last row of the block with the singular value of a step; steps go from the last value on."""
             last = t.of_indices("subi", self.n - 1, step)
             return self._start_of_block(last, bound), last
 

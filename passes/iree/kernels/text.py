@@ -146,7 +146,7 @@ class Text(Emitter):
         self.line(f"memref.prefetch {memory.name}[{self._at(position)}], write, locality<3>, data : {memory.type}")
 
     def mask(self, count: Index) -> str:
-        """A mask of the first `count` lanes: all lanes if it is larger, none if it is negative."""
+        """A mask of the first `count` lanes: of all lanes for a larger count, and of no lane for a negative one."""
         return self.result(f"vector.create_mask {self.index(count)} : vector<{self.form.lanes}xi1>")
 
     def masked_vector(self, mask: str, memory: Memory, *position: Index) -> str:

@@ -120,10 +120,10 @@ def _to_real_rows(x: Val, n: int) -> Val | None:
     shape = (*x.shape[:-1], n)
     x = b.cut(x, -1, 0, h + 1)
     if n % 2 or n == 2:
-        rest = b.reverse(b.cut(x, -1, 1, (n + 1) // 2), [x.rank - 1])
-        rest = b.complex_(b.real(rest), -b.imag(rest))
+        mirrored = b.reverse(b.cut(x, -1, 1, (n + 1) // 2), [x.rank - 1])
+        mirrored = b.complex_(b.real(mirrored), -b.imag(mirrored))
         first = b.cut(x, -1, 0, 1)  # its imaginary part is ignored
-        whole = [b.complex_(b.real(first), 0.0), b.cut(x, -1, 1, h + 1), rest]
+        whole = [b.complex_(b.real(first), 0.0), b.cut(x, -1, 1, h + 1), mirrored]
         rows_of = _along(b.concat(whole, x.rank - 1), x.rank - 1, True)
         return None if rows_of is None else b.real(rows_of)
     if rows >= form.lanes and _is_one_step(h, form):
@@ -132,8 +132,8 @@ def _to_real_rows(x: Val, n: int) -> Val | None:
     # X(k) and conj X(h - k), of which 2 Z is computed as in `_join_halves` of fourier.py.
     first, mirror = b.cut(x, -1, 0, h), b.reverse(b.cut(x, -1, 1, h + 1), [x.rank - 1])
     re, im, other_re, other_im = b.real(first), b.imag(first), b.real(mirror), -b.imag(mirror)
-    ends = b.compare("EQ", b.iota(re.shape, x.rank - 1, np.int32), 0)
-    im, other_im = (b.select(ends, b.splat(0.0, part), part) for part in (im, other_im))
+    is_first = b.compare("EQ", b.iota(re.shape, x.rank - 1, np.int32), 0)
+    im, other_im = (b.select(is_first, b.splat(0.0, part), part) for part in (im, other_im))
     cos, sin = _twiddles(h, n, re)
     odd_re, odd_im = re - other_re, im - other_im
     parts = re + other_re - (odd_im * cos - odd_re * sin), im + other_im + odd_re * cos + odd_im * sin

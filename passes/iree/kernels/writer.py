@@ -157,9 +157,9 @@ class Writer(Emitter):
     def _load(self, buffer: Buffer, position: Affine, lanes: int) -> Code:
         """The scalar at `position` (0 lanes), or a vector of adjacent elements from it on; an i8 of memory becomes an i1."""
         stored = DTYPES[buffer.dtype]
-        at = self._inside(buffer, position, lanes)
-        text = load(buffer.name, buffer.type, at, vector_type(stored, lanes) if lanes else "")
-        name = self.pure(text, [buffer.name, at], buffer.floor)
+        index = self._inside(buffer, position, lanes)
+        text = load(buffer.name, buffer.type, index, vector_type(stored, lanes) if lanes else "")
+        name = self.pure(text, [buffer.name, index], buffer.floor)
         if buffer.dtype == "i1":
             to = f"{vector_type(stored, lanes)} to {vector_type(buffer.dtype, lanes)}"
             name = self.pure(f"arith.trunci {name} : {to}", [name])
@@ -216,8 +216,8 @@ class Writer(Emitter):
         if x.dtype == "i1":
             to = f"{x.type} to {vector_type(stored, x.lanes)}"
             name = self.pure(f"arith.extui {name} : {to}", [name])
-        at = self._inside(buffer, position, x.lanes)
-        self.line(store(name, buffer.name, buffer.type, at, vector_type(stored, x.lanes) if x.lanes else ""))
+        index = self._inside(buffer, position, x.lanes)
+        self.line(store(name, buffer.name, buffer.type, index, vector_type(stored, x.lanes) if x.lanes else ""))
 
     def loop(self, blocks: int, step: int, carried: Sequence[Code], body: Body, part: tuple[str, str] | None = None) -> list[Code]:
         """The last carried values of a loop that runs `body` at the indices 0, step, ..., (blocks - 1) * step.
@@ -229,6 +229,7 @@ class Writer(Emitter):
         bounds = [*(part or (self.integer(0), self.integer(upper))), self.integer(step)]
 
         def iterate(index: str, olds: list[str]) -> list[str]:
+            """Writes one iteration; returns the names of the new carried values."""
             self.ranges[index] = (0, upper - step)
             return [c.name for c in body(symbol(index), _with_types(olds, carried))]
 
@@ -246,6 +247,7 @@ class Writer(Emitter):
         first, *rest = dimensions
 
         def inside(i: Affine, _: list[Code]) -> list[Code]:
+            """Writes the loops over the other dimensions, at index i of the first one; nothing is carried."""
             self.each(shape, rest, body, {**known, first: i})
             return []
 
@@ -291,8 +293,10 @@ class Writer(Emitter):
 
 
 def _names_and_types(values: Sequence[Code]) -> tuple[list[str], list[str]]:
+    """The names of SSA values, and their MLIR types."""
     return [c.name for c in values], [c.type for c in values]
 
 
 def _with_types(names: Sequence[str], like: Sequence[Code]) -> list[Code]:
+    """The SSA values `names`, each with the type of the value in `like` at the same index."""
     return [Code(name, c.dtype, c.lanes) for name, c in zip(names, like, strict=True)]

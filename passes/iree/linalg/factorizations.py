@@ -71,13 +71,13 @@ def solve_lower(lower: Val, right: Val, unit: bool = False) -> Val:
     """X with L X = right, for stacks of lower triangular matrices L (batch x n x n). All diagonal blocks are inverted at once."""
     batch, n = lower.shape[0], lower.shape[-1]
     bounds = [(i, min(i + BLOCK, n)) for i in range(0, n, BLOCK)]
-    blocks = [_block(lower, at, at) for at in bounds]
-    rest = BLOCK - blocks[-1].shape[-1]
-    if len(blocks) > 1 and rest:  # the last block is padded to the size of the others, with ones on the diagonal
-        size = BLOCK - rest
-        corner = b.broadcast(b.constant(np.eye(rest).astype(lower.dtype)), (batch, rest, rest), [1, 2])
+    blocks = [_block(lower, interval, interval) for interval in bounds]
+    missing = BLOCK - blocks[-1].shape[-1]
+    if len(blocks) > 1 and missing:  # the last block is padded to the size of the others, with ones on the diagonal
+        size = BLOCK - missing
+        corner = b.broadcast(b.constant(np.eye(missing).astype(lower.dtype)), (batch, missing, missing), [1, 2])
         corner = b.pad(corner, [0, size, size], [0, 0, 0])
-        blocks[-1] = b.pad(blocks[-1], [0, 0, 0], [0, rest, rest]) + corner
+        blocks[-1] = b.pad(blocks[-1], [0, 0, 0], [0, missing, missing]) + corner
     inverses = invert_lower(b.concat(blocks, 0), unit)
     solutions: list[Val] = []
     for i, (start, stop) in enumerate(bounds):
@@ -107,9 +107,9 @@ def _cholesky_block(a: Val) -> Val:
         below = b.reshape(b.dynamic_slice(a, [zero, zero, j], (a.shape[0], n, 1)), (a.shape[0], n))
         below = below / root if a.dtype.kind != "c" else b.complex_(b.real(below) / root, b.imag(below) / root)
         rows, columns = b.broadcast(below, a.shape, [0, 1]), b.broadcast(b.conj(below), a.shape, [0, 2])
-        at = b.broadcast(j, a.shape, [])
-        after = b.select(column > at, a - rows * columns, a)
-        return [b.select(b.eq(column, at), rows, after)]
+        current = b.broadcast(j, a.shape, [])
+        after = b.select(column > current, a - rows * columns, a)
+        return [b.select(b.eq(column, current), rows, after)]
 
     (a,) = b.for_loop(n, [a], step)
     return b.select(row >= column, a, 0.0)
@@ -170,7 +170,8 @@ def triangular_solve(op: ir.Operation, target: Target) -> Replacement:
 def solve_triangular(a: Val, right: Val, left: bool, lower: bool, unit: bool, transpose: str) -> Val:
     """The solutions X of op(a) X = right, or of X op(a) = right if not `left`, for stacked matrices.
 
-    The other arguments are those of `stablehlo.triangular_solve`; op is the transformation `transpose`, such as ADJOINT.
+    op is the transformation `transpose`: NO_TRANSPOSE, TRANSPOSE or ADJOINT. Only the lower triangles of `a` are read, or the upper
+    ones if not `lower`; if `unit`, their diagonals count as ones.
     """
     if transpose == "ADJOINT":
         a = b.conj(a)

@@ -62,7 +62,7 @@ def lapack(op: ir.Operation, target: Target) -> Replacement:
     values = operands(op)
     if 0 in values[0].shape:
         return [b.full(0, Val(r).shape, Val(r).dtype) for r in op.results]
-    stack = values[-1].rank - 2 if routine[1] == "gtsv" else values[0].rank - 2
+    stack = values[-1].rank - 2 if routine[1] == "gtsv" else values[0].rank - 2  # the diagonals of gtsv are vectors
     results = rule(op, *(_stack(v, stack) for v in values))
     return [b.reshape(v, tuple(r.type.shape)) for v, r in zip(results, op.results, strict=True)]
 
@@ -104,9 +104,9 @@ def _panel_lu(panel: Val) -> tuple[Val, Val, Val]:
         factor = line_at(a, j, 2)
         factor = select(eq(pivot, 0), factor, factor / select(eq(pivot, 0), 1, pivot))
         factors = spread(factor, a.shape, 0, 1)
-        below, at = row > spread(j, a.shape), spread(j, a.shape)
-        rest = a - factors * spread(line_at(a, j, 1), a.shape, 0, 2)
-        a = select(below & (column > at), rest, select(below & eq(column, at), factors, a))
+        below, current = row > spread(j, a.shape), spread(j, a.shape)
+        reduced = a - factors * spread(line_at(a, j, 1), a.shape, 0, 2)
+        a = select(below & (column > current), reduced, select(below & eq(column, current), factors, a))
         pivots = select(eq(steps, spread(j, steps.shape)), spread(p, steps.shape, 0), pivots)
         return [a, order, pivots]
 
@@ -142,8 +142,8 @@ def _getrf(op: ir.Operation, a: Val) -> list[Val]:
             column = [top]
             if stop < m:
                 lower = b.slice_(panel, [0, size, 0], [batch, m - start, size])
-                rest = b.slice_(right, [0, size, 0], [batch, m - start, n - stop])
-                column.append(rest - b.matmul(lower, top))
+                remaining = b.slice_(right, [0, size, 0], [batch, m - start, n - stop])
+                column.append(remaining - b.matmul(lower, top))
             parts.append(b.concat(column, 1))
         columns = b.concat(parts, 2)
         a = b.concat([b.slice_(a, [0, 0, 0], [batch, start, n]), columns], 1) if start else columns
@@ -210,10 +210,10 @@ def _sweeps(is_done: Callable[..., Val], carry: list[Val], one_round: Callable[.
     `one_round` computes the next values from the last ones; a sweep has n - 1 rounds.
     """
 
-    def go_on(i: Val, *values: Val) -> Val:
+    def go_on(i: Val, *values: Val) -> Val:  # an i1: another sweep is needed and allowed
         return (i < MOST_SWEEPS) & ~is_done(*values)
 
-    def sweep(i: Val, *values: Val) -> list[Val]:
+    def sweep(i: Val, *values: Val) -> list[Val]:  # n - 1 rounds, in which each column meets all others
         return [i + 1, *b.for_loop(n - 1, list(values), lambda _, *v: one_round(*v))]
 
     return b.while_loop([b.full(0, (), np.int32), *carry], go_on, sweep)[1:]
@@ -231,9 +231,9 @@ def _eigh(a: Val) -> tuple[Val, Val]:
 
     def done(a: Val, _: Val) -> Val:
         """An i1: all matrices are diagonal up to rounding."""
-        rest = b.reduce_sum(select(off, squared(a), 0.0), [0, 1, 2] if batch == 1 else [1, 2])
+        off_diagonal = b.reduce_sum(select(off, squared(a), 0.0), [0, 1, 2] if batch == 1 else [1, 2])
         # NaN does not converge.
-        return ~b.reduce_any(rest > bound, range(rest.rank)) if rest.rank else ~(rest > bound)
+        return ~b.reduce_any(off_diagonal > bound, range(off_diagonal.rank)) if off_diagonal.rank else ~(off_diagonal > bound)
 
     def one_round(a: Val, vectors: Val) -> list[Val]:
         """Rotates the pairs of columns of this round, and exchanges the pairs."""
@@ -302,10 +302,10 @@ def _svd(a: Val) -> tuple[Val, Val, Val]:
         a, v = (_next_round(_rotate(x, c, s, 2), 2) for x in (a, v))
         return [worst, a, v]
 
-    def go_on(i: Val, worst: Val, *_: Val) -> Val:
+    def go_on(i: Val, worst: Val, *_: Val) -> Val:  # an i1: another sweep is needed and allowed
         return (i < MOST_SWEEPS) & (worst > 4.0 * eps * math.sqrt(n))
 
-    def sweep(i: Val, worst: Val, a: Val, v: Val) -> list[Val]:
+    def sweep(i: Val, worst: Val, a: Val, v: Val) -> list[Val]:  # n - 1 rounds, in which each column meets all others
         start = splat(0.0, worst)
         return [i + 1, *b.for_loop(n - 1, [start, a, v], lambda _, *x: one_round(*x))]
 
@@ -325,7 +325,7 @@ def _complete(u: Val) -> Val:
     q = orgqr(packed, taus)
     diagonal = diagonal_of(packed)
     size = b.sqrt(squared(diagonal))
-    is_zero = size < 0.5
+    is_zero = size < 0.5  # the diagonal of R is about 1 in modulus, or 0 for a column of zeros
     phase = select(is_zero, 1, scaled(diagonal, 1.0 / select(is_zero, 1.0, size)))
     return q * spread(phase, q.shape, 0, 2)
 

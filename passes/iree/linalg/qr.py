@@ -35,8 +35,8 @@ def geqp3(a: Val, first: Val) -> list[Val]:
     def step(j: Val, a: Val, taus: Val, order: Val) -> list[Val]:
         """Exchanges column j with the longest remaining column, and makes it zero below the diagonal."""
         norms = b.reduce_sum(select(row < spread(j, a.shape), 0.0, squared(a)), [1])
-        swaps = ne(line_at(order, b.full(1, (), np.int32), 2), 0)
-        sizes = select(columns < spread(j, columns.shape), -1.0, select(swaps, math.inf, norms))
+        come_first = ne(line_at(order, b.full(1, (), np.int32), 2), 0)
+        sizes = select(columns < spread(j, columns.shape), -1.0, select(come_first, math.inf, norms))
         p = first_largest(sizes)
         order, a = exchange_rows(order, j, p), b.swap(exchange_rows(b.swap(a), j, p))
         return [*_reflected(j, a, taus), order]
@@ -51,10 +51,10 @@ def _reflected(j: Val, a: Val, taus: Val) -> list[Val]:
     Column j of `a` gets beta on the diagonal and the vector below it; the columns to the right are reflected.
     """
     row, column = b.iota(a.shape, 1, np.int32), b.iota(a.shape, 2, np.int32)
-    steps, at = b.iota(taus.shape, 1, np.int32), spread(j, a.shape)
+    steps, current = b.iota(taus.shape, 1, np.int32), spread(j, a.shape)
     unit, tau, diagonal = reflection(line_at(a, j, 2), j)
-    new = select(row > at, spread(unit, a.shape, 0, 1), select(eq(row, at), spread(diagonal, a.shape, 0), a))
-    a = select(column > at, reflect(a, unit, tau), select(eq(column, at), new, a))
+    new = select(row > current, spread(unit, a.shape, 0, 1), select(eq(row, current), spread(diagonal, a.shape, 0), a))
+    a = select(column > current, reflect(a, unit, tau), select(eq(column, current), new, a))
     return [a, select(eq(steps, spread(j, steps.shape)), spread(tau, steps.shape, 0), taus)]
 
 
@@ -65,9 +65,9 @@ def reflection(x: Val, j: Val) -> tuple[Val, Val, Val]:
     Entry j of x becomes beta. If x is zero after entry j, tau is 0. `j` is one index, or one for each vector. |x| is the length
     from entry j on.
     """
-    positions, at = b.iota(x.shape, 1, np.int32), spread(j, x.shape, *range(j.rank))
-    below = positions > at
-    alpha = b.reduce_sum(select(eq(positions, at), x, 0), [1])
+    positions, current = b.iota(x.shape, 1, np.int32), spread(j, x.shape, *range(j.rank))
+    below = positions > current
+    alpha = b.reduce_sum(select(eq(positions, current), x, 0), [1])
     tail = b.reduce_sum(select(below, squared(x), 0.0), [1])
     trivial = eq(tail, 0.0) & eq(imag(alpha), 0.0) if x.dtype.kind == "c" else eq(tail, 0.0)
     norm = b.sqrt(squared(alpha) + tail)
@@ -76,7 +76,7 @@ def reflection(x: Val, j: Val) -> tuple[Val, Val, Val]:
     tau = select(trivial, 0, (safe - alpha) / safe)
     scale = select(trivial, 1, alpha - as_like(beta, x))
     v = select(below, x / spread(scale, x.shape, 0), 0)
-    return select(eq(positions, at), 1, v), tau, select(trivial, alpha, as_like(beta, x))
+    return select(eq(positions, current), 1, v), tau, select(trivial, alpha, as_like(beta, x))
 
 
 def reflect(a: Val, v: Val, tau: Val) -> Val:

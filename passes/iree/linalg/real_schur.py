@@ -29,9 +29,9 @@ def gees(op: ir.Operation, a: Val) -> list[Val]:
     factor = select(is_done, size, math.nan)
     triangular = scaled(triangular, spread(factor, a.shape, 0))
     basis = scaled(basis, spread(select(is_done, b.full(1.0, is_done.shape, size.dtype), math.nan), a.shape, 0))
-    none = b.full(0, a.shape[:1], np.int32)
+    zeros = b.full(0, a.shape[:1], np.int32)
     values = [diagonal_of(triangular)] if a.dtype.kind == "c" else _eigenvalues(triangular)
-    return [triangular, basis, *values, none, select(is_done, none, 1)]
+    return [triangular, basis, *values, zeros, select(is_done, zeros, 1)]
 
 
 def _quasi_triangularised(a: Val) -> tuple[Val, Val, Val]:
@@ -67,6 +67,7 @@ def _quasi_triangularised(a: Val) -> tuple[Val, Val, Val]:
         """
         low, high = (spread(v, t.shape, 0) for v in (first, last))
         inner = select((row >= low) & (column >= low) & (row <= high) & (column <= high), t, 0)
+        # The last 2 x 2 block of the active block.
         p, q, r, s = (entry(t, last - x, last - y) for x, y in ((1, 1), (1, 0), (0, 1), (0, 0)))
         far = abs(r) + abs(entry(t, last - 1, last - 2))
         is_stuck = eq(age, EXCEPTIONAL)
@@ -120,9 +121,9 @@ def _standardised(t: Val, z: Val) -> tuple[Val, Val]:
     reflector = p / (select(eq(length, 0), 1.0, length) * half)
     cosine = select(is_real, cosine, select(is_block, half, 1.0))
     sine = select(is_real, sine, select(is_block, select(total < 0, reflector, -reflector), 0.0))
-    on = select(is_block, cosine, 1.0 + _moved(cosine - 1.0, -1))
+    main_diagonal = select(is_block, cosine, 1.0 + _moved(cosine - 1.0, -1))
     zero = b.full(0.0, t.shape, t.dtype)
-    rotation = select(mask(np.eye(n, dtype=bool), t), spread(on, t.shape, 0, 1), zero)
+    rotation = select(mask(np.eye(n, dtype=bool), t), spread(main_diagonal, t.shape, 0, 1), zero)
     rotation = select(mask(np.eye(n, k=-1, dtype=bool), t), spread(sine, t.shape, 0, 1), rotation)
     rotation = select(mask(np.eye(n, k=1, dtype=bool), t), -spread(sine, t.shape, 0, 2), rotation)
     t, z = b.matmul(b.swap(rotation), b.matmul(t, rotation)), b.matmul(z, rotation)
@@ -180,11 +181,11 @@ def _reduced(a: Val) -> tuple[Val, Val]:
 
     def step(j: Val, t: Val, taus: Val) -> list[Val]:
         """Makes column j zero below the subdiagonal by a reflection from both sides, and stores the reflection."""
-        at = spread(j, t.shape)
+        current = spread(j, t.shape)
         v, tau, beta = reflection(line_at(t, j, 2), j + 1)
         t = adjoint(reflect(adjoint(t), v, tau))
-        new = select(row > at + 1, spread(v, t.shape, 0, 1), select(eq(row, at + 1), spread(beta, t.shape, 0), t))
-        t = select(column > at, reflect(t, v, tau), select(eq(column, at), new, t))
+        new = select(row > current + 1, spread(v, t.shape, 0, 1), select(eq(row, current + 1), spread(beta, t.shape, 0), t))
+        t = select(column > current, reflect(t, v, tau), select(eq(column, current), new, t))
         return [t, select(eq(steps, spread(j, steps.shape)), spread(tau, steps.shape, 0), taus)]
 
     return tuple(b.for_loop(n - 1, [a, taus], step)) if n > 1 else (a, taus)  # type: ignore[return-value]
@@ -201,9 +202,9 @@ def sytrd(op: ir.Operation, a: Val) -> list[Val]:
     half = select(mask(np.tril(np.ones((n, n), bool), -1), x), x, 0)
     diagonal = select(mask(np.eye(n, dtype=bool), x), as_like(real(x), x), 0)
     packed, taus = _reduced(half + adjoint(half) + diagonal)
-    on, off_diagonal = real(diagonal_of(packed)), b.cut(real(_below(packed)), 1, 1, n)
+    main_diagonal, off_diagonal = real(diagonal_of(packed)), b.cut(real(_below(packed)), 1, 1, n)
     packed = select(mask(np.tril(np.ones((n, n), bool)), x), packed, x)
-    none = b.full(0, a.shape[:1], np.int32)
+    info = b.full(0, a.shape[:1], np.int32)
     if is_lower:
-        return [packed, on, off_diagonal, taus, none]
-    return [b.reverse(packed, [1, 2]), *(b.reverse(v, [1]) for v in (on, off_diagonal, taus)), none]
+        return [packed, main_diagonal, off_diagonal, taus, info]
+    return [b.reverse(packed, [1, 2]), *(b.reverse(v, [1]) for v in (main_diagonal, off_diagonal, taus)), info]

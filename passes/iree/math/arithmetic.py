@@ -151,6 +151,7 @@ def _constant_power(x: Val, n: complex) -> Val | None:
         return splat(1, x)
     base = x if n > 0 else 1.0 / x
     result = base
+    # By squaring, for the binary digits of |n| after the first one.
     for bit in f"{abs(int(n)):b}"[1:]:
         result = result * result
         if bit == "1":

@@ -102,9 +102,9 @@ def _log_modulus(z: Val) -> Val:
     larger, smaller, ratio = _ordered(z)
     larger = select(_has_infinite_part(z), math.inf, larger)
     ratio = select(eq(larger, math.inf), 0.0, ratio)
-    near = (larger > 0.5) & (larger < 2.0)
-    excess = select(near, (larger - 1.0) * (larger + 1.0) + smaller * smaller, ratio * ratio)
-    return select(near, splat(0.0, larger), b.log(larger)) + 0.5 * _log1p(excess)
+    is_near_one = (larger > 0.5) & (larger < 2.0)
+    excess = select(is_near_one, (larger - 1.0) * (larger + 1.0) + smaller * smaller, ratio * ratio)
+    return select(is_near_one, splat(0.0, larger), b.log(larger)) + 0.5 * _log1p(excess)
 
 
 @PATTERNS.of("stablehlo.abs")
@@ -178,18 +178,18 @@ def divide(z: Val, w: Val) -> Val:
     with u and v exchanged. IREE 3.13 squares |w|, which may overflow, and ignores infinities. An infinite operand is replaced by
     its direction, and a zero divisor by 1; the result is then infinite or 0.
     """
-    above, below = _has_infinite_part(z), _has_infinite_part(w)
-    x, y = (select(above, _boxed(part), part) for part in (real(z), imag(z)))
-    u, v = (select(below, _boxed(part), part) for part in (real(w), imag(w)))
-    wide = abs(u) >= abs(v)
-    larger, smaller = select(wide, u, v), select(wide, v, u)
-    zero = eq(larger, 0.0)
-    larger = select(zero, with_sign(splat(1.0, u), sign_of(u)), larger)
+    is_z_infinite, is_w_infinite = _has_infinite_part(z), _has_infinite_part(w)
+    x, y = (select(is_z_infinite, _boxed(part), part) for part in (real(z), imag(z)))
+    u, v = (select(is_w_infinite, _boxed(part), part) for part in (real(w), imag(w)))
+    is_real_larger = abs(u) >= abs(v)
+    larger, smaller = select(is_real_larger, u, v), select(is_real_larger, v, u)
+    is_w_zero = eq(larger, 0.0)
+    larger = select(is_w_zero, with_sign(splat(1.0, u), sign_of(u)), larger)
     ratio = smaller / larger
     size = larger + smaller * ratio
-    re = (select(wide, x, y) + select(wide, y, x) * ratio) / size
-    im = (select(wide, y, -x) - select(wide, x, -y) * ratio) / size
-    factor = select(above | zero, splat(math.inf, x), 1.0) * select(below, splat(0.0, x), 1.0)
+    re = (select(is_real_larger, x, y) + select(is_real_larger, y, x) * ratio) / size
+    im = (select(is_real_larger, y, -x) - select(is_real_larger, x, -y) * ratio) / size
+    factor = select(is_z_infinite | is_w_zero, splat(math.inf, x), 1.0) * select(is_w_infinite, splat(0.0, x), 1.0)
     return complex_(re * factor, im * factor)
 
 
@@ -243,16 +243,16 @@ def sqrt(z: Val) -> Val:
     x, y = real(z), imag(z)
     larger, _, ratio = _ordered(z)
     # Scaled, so that |x| + |z| is finite and normal.
-    great = larger > 1.0
-    scale = select(great, splat(0.125, x), 2.0)
-    root = b.sqrt(scale * abs(x) + scale * larger * b.sqrt(1.0 + ratio * ratio)) * select(great, splat(2.0, x), 0.5)
+    is_large = larger > 1.0
+    scale = select(is_large, splat(0.125, x), 2.0)
+    root = b.sqrt(scale * abs(x) + scale * larger * b.sqrt(1.0 + ratio * ratio)) * select(is_large, splat(2.0, x), 0.5)
     root = select(_is_infinite(x), math.inf, root)
     other = select(eq(root, 0.0), y, 0.5 * (y / root))
-    positive = x >= 0.0
+    is_positive = x >= 0.0
     signed = with_sign(abs(root), sign_of(y))
-    endless = _is_infinite(y)
-    re, im = select(positive, root, abs(other)), select(positive, other, signed)
-    return complex_(select(endless, math.inf, re), select(endless, y, im))
+    is_infinite = _is_infinite(y)
+    re, im = select(is_positive, root, abs(other)), select(is_positive, other, signed)
+    return complex_(select(is_infinite, math.inf, re), select(is_infinite, y, im))
 
 
 @_complex("stablehlo.rsqrt")
@@ -338,6 +338,6 @@ def sign(z: Val) -> Val:
 def power(z: Val, w: Val) -> Val:
     """The power e^(w log z); for z = 0 it is 1 if w = 0, 0 if the real part of w is positive, else NaN."""
     result = b.exp(w * b.log(z))
-    nowhere = complex_(splat(math.nan, real(w)), math.nan)
-    at_zero = select(eq(w, 0.0), splat(1.0, w), select(real(w) > 0.0, splat(0.0, w), nowhere))
+    nan = complex_(splat(math.nan, real(w)), math.nan)
+    at_zero = select(eq(w, 0.0), splat(1.0, w), select(real(w) > 0.0, splat(0.0, w), nan))
     return select(eq(z, 0.0), at_zero, result)

@@ -141,16 +141,16 @@ def lgamma(op: ir.Operation, target: Target) -> Replacement:
     (x,) = operands(op)
     if not (x.static and has_format(x)):
         return None
-    below, unit = x < 1.0, b.full(1.0, x.shape, x.dtype)
+    is_below_one, unit = x < 1.0, b.full(1.0, x.shape, x.dtype)
     # y from 1 to 2, with gamma(x) = gamma(y) times or divided by the factor; y - 1 and y - 2 are exact.
     one = x - b.floor(x)
     two = one - 1.0
-    factor = select(below, x, 1.0)
+    factor = select(is_below_one, x, 1.0)
     for k in range(1, _BY_FACTORS + 1):
         factor = factor * select(x < 1.0 - k, x + float(k), select(x < 1.0 + k, unit, x - float(k)))
     logarithm = b.log(abs(factor))
     near = one * two * horner(one + two, _LGAMMA_F32 if format_of(x) is F32 else _LGAMMA_F64)
-    near = near + select(below, -logarithm, logarithm)
+    near = near + select(is_below_one, -logarithm, logarithm)
     near = select((x > -2.8125) & (x < -2.3125), _between(x), near)
     return select(abs(x) < float(_BY_FACTORS), near, stock_expansion(op)[0])
 
@@ -188,18 +188,18 @@ def zeta(op: ir.Operation, target: Target) -> Replacement:
     s, q = operands(op)
     if not (q.static and has_format(q)):
         return None
-    size, low = abs(q), q < 0.0
-    rest = size - b.floor(size)
+    size, is_negative = abs(q), q < 0.0
+    fraction = size - b.floor(size)
     number = splat_of(s.value)
     s = s if number is None else b.splat(number.real, q)
-    total = _zeta_of_positive(s, number, select(low, size + 1.0, q))
+    total = _zeta_of_positive(s, number, select(is_negative, size + 1.0, q))
     if number is not None and not number.real.is_integer():
-        total = select(low, math.nan, total)
+        total = select(is_negative, math.nan, total)
     else:
         sign = 1.0 - (s - b.floor(s * 0.5) * 2.0) * 2.0
-        below = _zeta_of_positive(s, number, 1.0 - rest) + sign * (_zeta_of_positive(s, number, rest) - total)
-        total = select(low, select(eq(s, b.floor(s)), below, math.nan), total)
-    total = select((q <= 0.0) & ~(rest > 0.0), math.inf, total)
+        below = _zeta_of_positive(s, number, 1.0 - fraction) + sign * (_zeta_of_positive(s, number, fraction) - total)
+        total = select(is_negative, select(eq(s, b.floor(s)), below, math.nan), total)
+    total = select((q <= 0.0) & ~(fraction > 0.0), math.inf, total)
     total = select(eq(s, 1.0), math.inf, total)
     return select((s >= 1.0) & eq(q, q), total, math.nan)
 

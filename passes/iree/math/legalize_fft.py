@@ -72,7 +72,7 @@ def _both(parts: Parts) -> tuple[Val, Val]:
 def _whole_spectrum(parts: Parts, n: int) -> Parts:
     """The real and imaginary parts of all n values of the spectrum of a real signal, from those of the first half.
 
-    The second half mirrors the first half.
+    The second half has the conjugates of the first half, in reverse order.
     """
     re, im = _both(parts)
     mirror = [b.reverse(b.cut(p, -1, 1, (n + 1) // 2), [p.rank - 1]) for p in (re, im) if n > 2]

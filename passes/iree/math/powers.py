@@ -96,8 +96,8 @@ def _in_halves(ax: Val, y: Val) -> Val:
     t1 = upper_half((z_high + z_low) + k_high)
     t2 = z_low - ((t1 - k_high) - z_high)
     # Beyond this |y|, x^y overflows or underflows for every x except 1.
-    most = 2.0 ** (form.mantissa + 12)
-    exponent = minimum(maximum(y, -most), most)
+    largest = 2.0 ** (form.mantissa + 12)
+    exponent = minimum(maximum(y, -largest), largest)
     y_high = upper_half(exponent)
     low, high = (exponent - y_high) * t1 + exponent * t2, y_high * t1
     limit = -1.2 * form.log_min

@@ -70,12 +70,12 @@ def tan(x: Val) -> Val:
     return flip_sign(result, sign_of(x) ^ ((q & 1) << shift))
 
 
-def _window(start: Val, words: int, most: int) -> list[Val]:
-    """The `words` words of 64 bits of the bit string 0^64 (2/pi) from bit `start` on, which is at most `most`."""
+def _window(start: Val, words: int, last_start: int) -> list[Val]:
+    """The `words` words of 64 bits of the bit string 0^64 (2/pi) from bit `start` on, which is at most `last_start`."""
     stream = f"{0:016x}{_TWO_OVER_PI}"
-    words_from_index = [splat(int(stream[16 * i : 16 * i + 16], 16), start) for i in range(most // 64 + words + 1)]
+    words_from_index = [splat(int(stream[16 * i : 16 * i + 16], 16), start) for i in range(last_start // 64 + words + 1)]
     index, shift = start >> 6, start & 63
-    step = 1 << (most // 64).bit_length() - 1
+    step = 1 << (last_start // 64).bit_length() - 1
     # Chooses table[index ...] bit by bit of the index, from the highest bit on.
     while step:
         is_set = ne(index & step, 0)
@@ -114,12 +114,12 @@ def _reduce(ax: Val) -> tuple[Val, Val]:
     bits = convert(bitcast(ax, form.bits), u64)
     m = (bits & ((1 << form.mantissa) - 1)) | (1 << form.mantissa)
     first = form.bias + form.mantissa + 1 - 63
-    start, most = (bits >> form.mantissa) - first, 2 * form.bias - first
+    start, last_start = (bits >> form.mantissa) - first, 2 * form.bias - first
     if form is F32:
-        high, low = _window(start, 2, most)
+        high, low = _window(start, 2, last_start)
         high = m * high + (m * (low >> 32) >> 32)
     else:
-        high, low = _multiply(m, _window(start, 3, most))
+        high, low = _multiply(m, _window(start, 3, last_start))
     q = (high + (1 << 61)) >> 62
     fraction = high - (q << 62)
     sign = fraction & F64.sign
@@ -164,8 +164,8 @@ def _atan_unit(q: Val) -> Val:
     above = q > math.sqrt(2) - 1
     t = select(above, (q - 1.0) / (q + 1.0), q)
     z = t * t
-    rest = t * z * horner(z, form.atan)
-    return select(above, math.pi / 4 + (t + (rest + 0.5 * form.half_pi_low)), t + rest)
+    higher_terms = t * z * horner(z, form.atan)
+    return select(above, math.pi / 4 + (t + (higher_terms + 0.5 * form.half_pi_low)), t + higher_terms)
 
 
 def atan(x: Val) -> Val:

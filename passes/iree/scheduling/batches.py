@@ -63,6 +63,7 @@ class BatchedProduct:
             lhs = reshape(self._factor(lhs, (*left, free, lc), transposes), (batch, rows, length))
             rhs = reshape(self._factor(rhs, (*right, rc, other), transposes), (batch, length, columns))
             (result,) = loop_nest(lhs, [rhs], [full(0, (batch, rows, columns), dtype)], "bik", "bkj", "bij", tiles)
+            # In memory, the result keeps such a reader out of the dispatch of the product.
             result = stored(result) if _takes_tiles(self.op.results[0]) else result
             result = reshape(result, shape_and_dtype(self.op.results[0].type)[0])
         replace_product(self.op, result)
@@ -80,6 +81,7 @@ class BatchedProduct:
         """
         if order == tuple(range(x.rank)):
             return in_memory(x.value)
+        # The block is part of the key: a value that is made in the body of a loop cannot be read outside it.
         key = x.value, self.op.operation.block, order
         if key not in transposes:
             transposes[key] = stored(Val(in_order(x.value, order))) if is_free(x.value) else transposed_in_memory(x, order)
@@ -117,6 +119,7 @@ class SharedProduct:
             return None
         position = ranks.index(3)
         op = _with_axis_in_front(product) if position else product
+        # Sums over the axis of the stack give no stack; sums over the last axis of a left stack are one product with all rows.
         if op is None or axes[position] == 0 or (position == 0 and axes[0] == 2):
             return None
         count, rows, columns = Val(op.results[0]).shape
@@ -131,7 +134,7 @@ class SharedProduct:
         """Replaces the product by a loop nest; `transposes` caches transposed factors."""
         shape, dtype = shape_and_dtype(self.op.results[0].type)
         # Names of axes in the loop nest: b of the stack, i rows, j columns, k terms.
-        left, right = ("b" * (self.position == n) for n in (0, 1))
+        left, right = ("b" if self.position == n else "" for n in (0, 1))
         with ir.InsertionPoint(self.op), self.op.location:
             lhs, rhs = map(Val, self.product.operands)
             lhs, first = in_memory(lhs.value), left + ("ki" if self.contracted[0] == lhs.rank - 2 else "ik")
@@ -141,7 +144,7 @@ class SharedProduct:
             (result,) = loop_nest(lhs, [in_memory(rhs.value)], [full(0, shape, dtype)], first, right + "kj", "bij", self.tiles)
             result = stored(result) if _takes_tiles(self.op.results[0]) else result
         replace_product(self.op, result)
-        if self.position == 1:
+        if self.position == 1:  # the replaced operation was the transpose, so nothing reads its operand, the product
             self.product.erase()
 
 

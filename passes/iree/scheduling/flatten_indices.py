@@ -78,7 +78,7 @@ class _Indexed:
 
     @functools.cached_property
     def inside(self) -> list[bool]:
-        """For each column, True if its indices are provably in range."""
+        """A list with True for each column whose indices are provably in range."""
         bounds = [component_range(c.value, self.vector_dim, 0) for c in self.columns]
         return [r is not None and r[0] >= 0 and r[1] < self.shape[d] for r, d in zip(bounds, self.axes, strict=True)]
 
@@ -115,7 +115,7 @@ def gather(op: ir.Operation, target: Target) -> Replacement:
     attributes = {
         "dimension_numbers": hlo.GatherDims.encode(numbers),
         "slice_sizes": hlo.I64Array.encode([*window[: plan.first], 1, *window[plan.first + len(plan.axes) :]]),
-        "indices_are_sorted": hlo.Bool.encode(False),
+        "indices_are_sorted": hlo.Bool.encode(False),  # sorted index vectors may give single indices in another order
     }
     flat = b.reshape(x, plan.flat_shape())
     return Val(b.make(op.name, [flat, plan.index()], [op.results[0].type], attributes).results[0])
@@ -138,7 +138,7 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
     for column, d, is_inside in zip(plan.columns, plan.axes, plan.inside, strict=True):
         if not is_inside:
             within = (column >= 0) & (column <= plan.shape[d] - 1)
-            index = b.select(within, index, plan.size)
+            index = b.select(within, index, plan.size)  # an index out of range, so that the update is dropped
     numbers = {
         **dims,
         "inserted_window_dims": sorted([*plan.moved(dims["inserted_window_dims"]), plan.first]),
@@ -152,7 +152,7 @@ def scatter(op: ir.Operation, target: Target) -> Replacement:
     }
     flat = [b.reshape(x, plan.flat_shape()) for x in values[:n]]
     new = b.make(op.name, [*flat, index, *values[n + 1 :]], [x.type for x in flat], attributes, regions=1)
-    scalars = [tensor_type((), x.dtype) for x in values[:n]]
+    scalars = [tensor_type((), x.dtype) for x in values[:n]]  # the region has an old and a new element of each array
     b.fill_region(new.regions[0], scalars * 2, lambda *arguments: apply_elementwise(op.regions[0], arguments))
     return [b.reshape(Val(y), x.shape) for x, y in zip(values[:n], new.results, strict=True)]
 

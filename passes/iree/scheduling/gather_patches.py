@@ -44,7 +44,7 @@ class GatherPatchesPass(Pass):
 
 
 def _gather(op: ir.Operation) -> None:
-    """Replaces a convolution by one product of its patches with the kernel, if it has one group, few channels, and is small."""
+    """Replaces a small convolution with one group and few channels by one product of its patches with the kernel."""
     lhs, rhs, result = Val(op.operands[0]), Val(op.operands[1]), Val(op.results[0])
     rank = lhs.rank - 2
     if not (lhs.static and rhs.static) or lhs.dtype not in (np.float32, np.float64) or rank == 0:
@@ -74,6 +74,7 @@ def _gather(op: ir.Operation) -> None:
         rows = b.reshape(patches, (batch * math.prod(counts), math.prod(window) * channels))
         product = b.dot(rows, b.reshape(kernel, (rows.shape[1], kernel.shape[-1])), ([1], [0]))
         whole = b.reshape(product, (batch, *counts, kernel.shape[-1]))
+        # From (batch, *positions, features) to the order of the result.
         order = [0 if d == "b" else rank + 1 if d == "f" else d + 1 for d in out]
         whole = whole if order == list(range(rank + 2)) else b.transpose(whole, order)
     op.results[0].replace_all_uses_with(whole.value)
@@ -91,6 +92,6 @@ def _view(window: Window, x: Val, offset: Sequence[int], counts: Sequence[int]) 
 
     `counts` has the number of positions along each spatial axis.
     """
-    start = [at * step for at, step in zip(offset, window.dilation, strict=True)]
+    start = [index * step for index, step in zip(offset, window.dilation, strict=True)]
     limit = [s + (n - 1) * stride + 1 for s, n, stride in zip(start, counts, window.strides, strict=True)]
     return b.slice_(x, [0, *start, 0], [x.shape[0], *limit, x.shape[-1]], [1, *window.strides, 1])

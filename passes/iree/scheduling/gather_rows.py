@@ -68,6 +68,7 @@ def _is_of_rows(op: ir.Operation) -> bool:
 def _is_separate(op: ir.Operation) -> bool:
     """True if no other gather is in the same dispatch, and readers do not use single columns."""
     value = op.results[0]
+    # IREE computes a chain of elementwise readers in the dispatch of the gather.
     while len(readers := _readers(value)) == 1:
         (reader,) = readers
         if not is_elementwise(reader):
@@ -113,7 +114,7 @@ def _rewrite(op: ir.Operation) -> None:
         index = b.reshape(indices, indices.shape[:-1])
         empty = tensor.EmptyOp(list(result.type.shape), result.type.element_type).result
         source = Val(op.operands[0])
-        if _source_gathers(source.value):
+        if _source_gathers(source.value):  # a gather of a gather: each has its own dispatch
             source = b.stored(source)
         rows = Val(
             hlo.emit(

@@ -104,7 +104,7 @@ class _Program:
                 if number in recomputed:
                     self._repeat(recomputed[number], number, current)
                 self._rename(op, current)
-        erase_dead([o.operation for o in self.block.operations][:-1])
+        erase_dead([o.operation for o in self.block.operations][:-1])  # without the terminator
 
     def _store(self, value: ir.Value) -> None:
         """Gives the next number to a value, which is in memory."""
@@ -127,6 +127,7 @@ class _Program:
         for number in numbers:
             op, names = self.ops[number], dict(current)
             roots = [self.values[i] for i in self.steps[number].reads]
+            # A step that reads no new copy would be merged with its first computation: it reads a late copy of an operand.
             if not results.intersection(roots):
                 root = min(filter(_is_number, roots), key=bytes_of)
                 names[root] = late.copy(current.get(root, root))
@@ -192,7 +193,7 @@ def _is_number(value: ir.Value) -> bool:
 
 
 def _is_fused(op: ir.Operation) -> bool:
-    """True if IREE computes the result in its only reader, or in all readers because it is free: the result needs no memory."""
+    """True if the result needs no memory: IREE computes the result in its only reader, or in all readers if `op` is free."""
     if len(op.results) != 1 or not is_static_tensor(op.results[0].type):
         return False
     readers = [use.owner for use in op.results[0].uses]
@@ -211,6 +212,6 @@ def _size(value: ir.Value) -> int:
 
 
 def _work(op: ir.Operation) -> int:
-    """The estimated time of an operation, in floating-point operations; a byte that is moved counts as several."""
+    """The estimated time of an operation, in floating-point operations and at least 1; a moved byte counts as several."""
     cost = cost_of(op)
     return max(1, cost.flops + _FLOPS_OF_A_BYTE * cost.bytes)

@@ -33,8 +33,8 @@ def loop_nest(
     from iree.compiler.dialects import linalg  # rarely needed, and an eighth of nabla-opt's start time
 
     loops = "".join(a for a in "bijk" if a in first + second)
-    position = lambda letters: ir.AffineMap.get(len(loops), 0, [ir.AffineDimExpr.get(loops.index(a)) for a in letters])  # noqa: E731
-    maps = [position(first), *[position(second)] * len(others), *[position(third)] * len(starts)]
+    indexing_map = lambda letters: ir.AffineMap.get(len(loops), 0, [ir.AffineDimExpr.get(loops.index(a)) for a in letters])  # noqa: E731
+    maps = [indexing_map(first), *[indexing_map(second)] * len(others), *[indexing_map(third)] * len(starts)]
     kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{'reduction' if a == 'k' else 'parallel'}>") for a in loops]
     op = linalg.GenericOp(
         [s.type for s in starts],
@@ -47,17 +47,18 @@ def loop_nest(
     element = matrix.type.element_type
     block = op.regions[0].blocks.append(*[element] * len(maps))
     with ir.InsertionPoint(block):
-        factor, *rest = block.arguments
+        # One element of the shared matrix, of each other factor, and of each sum so far.
+        factor, *elements = block.arguments
         sums = [
             arith.AddFOp(total, arith.MulFOp(factor, other).result).result
-            for other, total in zip(rest[: len(others)], rest[len(others) :], strict=True)
+            for other, total in zip(elements[: len(others)], elements[len(others) :], strict=True)
         ]
         linalg.YieldOp(sums)
     return [Val(result) for result in op.results]
 
 
 def transposed_in_memory(x: Val, order: Sequence[int]) -> Val:
-    """The transpose in memory: axis i is axis order[i] of `x`.
+    """The transpose of x, stored in memory: axis i is axis order[i] of x. It is x itself if the order does not change.
 
     Both its operand and its result are materialised. Otherwise a fused operation would read or write along the wrong
     axis, and a product would lose its tiles (128x64 over 128: 215 µs, then 7).
@@ -69,7 +70,7 @@ def transposed_in_memory(x: Val, order: Sequence[int]) -> Val:
 
 def transposed_once(x: Val, order: Sequence[int], block: ir.Block, transposes: Transposes) -> Val:
     """The transpose of x by `order`, made at the insertion point unless the cache `transposes` has it for the block."""
-    key = x.value, block, tuple(order)
+    key = x.value, block, tuple(order)  # a value that is made in the body of a loop cannot be read outside it
     if key not in transposes:
         transposes[key] = transposed_in_memory(x, order)
     return transposes[key]

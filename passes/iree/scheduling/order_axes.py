@@ -55,15 +55,16 @@ class OrderAxesPass(Pass):
 
 def _order(block: ir.Block) -> None:
     """Moves transposes of a block, then reorders arrays of points; the result or the operand of remaining transposes is stored."""
-    transposes, shapes = [], []
+    permutations, shapes = [], []
     for op in (o.operation for o in block.operations):
         if op.name == "stablehlo.transpose" and size_of(op.results[0]) >= thresholds.ORDERED_ARRAY:
-            transposes.append(_permutation(op))
+            permutations.append(_permutation(op))
         elif op.name == "stablehlo.reduce" and _is_narrow(op.operands[0]):
             shapes.append(tuple(op.operands[0].type.shape))
-    for permutation in dict.fromkeys(transposes):
+    for permutation in dict.fromkeys(permutations):
         _Layout(block, permutation).sink()
     for shape in dict.fromkeys(shapes):
+        # In the new order, the last axis comes first.
         _Layout(block, (*range(1, len(shape)), 0)).move_free(shape)
     for op in [op.operation for op in block.operations]:
         if op.name == "stablehlo.transpose" and size_of(op.results[0]) >= thresholds.ORDERED_ARRAY:
@@ -71,7 +72,7 @@ def _order(block: ir.Block) -> None:
 
 
 def _store(op: ir.Operation) -> None:
-    """Materialises the operand of a transpose if an elementwise operation makes it, and the result if one reads it.
+    """Stores the operand of a transpose in memory if it is computed elementwise, and the result if it is read elementwise.
 
     If IREE fuses them, the fused loop reads or writes memory along the wrong axis.
     """
@@ -158,10 +159,11 @@ class _Layout:
             if is_start or (any(v in self._members for v in op.operands) and self._can_move(op)):
                 self._members[op.results[0]] = None
         exits = self._exits()
-        transposes = [v for v in self._members if _is_transpose(v) and v not in exits]
-        new_values = [v for v in exits if not _is_transpose(v)]
-        if sum(map(size_of, new_values)) < sum(map(size_of, transposes)):
-            self._rewrite(new_values)
+        # The transposes that are no longer needed, and the values that must then be transposed back.
+        removed = [v for v in self._members if _is_transpose(v) and v not in exits]
+        returned = [v for v in exits if not _is_transpose(v)]
+        if sum(map(size_of, returned)) < sum(map(size_of, removed)):
+            self._rewrite(returned)
 
     def move_free(self, shape: Shape) -> None:
         """Computes the free values of the shape `shape` in the new order, if no reader then needs a transpose back."""
@@ -180,15 +182,15 @@ class _Layout:
         return is_elementwise(op) and all(v in self._members or not _rank(v) or self._is_free(v) for v in op.operands)
 
     def _is_free(self, value: ir.Value) -> bool:
-        """The result of `is_free`, cached."""
+        """True if a value can be computed in any order of its axes (`is_free`); the answer is cached."""
         if value not in self._free:
             self._free[value] = is_free(value)
         return self._free[value]
 
     def _rewrite(self, exits: Sequence[ir.Value]) -> None:
-        """Computes the members, the values chosen for the new order of axes, in that order.
+        """Emits each member in the new order of axes, and makes its readers read this new value.
 
-        The members in `exits` have readers that need the old order, so they are also transposed back.
+        The members in `exits` have readers that need the old order, so these members are also transposed back.
         """
         for op in [o.operation for o in self._block.operations]:
             if any(r in self._members for r in op.results):
@@ -266,10 +268,10 @@ def _reduced(op: ir.Operation, source: ir.Value, permutation: Permutation) -> Va
     `permutation` is that of the transpose.
     """
     dims = [permutation[d] for d in hlo.I64Array.decode(op.attributes["dimensions"])]
-    rest = [d for d in range(_rank(source)) if d not in dims]
+    remaining = [d for d in range(_rank(source)) if d not in dims]
     combine = _combiner(op)
     (result,) = reduce([Val(source)], [Val(op.operands[1])], sorted(dims), lambda a, b: binary(combine, a, b))
-    return transposed_in_memory(result, [rest.index(d) for d in permutation if d in rest])
+    return transposed_in_memory(result, [remaining.index(d) for d in permutation if d in remaining])
 
 
 def _combiner(op: ir.Operation) -> str:

@@ -49,6 +49,7 @@ class Factor:
         """
         order = [self.view.dims[n].axis for n in self.dims]
         value = transposed_once(Val(self.view.value), order, block, transposes).value
+        # The transposed value has the axes of the view in this order, so each gets its position as its number.
         dims = tuple(self.view.dims[n]._replace(axis=position) for position, n in enumerate(self.dims))
         view = replace(MemoryView.of(value), dims=dims)
         first, last = len(self.batch), len(self.batch) + len(self.free)
@@ -107,20 +108,24 @@ class PackedProduct:
         shape, dtype = shape_and_dtype(self.op.results[0].type)
         block = self.op.block
         with ir.InsertionPoint(self.op), self.op.location:
-            product = self._in_order(block, transposes)
-            layouts = product.product.left, product.product.right
+            ordered = self._in_order(block, transposes)
+            layouts = ordered.product.left, ordered.product.right
             factors = [
                 reshape(f.view.in_memory(block, pads), (layout.elements,)).value
-                for f, layout in zip((product.left, product.right), layouts, strict=True)
+                for f, layout in zip((ordered.left, ordered.right), layouts, strict=True)
             ]
-            call = PackedCall.at(self.op, ProductKernel.of(product.product, vector_bytes), factors, dtype, constants)
+            call = PackedCall.at(self.op, ProductKernel.of(ordered.product, vector_bytes), factors, dtype, constants)
             result = reshape(transpose(reshape(Val(call.result), self.sizes), self.order), shape)
         replace_product(self.op, result)
         return call
 
     def _in_order(self, block: ir.Block, transposes: Transposes) -> PackedProduct:
-        """The product, in which a factor is transposed if neither its rows nor its terms are contiguous, and it has no windows."""
+        """The product with contiguous factors: a factor with neither contiguous rows nor contiguous terms is transposed in memory.
+
+        A factor with windows, as of a convolution, stays as it is.
+        """
         layouts = self.product.left, self.product.right
+        # Unit "s": neither the rows nor the terms are contiguous. Factors with windows have no `dims`.
         left, right = (
             f.in_order(block, transposes) if layout.kind.unit == "s" and f.dims else f
             for f, layout in zip((self.left, self.right), layouts, strict=True)

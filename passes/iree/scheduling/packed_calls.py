@@ -84,7 +84,7 @@ def add_in_place(module: ir.Operation, calls: Iterable[PackedCall], constants: C
         if len(pair) < 2 or pair[0].op.block != pair[1].op.block:
             continue
         first, second = pair if pair[0].op.is_before_in_block(pair[1].op) else pair[::-1]
-        if second.adds:
+        if second.adds:  # to the memory of another product
             continue
         del call_of[first.result], call_of[second.result]  # erased, or read by the sum
         dead = [*_reshapes_of(first.result), second.op, *_reshapes_of(second.result)]

@@ -54,8 +54,8 @@ def _order_of_terms(left: Sequence[Axis], right: Sequence[Axis]) -> list[int]:
     Args:
       left, right: the summed axes in each factor.
     """
-    by = right if _has_unit(right) and not _has_unit(left) else left
-    return sorted(range(len(by)), key=lambda n: (-abs(by[n].stride), n))
+    reference = right if _has_unit(right) and not _has_unit(left) else left
+    return sorted(range(len(reference)), key=lambda n: (-abs(reference[n].stride), n))
 
 
 def _has_unit(axes: Sequence[Axis]) -> bool:
@@ -92,15 +92,15 @@ def _of_convolution(op: ir.Operation) -> PackedProduct:
     taps = [(Axis(kernel[d].size, image[d].stride * window.dilation[d]), kernel[d]) for d in range(rank)]
     taps.append((of_group["i"][1], kernel["i"]))
     order = _order_of_terms([t[0] for t in taps], [t[1] for t in taps])
-    seen, weights = [taps[n][0] for n in order], [taps[n][1] for n in order]
+    image_terms, weights = [taps[n][0] for n in order], [taps[n][1] for n in order]
 
     position = result_dims.index("f")
     before, trailing = result_dims[:position], result_dims[position + 1 :]
     is_separate = before and math.prod(positions[d].size for d in trailing) >= thresholds.PACKED_SIDE
     batch = before if trailing and is_separate else ()
     free = [d for d in result_dims if d != "f" and d not in batch]
-    windows = Factor(x, [group[0], *(positions[d] for d in batch)], [positions[d] for d in free], seen)
-    copies = [Axis(positions[d].size, 0) for d in batch]
+    windows = Factor(x, [group[0], *(positions[d] for d in batch)], [positions[d] for d in free], image_terms)
+    copies = [Axis(positions[d].size, 0) for d in batch]  # stride 0: all positions read the same weights
     features = Factor(w, [group[1], *copies], [of_group["o"][1]], weights)
     names = ("g", *batch, "f", *free) if trailing else ("g", *free, "f")
     left, right = (features, windows) if trailing else (windows, features)

@@ -72,6 +72,7 @@ def _place_outputs(func: ir.Operation) -> None:
                 if first is None:
                     end.operands[i] = _written_to(Val(end.operands[i]), buffer).value
                     continue
+                # The value to which dispatches add must be in the buffer from the beginning.
                 with ir.InsertionPoint.after(made_by(first)):
                     alias = _written_to(Val(first), buffer).value
                 first.replace_all_uses_except(alias, made_by(alias))
@@ -119,6 +120,6 @@ def _is_static(value: ir.Value) -> bool:
 
 def _written_to(value: Val, buffer: ir.Value) -> Val:
     """The value as the content of the buffer, in which it is computed."""
-    if value.dtype.kind == "u":
+    if value.dtype.kind == "u":  # the buffer holds the bits as signless integers
         return bitcast(_written_to(signless(value), buffer), value.dtype)
     return Val(placed_in(value.value, buffer))

@@ -51,11 +51,12 @@ def _place_values(func: ir.Operation) -> None:
     operations = nested(func)
     if bytes_of_values(func) < thresholds.PLACED_TRANSIENTS or any(op.name in _SEPARATE for op in operations):
         return
-    runs = set(map(_region_kind, operations))
-    if "loop" in runs:
+    kinds = set(map(_region_kind, operations))
+    if "loop" in kinds:
         mark(func)
         return
-    if runs != {""} or any(op.name in _BARRIERS for op in operations):
+    # A kind other than "" is a choice: the host runs branches.
+    if kinds != {""} or any(op.name in _BARRIERS for op in operations):
         return
     block = func.regions[0].blocks[0]
     end = last_of(block)

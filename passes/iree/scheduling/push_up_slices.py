@@ -59,9 +59,9 @@ def _push_up(block: ir.Block) -> None:
 
 
 def _only_sliced(ops: Sequence[ir.Operation]) -> dict[ir.Value, ir.Operation]:
-    """The cheap values, with their operations, that only slices read, or operations of other values of this result."""
+    """The cheap values of which only slices are read, directly or through other such values, each with its operation."""
     parts_only: dict[ir.Value, ir.Operation] = {}
-    for op in reversed(ops):
+    for op in reversed(ops):  # the readers of a value come before it
         if not is_cheap(op) or not op.results[0].type.has_static_shape:
             continue
         result = Val(op.results[0])
@@ -97,6 +97,7 @@ def _computed(
         return copy
     if value in parts_only:
         op = parts_only[value]
+        # An operand of another shape, such as a scalar predicate, is read whole.
         operands = [
             _computed(v, box, parts_only, copies, before) if list(v.type.shape) == list(value.type.shape) else Val(v)
             for v in op.operands

@@ -84,11 +84,11 @@ class _Order:
         for position, op in enumerate(o.operation for o in block.operations):
             order.ops.append(op)
             begins = order.begins(op)
-            follows = _is_recomputed(op)
+            is_repeatable = _is_recomputed(op)
             for value in op.results:
                 order.positions[value] = position
-                order.stages[value] = begins if follows else begins + 1
-            if follows:
+                order.stages[value] = begins if is_repeatable else begins + 1
+            if is_repeatable:
                 order.made[op.results[0]] = tuple(op.operands)
                 if is_free(op) and not is_view(op):
                     order.where_read.add(op.results[0])
@@ -136,14 +136,15 @@ def _recompute(block: ir.Block, least_bytes: int) -> None:
     tape: set[ir.Value] = set()  # values that stay in memory for a later stage
     for stage, reads in order.late(least_bytes).items():
         cone = _cone([r.value for r in reads], order)
-        now = {r.value for r in reads}
+        targets = {r.value for r in reads}
         costs = {v: 0 if v in tape or order.is_available(v, stage) else order.size(v) for v in cone}
-        cut = cheapest_cut(cone, {v: c for v, c in costs.items() if not cone[v] or v not in order.where_read}, now)
-        recomputed = _after_cut(cone, now, cut)
+        # Values that are computed in their readers are in no cut, unless they have no operands.
+        cut = cheapest_cut(cone, {v: c for v, c in costs.items() if not cone[v] or v not in order.where_read}, targets)
+        recomputed = _after_cut(cone, targets, cut)
         # The bytes that need not be stored until the late readers, because their values are recomputed from the cut.
-        gain = sum(map(costs.__getitem__, now)) - sum(map(costs.__getitem__, cut))
+        gain = sum(map(costs.__getitem__, targets)) - sum(map(costs.__getitem__, cut))
         if gain < least_bytes or sum(map(_work, recomputed)) > thresholds.RECOMPUTED_WORK * gain:
-            tape |= now
+            tape |= targets  # they stay stored for this stage
             continue
         tape |= cut
         _insert_copies(cone, reads, cut, order, least_bytes)

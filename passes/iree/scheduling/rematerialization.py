@@ -121,11 +121,11 @@ class _Run:
         """
         values = [value for value in self.steps[number].makes if value not in self.held]
         size = sum(self.sizes[v] for v in values)
-        while self.bytes + size > self.limit and (victim := self._cheapest(now, operands)) is not None:
-            self._forget(victim)
-            reader = self._next_reader(victim, now)
-            # The victim is recomputed before step `reader`. Count its operands as read there: values without readers are dropped.
-            for value in {v for n in self._missing([victim]) for v in self.steps[n].reads if v in self.held}:
+        while self.bytes + size > self.limit and (dropped := self._cheapest(now, operands)) is not None:
+            self._forget(dropped)
+            reader = self._next_reader(dropped, now)
+            # The value is recomputed before step `reader`. Its operands count as read there: values without readers are dropped.
+            for value in {v for n in self._missing([dropped]) for v in self.steps[n].reads if v in self.held}:
                 bisect.insort(self.readers[value], int(reader))
         self.held |= set(values)
         self.bytes += size

@@ -51,7 +51,7 @@ class _Loop:
     def reuse(self) -> None:
         """Starts each tape that the loop writes completely from a dead value of its type, if there is one, instead of zeros."""
         counter = find_counter(self._op)
-        if counter is None:
+        if counter is None:  # only a counted loop is known to write all rows
             return
         for carry, argument in enumerate(ends_of(self._op.regions[1])[0]):
             update = row_update(self._op, carry, counter)
@@ -59,7 +59,7 @@ class _Loop:
                 continue
             rows = next(self._consumed(update), None)
             if rows is not None:
-                for use in list(rows.uses):
+                for use in list(rows.uses):  # each iteration reads its row from the carry, before it writes the row
                     use.owner.operation.operands[0] = argument
             else:
                 rows = next(self._read_before(argument.type), None)

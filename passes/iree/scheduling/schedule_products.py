@@ -106,7 +106,7 @@ class MatrixVector:
         if self.axis == 1 and rows_times_vector(others, length, lanes) is None:
             if length <= 4 * lanes:
                 return
-            whole = length // (4 * lanes) * (4 * lanes)
+            whole = length // (4 * lanes) * (4 * lanes)  # groups of four vectors; the remaining elements are a second piece
             pieces = [(0, whole), (whole, length)]
         with ir.InsertionPoint(self.op), self.op.location:
             matrix, vectors = Val(self.matrix), [reshape(Val(p.vector), (length,)) for p in group]
@@ -151,6 +151,7 @@ class MatrixMatrix:
         if tiles is None or rows * columns * length < thresholds.TILED_PRODUCT:
             return
         if self.axes == (1, 1) and columns >= thresholds.SWAPPED_FACTORS * rows:
+            # As a transposed product of the exchanged factors: then the smaller factor is the one that is transposed.
             with ir.InsertionPoint(self.op), self.op.location:
                 product = dot(rhs, swap(lhs), ([1], [0]))
                 by_tiles = rows > thresholds.SWAPPED_ROWS  # a fused transpose would get the tiles
@@ -203,15 +204,15 @@ def _groups(products: Iterable[MatrixVector]) -> list[list[MatrixVector]]:
     The vectors of a group are computed before its first product.
     """
     groups: list[list[MatrixVector]] = []
-    open_: dict[tuple[ir.Value, int, ir.Block], list[MatrixVector]] = {}
+    last_group: dict[tuple[ir.Value, int, ir.Block], list[MatrixVector]] = {}
     for product in products:
         key = product.matrix, product.axis, product.op.operation.block
-        group = open_.get(key)
+        group = last_group.get(key)
         if group and len(group) < _VECTORS and _is_before(product.vector, group[0].op):
             group.append(product)
             continue
-        open_[key] = [product]
-        groups.append(open_[key])
+        last_group[key] = [product]
+        groups.append(last_group[key])
     return groups
 
 

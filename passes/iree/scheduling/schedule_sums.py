@@ -51,17 +51,21 @@ def _schedule(op: ir.Operation, vector_bytes: int) -> None:
             count = reduce_sum(convert(x, np.float32), dims)
             op.results[0].replace_all_uses_with((count > 0.5).value)
         op.erase()
-        _schedule(made_by(count.value), vector_bytes)
+        _schedule(made_by(count.value), vector_bytes)  # the sum may be faster as a product
         return
     if combiner != "stablehlo.add" or x.dtype not in (np.float32, np.float64):
         return
-    rest = [d for d in range(x.rank) if d not in dims]
+    result_dims = [d for d in range(x.rank) if d not in dims]
     with ir.InsertionPoint(op), op.location:
         # Sums over leading axes, or over an odd number of elements, are products with a vector of ones.
-        if rest and min(rest) == len(dims):
+        if result_dims and min(result_dims) == len(dims):
             new = _by_ones(x, math.prod(x.shape[: len(dims)]), 0)
-        elif rest and max(rest) < min(dims) and _is_odd(math.prod(x.shape[d] for d in dims), vector_bytes // x.dtype.itemsize):
-            new = _by_ones(x, math.prod(x.shape[: len(rest)]), 1)
+        elif (
+            result_dims
+            and max(result_dims) < min(dims)
+            and _is_odd(math.prod(x.shape[d] for d in dims), vector_bytes // x.dtype.itemsize)
+        ):
+            new = _by_ones(x, math.prod(x.shape[: len(result_dims)]), 1)
         elif len(dims) > 1 and max(dims) == x.rank - 1 and math.prod(x.shape[d] for d in dims) >= thresholds.SUM_BY_ROWS:
             new = reduce_sum(stored(reduce_sum(x, [x.rank - 1])), dims[:-1])
         else:

@@ -59,13 +59,13 @@ class SplitConvolutionsPass(Pass):
 
 
 def _split(op: ir.Operation) -> None:
-    """Replaces a convolution by one product for each position of its result, if its window has more positions."""
+    """Replaces a convolution by one product for each position of its result, if these are fewer than those of its window."""
     lhs, rhs, result = Val(op.operands[0]), Val(op.operands[1]), Val(op.results[0])
     rank = lhs.rank - 2
     if not (lhs.static and rhs.static) or len({lhs.dtype, rhs.dtype, result.dtype}) > 1 or rank == 0:
         return
-    moves = Window.of(op)
-    if max(groups_of(op)) > 1 or any(p.interior for p in moves.padding):
+    movement = Window.of(op)
+    if max(groups_of(op)) > 1 or any(p.interior for p in movement.padding):
         return
     left, right, out = hlo.ConvDims.decode(op.attributes["dimension_numbers"])
     axes, window_axes, positions = ([dims.index(k) for k in range(rank)] for dims in (left, right, out))
@@ -74,18 +74,18 @@ def _split(op: ir.Operation) -> None:
         return
     with ir.InsertionPoint(op), op.location:
         low, high = [0] * lhs.rank, [0] * lhs.rank
-        for axis, padding in zip(axes, moves.padding, strict=True):
+        for axis, padding in zip(axes, movement.padding, strict=True):
             low[axis], high[axis] = padding.low, padding.high
         padded = b.pad(lhs, low, high)
-        if any(moves.reversed_axes):
-            rhs = b.reverse(rhs, [axis for axis, flag in zip(window_axes, moves.reversed_axes, strict=True) if flag])
-        over = [left.index("f"), *axes], [right.index("i"), *window_axes]
+        if any(movement.reversed_axes):
+            rhs = b.reverse(rhs, [axis for axis, flag in zip(window_axes, movement.reversed_axes, strict=True) if flag])
+        contracted = [left.index("f"), *axes], [right.index("i"), *window_axes]
         products = []
         for position in itertools.product(*map(range, counts)):
             start, limit, steps = [0] * lhs.rank, list(padded.shape), [1] * lhs.rank
-            for axis, at, n, stride, step in zip(axes, position, window, moves.strides, moves.dilation, strict=True):
-                start[axis], limit[axis], steps[axis] = at * stride, at * stride + (n - 1) * step + 1, step
-            product = _product(b.slice_(padded, start, limit, steps), rhs, over)  # batch x output features
+            for axis, index, n, stride, step in zip(axes, position, window, movement.strides, movement.dilation, strict=True):
+                start[axis], limit[axis], steps[axis] = index * stride, index * stride + (n - 1) * step + 1, step
+            product = _product(b.slice_(padded, start, limit, steps), rhs, contracted)  # batch x output features
             products.append(b.reshape(product, (1, *product.shape)))
         # (positions, batch, output features) to the order of the result.
         stack = b.reshape(b.concat(products, 0), (*counts, *products[0].shape[1:]))
@@ -95,13 +95,13 @@ def _split(op: ir.Operation) -> None:
     op.erase()
 
 
-def _product(lhs: Val, rhs: Val, over: tuple[list[int], list[int]]) -> Val:
-    """The product summed over the dimensions `over[0]` of lhs and `over[1]` of rhs.
+def _product(lhs: Val, rhs: Val, contracted: tuple[list[int], list[int]]) -> Val:
+    """The product of lhs and rhs, summed over the dimensions `contracted[0]` of lhs and `contracted[1]` of rhs.
 
-    It is a product of matrices if these are the leading dimensions.
+    It is emitted as a product of two matrices if these are all dimensions but the last.
     """
     leading = list(range(lhs.rank - 1))
-    if over != (leading, leading):
-        return b.dot(lhs, rhs, over)
+    if contracted != (leading, leading):
+        return b.dot(lhs, rhs, contracted)
     rows = math.prod(lhs.shape[:-1])
     return b.dot(b.reshape(lhs, (rows, lhs.shape[-1])), b.reshape(rhs, (rows, rhs.shape[-1])), ([0], [0]))

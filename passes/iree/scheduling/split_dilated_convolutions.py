@@ -84,11 +84,11 @@ def _phase(window: Window, axis: int, r: int, positions: int, size: int) -> Phas
     image.
     """
     step, dilation, low = _phases(window, axis), window.dilation[axis], window.padding[axis].low
-    seen = [q for q in range(size) if (r + q * dilation - low) % step == 0] if step > 1 else list(range(size))
-    if not seen:
+    elements = [q for q in range(size) if (r + q * dilation - low) % step == 0] if step > 1 else list(range(size))
+    if not elements:
         return Phase(0, 0, 0, 0)
-    before = (low - r - seen[0] * dilation) // step
-    return Phase(seen[0], len(seen), before, (positions - 1) * window.strides[axis] + (len(seen) - 1) * dilation + 1)
+    before = (low - r - elements[0] * dilation) // step
+    return Phase(elements[0], len(elements), before, (positions - 1) * window.strides[axis] + (len(elements) - 1) * dilation + 1)
 
 
 def _split(op: ir.Operation) -> None:
@@ -104,36 +104,37 @@ def _split(op: ir.Operation) -> None:
     ]
     with ir.InsertionPoint(op), op.location:
         low = [max(p.before for p in of_axis if p.taps) for of_axis in phases]
-        whole = [max(n - p.before + p.reach for p in of_axis if p.taps) for n, of_axis in zip(low, phases, strict=True)]
+        padded_sizes = [max(n - p.before + p.reach for p in of_axis if p.taps) for n, of_axis in zip(low, phases, strict=True)]
         first_edges, last_edges = [0] * x.rank, [0] * x.rank
-        for axis, n, size in zip(split, low, whole, strict=True):
+        for axis, n, size in zip(split, low, padded_sizes, strict=True):
             position = positions[0][axis]
             first_edges[position], last_edges[position] = n, size - n - x.shape[position]
         image = b.pad(x, first_edges, last_edges)
         attributes = attributes_of(op) | _without_zeros(window, split)
-        part = list(shape)
+        part_shape = list(shape)
         for axis, count in zip(split, counts, strict=True):
-            part[positions[2][axis]] = count
+            part_shape[positions[2][axis]] = count
 
         def convolution(choice: Sequence[Phase]) -> Val | None:
             """The convolution of one combination of phases; None if it reads no element of the kernel."""
             if not all(p.taps for p in choice):
                 return None
+            # The starts and limits of the slices of the image, and of the kernel; only the latter has steps.
             starts, limits, steps = ([0] * x.rank, [0] * x.rank), (list(image.shape), list(w.shape)), [1] * x.rank
             for axis, n, p in zip(split, low, choice, strict=True):
-                seen, position, step = positions[0][axis], positions[1][axis], _phases(window, axis)
-                starts[0][seen], limits[0][seen] = n - p.before, n - p.before + p.reach
+                image_axis, kernel_axis, step = positions[0][axis], positions[1][axis], _phases(window, axis)
+                starts[0][image_axis], limits[0][image_axis] = n - p.before, n - p.before + p.reach
                 last = p.first + (p.taps - 1) * step
-                starts[1][position] = w.shape[position] - 1 - last if window.reversed_axes[axis] else p.first
-                limits[1][position] = starts[1][position] + last - p.first + 1
-                steps[position] = step
+                starts[1][kernel_axis] = w.shape[kernel_axis] - 1 - last if window.reversed_axes[axis] else p.first
+                limits[1][kernel_axis] = starts[1][kernel_axis] + last - p.first + 1
+                steps[kernel_axis] = step
             operands = b.slice_(image, starts[0], limits[0]), b.slice_(w, starts[1], limits[1], steps)
-            type = tensor_type(tuple(part), x.dtype)
+            type = tensor_type(tuple(part_shape), x.dtype)
             return Val(b.make(op.name, operands, [type], attributes).results[0])
 
         result = _interleaved(phases, [positions[2][axis] for axis in split], convolution)
         assert result is not None, "a kernel has an element, which some phase sees"
-        for axis in split:
+        for axis in split:  # the last phases may have computed one position too many
             result = b.cut(result, positions[2][axis], 0, shape[positions[2][axis]])
         replace_product(op, result)
 

@@ -58,7 +58,7 @@ def _sum(op: ir.Operation) -> Val | None:
         return None
     first, *others = dims
     if math.prod(x.shape[d] for d in others) * thresholds.PARALLEL_PART >= x.shape[first] >= thresholds.PARALLEL_PART:
-        rows = b.reduce_sum(x, others)
+        rows = b.reduce_sum(x, others)  # this has many results, and the second sum few terms
         return b.reduce([rows], [initial], [first], lambda a, c: a + c)[0]
     return in_parts(op, max(dims, key=lambda d: x.shape[d]))
 
@@ -79,5 +79,6 @@ def _parts(length: int, results: int) -> int:
 
     `results` is the number of results of the product.
     """
-    most = min(thresholds.PARALLEL_PRODUCT // max(results, 1), length // thresholds.PARALLEL_PART // 2, thresholds.PARALLEL_PARTS)
-    return next((n for n in range(most, most // 2, -1) if length % n == 0), most)
+    limit = min(thresholds.PARALLEL_PRODUCT // max(results, 1), length // thresholds.PARALLEL_PART // 2, thresholds.PARALLEL_PARTS)
+    # The largest divisor above half of the limit gives equal parts.
+    return next((n for n in range(limit, limit // 2, -1) if length % n == 0), limit)

@@ -60,6 +60,7 @@ def _adds_rows(op: ir.Operation) -> bool:
     dims = hlo.ScatterDims.decode(op.attributes["scatter_dimension_numbers"])
     x, indices, updates = values
     window = [*range(updates.rank - x.rank + 1, updates.rank)]
+    # One index selects a row: axis 0 is indexed, and the window has all other axes.
     if [[*dims[name]] for name in _DIMS] != [[0], [0], window]:
         return False
     is_whole = updates.shape[len(updates.shape) - len(window) :] == x.shape[1:]

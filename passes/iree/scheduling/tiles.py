@@ -20,7 +20,7 @@ TILES = "compilation_info"  # the attribute of a product whose tiles nabla_mlir 
 
 @dataclass(frozen=True)
 class Tiles:
-    """For each loop of an operation, the elements of a workgroup, of a parallel vector, and of a reduction vector; 0 means all."""
+    """The tile sizes of each loop of an operation: of a workgroup, of a parallel vector, and of a reduction vector; 0 means all."""
 
     distribution: tuple[int, ...]
     parallel: tuple[int, ...]
@@ -98,7 +98,7 @@ def shared_product(rows: int, columns: int, length: int, lanes: int) -> Tiles | 
     The sizes are those of one product, and `lanes` is the length of a vector.
     """
     one = matrix_product(rows, columns, length, lanes)
-    return one and Tiles((1, *one.distribution), (1, *one.parallel), (0, *one.reduction))
+    return None if one is None else Tiles((1, *one.distribution), (1, *one.parallel), (0, *one.reduction))
 
 
 def _even_share(rows: int, wanted: int, tall: int) -> int:

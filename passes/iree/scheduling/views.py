@@ -88,12 +88,12 @@ class MemoryView:
                 break
             dims = _VIEWS[maker.name](maker, dims)
             value = maker.operands[0]
-        zeros = [Padding()] * len(dims)
+        paddings = [Padding()] * len(dims)
         for n, amount in enumerate(padding if is_padded else ()):
-            zeros[dims[n].axis] = amount.backwards if dims[n].step < 0 else amount
-            size = amount.size(dims[n].size)
+            paddings[dims[n].axis] = amount.backwards if dims[n].step < 0 else amount
+            size = amount.size(dims[n].size)  # with padding there are no slices, so the view has the whole axis
             dims[n] = dims[n]._replace(first=size - 1 if dims[n].step < 0 else 0, size=size)
-        return MemoryView(value, tuple(dims), tuple(zeros))
+        return MemoryView(value, tuple(dims), tuple(paddings))
 
     def backwards(self, axes: Sequence[int]) -> MemoryView:
         """The same view with some axes reversed."""

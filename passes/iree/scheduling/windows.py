@@ -34,6 +34,7 @@ class Window:
         numbers = lambda name: list(attributes[name]) if name in attributes else [1] * rank  # noqa: E731
         sides = hlo.Padding.decode(attributes["padding"]) if "padding" in attributes else ((0, 0),) * rank
         flags = hlo.BoolArray.decode(attributes["window_reversal"]) if "window_reversal" in attributes else (False,) * rank
+        # A dilation of n puts n - 1 zeros between neighbours.
         padding = [Padding(low, high, n - 1) for (low, high), n in zip(sides, numbers("lhs_dilation"), strict=True)]
         return Window(numbers("window_strides"), numbers("rhs_dilation"), padding, flags)
 
