@@ -73,7 +73,7 @@ def _schur(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     scale = largest if 0 < largest < np.inf else 1  # squares neither vanish nor overflow
     t, z = a / scale, np.eye(n, dtype=a.dtype)
     _reduce_to_hessenberg(t, z)
-    age, before = 0, -1
+    age, before = 0, -1  # the steps since the last row of the active block changed, and that row
     for _ in range(MOST_STEPS * n):
         sizes, eps = np.abs(np.diagonal(t)), np.finfo(a.dtype).eps
         below = np.diagonal(t, -1)
@@ -127,7 +127,10 @@ def _reduce_to_hessenberg(t: np.ndarray, z: np.ndarray) -> None:
 
 
 def _hessenberg(a: np.ndarray) -> tuple[np.ndarray, list[Any]]:
-    """The matrix `a`, reduced in place to Hessenberg form with the reflections below it, and their factors."""
+    """The matrix `a`, reduced in place to Hessenberg form, and the factors tau of the reflections.
+
+    As in LAPACK, the vector of reflection j is stored in column j below the Hessenberg form, without its first element, 1.
+    """
     taus = []
     for j in range(len(a) - 1):
         v, tau, beta = _reflection(a[j + 1 :, j])
@@ -140,10 +143,10 @@ def _hessenberg(a: np.ndarray) -> tuple[np.ndarray, list[Any]]:
 
 def _apply_reflection(t: np.ndarray, z: np.ndarray, v: np.ndarray, tau: Any, first: int) -> None:
     """Replaces t by Hᴴ t H and z by z H, in place, where H = 1 - tau v vᴴ acts on the rows from `first` on."""
-    at = slice(first, first + len(v))
+    rows = slice(first, first + len(v))
     for x in (t, z):
-        x[:, at] -= np.outer(x[:, at] @ v, tau * np.conj(v))
-    t[at] -= np.outer(np.conj(tau) * v, np.conj(v) @ t[at])
+        x[:, rows] -= np.outer(x[:, rows] @ v, tau * np.conj(v))
+    t[rows] -= np.outer(np.conj(tau) * v, np.conj(v) @ t[rows])
 
 
 def _reflection(x: np.ndarray) -> tuple[np.ndarray, Any, Any]:

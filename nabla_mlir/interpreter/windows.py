@@ -78,7 +78,7 @@ def select_and_scatter(
 
 
 def _stays(select: Body, value: np.ndarray, other: np.ndarray) -> bool:
-    """True if `select` prefers the value to the other value."""
+    """True if `select`, a function or the name of a comparison such as "GE", prefers the value to the other value."""
     if callable(select):
         return bool(select(value, other)[0])
     return bool(compare(np.asarray(value), np.asarray(other), select, None))

@@ -39,7 +39,7 @@ def _zeta_of_positive(s: np.ndarray, q: np.ndarray) -> np.ndarray:
     """
     a = q + ZETA_TERMS
     terms = sum((np.power(q + k, -s) for k in range(ZETA_TERMS)), np.zeros_like(q))
-    near = np.minimum(s, 4 * a)
+    near = np.minimum(s, 4 * a)  # for a larger s, a^(1 - s) is so small that the series only must not overflow
     factor, series = near / a, 1 / (s - 1) + 0.5 / a
     for j, c in enumerate(ZETA_CORRECTIONS, start=1):
         series = series + c * factor / a

@@ -71,7 +71,7 @@ def _merge_axes(lines: Sequence[_Line], sizes: Sequence[int]) -> _Line | None:
     """
     start, count, step, stride = 0, 1, 1, 0
     for (axis_start, n, axis_step, axis_stride), size in zip(lines, sizes, strict=True):
-        if n == 1:
+        if n == 1:  # one element of this axis: neighbours on the axes before it are `size` elements from each other
             start, step = start * size + axis_start, step * size
         elif count == 1:
             start, count, step, stride = start * size + axis_start, n, axis_step, axis_stride
@@ -113,9 +113,9 @@ def _split_at_rows(start: int, count: int, step: int, stride: int, inner: int) -
     """
     if count == 1:
         return [(0, (start // inner, 1, 1, 0), (start % inner, 1, 1, 0))]
-    if step % inner == 0:
+    if step % inner == 0:  # every element is in another row, at the same position
         return [(0, (start // inner, count, step // inner, stride), (start % inner, 1, 1, 0))]
-    if inner % step:
+    if inner % step:  # the positions in a row would differ from row to row
         return None
     per_row, first, found = inner // step, start // step, []
     row, position = divmod(first, per_row)

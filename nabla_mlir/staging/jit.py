@@ -303,8 +303,9 @@ def _bind_arguments(fun: Callable[..., Any], constants: Mapping[int, Any], fixed
 
     @functools.wraps(fun)
     def f(*dynamic: Any, **keywords: Any) -> Any:
-        rest = iter(dynamic)
-        args = [constants[i] if i in constants else next(rest) for i in range(len(constants) + len(dynamic))]
+        """The result of `fun`, with the static arguments at their positions."""
+        remaining = iter(dynamic)
+        args = [constants[i] if i in constants else next(remaining) for i in range(len(constants) + len(dynamic))]
         return fun(*args, **keywords, **fixed)
 
     with contextlib.suppress(TypeError, ValueError):  # a builtin may have no signature

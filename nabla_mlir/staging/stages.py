@@ -91,6 +91,7 @@ class Lowered(Stage):
         entry = self.entries[names.index(name)]
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            """The results of the entry point, by a call of its StableHLO in the open trace."""
             tensors = [as_tensor(leaf) for leaf in entry.flatten(args, kwargs)]
             func = functions_of(self.module.operation)[name]  # this closure keeps the module alive
             return pytree.unflatten(entry.out_spec, emit_call(func, tensors))
