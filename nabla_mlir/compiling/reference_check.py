@@ -217,7 +217,7 @@ class _Comparison:
             runs = max(runs, k + 1)
             return self.runs.perturbed(name, k)
 
-        is_urgent = False
+        is_urgent = False  # True if the results are so far apart that the check is not postponed
         try:
             start = time.perf_counter()
             wanted = self.runs.call(name)

@@ -148,7 +148,7 @@ def _images(function: Map, like: Any, vectors: Sequence[Tensor], form: Form, siz
     """
     leaves, spec = pytree.flatten(like)
     ends = list(itertools.accumulate(map(_size, leaves), initial=0))
-    if form is in_a_row:
+    if form is in_a_row:  # without blocks: the calls are written out one after the other
         trees = [
             pytree.unflatten(
                 spec,

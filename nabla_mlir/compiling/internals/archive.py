@@ -65,7 +65,7 @@ def _with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
     except ValueError:
         raise ValueError(f"an artifact without the one file {start_of_name}*: {', '.join(f.name for f in files)}") from None
     code = bytearray(artifact)
-    by = _aligned(len(content) - file.size)
+    by = _aligned(len(content) - file.size)  # the distance by which all files after it move
     _move_data(code, files[0].start, file, len(content), by)
     for other in files:
         if other.start == file.start:

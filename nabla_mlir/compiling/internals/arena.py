@@ -86,7 +86,7 @@ def _return_early(blocks: Blocks) -> None:
     for block in blocks:
         operations = [op.operation for op in block.operations]
         for op in operations if operations[-1].name == "util.return" else ():
-            if op.name == _END and len(op.operands) == 3:
+            if op.name == _END and len(op.operands) == 3:  # operand 2 is the time point for which the deallocation waits
                 op.results[0].replace_all_uses_with(op.operands[2])
 
 
@@ -155,7 +155,7 @@ def _ends_before(first: _Allocation, then: _Allocation, blocks: Blocks) -> bool:
     """True if `first` is freed before `then` is allocated on every path through the blocks."""
     if first.end_position is None:
         return False
-    (end, _), (start, _) = first.end_position, then.position
+    (end, _), (start, _) = first.end_position, then.position  # the blocks of both
     return first.end_position < then.position if end == start else not _can_reach(blocks, blocks[:1], start, without=end)
 
 
