@@ -83,6 +83,7 @@ def primitive_call(
     """
     import jax
 
+    # `wrt` and `of` are the indices of the arguments with tangents, and of the results with tangents.
     wrt, of = positions_of(avals) if wrt is None else wrt, positions_of(outputs)
     f = functools.partial(primitive.bind, **params)
 

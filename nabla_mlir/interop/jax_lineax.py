@@ -22,6 +22,7 @@ def solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: 
     """
     inner = sys.modules["equinox.internal._primitive"]
     operator, state, vector, *_ = (child.num_leaves for child in params["treedef"].children())
+    # The leaves that are arrays, then the arguments that belong to the right-hand side.
     arrays = [i for i, x in enumerate(params["static"]) if x is inner._missing_dynamic]
     right = [i for i, position in enumerate(arrays) if operator + state <= position < operator + state + vector]
     rest = [i for i in range(len(avals)) if i not in right]
@@ -38,6 +39,7 @@ def solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: 
         """A part of the linear solve: `work` as a function of the constants, followed by the right-hand side."""
 
         def of_vector(*values: Any) -> list[Any]:
+            """The results of `work`, after the values are put in the order of the call's arguments."""
             by_position = dict(zip([*rest, *right], values, strict=True))
             return work([by_position[i] for i in range(len(avals))])
 

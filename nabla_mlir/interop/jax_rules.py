@@ -138,7 +138,7 @@ class Importer:
             return [_stopped(x) for x in operands]
         if call.name == "ad.linear_solve":
             return self._emitted_solve(call, op, operands)
-        if computes_its_derivative(call.root):
+        if computes_its_derivative(call.root):  # no rule is needed: a copy of the function's code is enough
             return _copy(self._within(self.around).module(call.parts[0]), [], operands)
         inert = [i for i, x in enumerate(op.operands) if x in self.inert]
         if inert and call.narrow is not None:
@@ -235,7 +235,7 @@ def _without_rule(
     register_custom_call(target, batch="leading")
     body, n = functools.partial(_copy, primal, consts), len(arguments)
 
-    def rule(xs: list[Tensor]) -> list[Tensor]:
+    def rule(xs: list[Tensor]) -> list[Tensor]:  # the results, and tangents that no target can compute
         outs = body(xs[:n])
         return [*outs, *custom_call(target, xs, [(outs[i].shape, outs[i].dtype) for i in call.of])]
 

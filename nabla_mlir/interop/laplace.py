@@ -254,6 +254,6 @@ def _by_positions(layer: Any, inputs: Any, jacobians: Any) -> tuple[Any, Any]:
     if isinstance(layer, torch.nn.Linear):
         return inputs.reshape(len(inputs), -1, inputs.shape[-1]), jacobians.reshape(*jacobians.shape[:2], -1, jacobians.shape[-1])
     mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-    whole = torch.nn.functional.pad(inputs, layer._reversed_padding_repeated_twice, mode=mode)
-    patches = torch.nn.functional.unfold(whole, layer.kernel_size, layer.dilation, 0, layer.stride)
+    padded = torch.nn.functional.pad(inputs, layer._reversed_padding_repeated_twice, mode=mode)
+    patches = torch.nn.functional.unfold(padded, layer.kernel_size, layer.dilation, 0, layer.stride)
     return patches.transpose(1, 2), jacobians.flatten(3).transpose(2, 3)

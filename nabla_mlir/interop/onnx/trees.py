@@ -88,10 +88,10 @@ class Forest:
 
     def _reached(self, x: Tensor) -> Tensor:
         """The index of the leaf that each row of x reaches in each tree, shape (rows, trees)."""
-        at: Any = np.broadcast_to(self.roots, (x.shape[0], len(self.roots)))
-        for _ in range(self._depth()):
-            at = nnp.where(self._is_passed(x, at), nnp.take(self.passed, at), nnp.take(self.failed, at))
-        return at
+        nodes: Any = np.broadcast_to(self.roots, (x.shape[0], len(self.roots)))
+        for _ in range(self._depth()):  # a leaf leads to itself
+            nodes = nnp.where(self._is_passed(x, nodes), nnp.take(self.passed, nodes), nnp.take(self.failed, nodes))
+        return nodes
 
     def _is_passed(self, x: Tensor, at: Any) -> Tensor:
         """True where the test of the node at which a row of `x` is passes; `at` has the node for each row and tree."""
