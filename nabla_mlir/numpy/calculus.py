@@ -153,6 +153,7 @@ def _slope(y: Tensor, axis: int, step: Any) -> Tensor:
     shape = tuple(n - 1 if d == axis else 1 for d in range(y.ndim))
     gaps = reshaped(convert(diff(tensor(step)), y.dtype), shape)
     slopes = (part(1, n) - part(0, n - 1)) / gaps
+    # The slope and the distance before each inner sample, and those after it.
     (low, before), (high, after) = ([sliced(v, axis, k, n - 2 + k) for v in (slopes, gaps)] for k in (0, 1))
     inner = [(low * after + high * before) / (before + after)] if n > 2 else []
     return concatenate([sliced(slopes, axis, 0, 1), *inner, sliced(slopes, axis, n - 2, n - 1)], axis)

@@ -153,15 +153,15 @@ def _position(name: str, combiner: str, x: Any, axis: int | None, keepdims: bool
     x = tensor(x)
     shape = x.shape
     if axis is None:
-        x, at = reshaped(x, (x.size,)), 0
+        x, searched = reshaped(x, (x.size,)), 0
     else:
-        at = axis_of(name, axis, x.ndim)
-    if not x.shape[at]:
+        searched = axis_of(name, axis, x.ndim)
+    if not x.shape[searched]:
         raise ShapeError(f"{name} requires at least one element, got shape {shape}.", where=user_frame())
-    out = _first(attained(x, at, combiner), at)
+    out = _first(attained(x, searched, combiner), searched)
     if not keepdims:
         return out
-    return keep(out, shape, (at,) if axis is not None else tuple(range(len(shape))))
+    return keep(out, shape, (searched,) if axis is not None else tuple(range(len(shape))))
 
 
 @library

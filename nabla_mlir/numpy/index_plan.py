@@ -113,7 +113,7 @@ def _make_plan(shape: Shape, windows: list[Window], dropped: list[int], computed
     if computed and together:
         position = kinds[: advanced[0]].count("s")
     else:
-        position, advanced = 0, [-1]
+        position, advanced = 0, [-1]  # -1 is the index of no item: the axes of the arrays come first
     out: list[int] = list(arrays) if advanced == [-1] else []
     lengths = iter(w.length for d, w in enumerate(windows) if d not in computed and d not in dropped)
     for k, kind in enumerate(kinds):

@@ -60,7 +60,7 @@ def _spread(value: Tensor, shape: Shape) -> Tensor:
 
 
 def _put_static(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
-    """Updates the elements of a plan without index arrays.
+    """The array with `value` combined ("set", "add", ...) into the part that a plan without index arrays selects.
 
     A part without steps is one block, which is replaced. For "add" and for other steps, the value is padded to the shape of `x`.
     """
@@ -100,10 +100,10 @@ def _combine(combiner: str, x: Tensor, y: Tensor) -> Tensor:
 def _put_block(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
     """The array with `value` combined ("set", "add", ...) into the block that the computed scalar indices of a plan select."""
     sizes = tuple(1 if d in plan.computed else n for d, n in enumerate(x.shape))
-    at, value = starts(plan, x.ndim), reshaped(value, sizes)
+    corner, value = starts(plan, x.ndim), reshaped(value, sizes)
     if combiner != "set":
-        value = _combine(combiner, sh.dynamic_slice(x, *at, slice_sizes=sizes), value)
-    return sh.dynamic_update_slice(x, value, *at)
+        value = _combine(combiner, sh.dynamic_slice(x, *corner, slice_sizes=sizes), value)
+    return sh.dynamic_update_slice(x, value, *corner)
 
 
 def _scatter(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:

@@ -91,6 +91,7 @@ def _count_of_products(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tensor:
     """
 
     def is_open(state: Any) -> Tensor:
+        """True while a product, given by its logarithm, is above exp(-mean)."""
         return any(_compare(state[2], "GT", -mean))
 
     def draw(state: Any) -> Any:

@@ -288,7 +288,7 @@ def weibull_min(key: Key, scale: Any, concentration: Any, shape: ShapeLike = (),
 @library
 def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
     """Weibull numbers: the power 1 / concentration of exponential numbers, times the scale."""
-    whole = shape_over("weibull_min", None, shape, tuple(scale.shape), tuple(concentration.shape))
-    scale, concentration = spread("weibull_min", (scale, concentration), dtype, whole)
-    (x,) = spread("weibull_min", (exponentials(words_of(key), shape, dtype),), dtype, whole)
+    common = shape_over("weibull_min", None, shape, tuple(scale.shape), tuple(concentration.shape))
+    scale, concentration = spread("weibull_min", (scale, concentration), dtype, common)
+    (x,) = spread("weibull_min", (exponentials(words_of(key), shape, dtype),), dtype, common)
     return ew.power(x, 1.0 / concentration) * scale

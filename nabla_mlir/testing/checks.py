@@ -212,10 +212,12 @@ def costs_of(law: LawCase) -> Costs:
         return f, [xs[i] for i in laws.active]
 
     def pushed(*xs: Any) -> Any:
+        """The jvp of the sample; `xs` are the operands, then the tangents of the active ones."""
         f, active = own(xs[:count])
         return jvp(f, active, list(xs[count : count + len(active)]))
 
     def pulled(*xs: Any) -> Any:
+        """The results of the sample, and the vjp with the results as cotangents."""
         f, active = own(xs[:count])
         ys, pullback = vjp(f, *active)
         return ys, pullback(ys)

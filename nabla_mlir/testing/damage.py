@@ -122,6 +122,7 @@ def _run_passes(module: ir.Module, rng: Numbers) -> None:
         count = iter(range(100_000))
 
         def watch(*_: object) -> None:
+            """Counts one operation; raises LawError after 100,000."""
             if next(count, None) is None:
                 raise LawError("a program requires fewer operations to be tried.")
 
