@@ -66,8 +66,9 @@ def read_kernels(text: str, recorder: Recorder) -> list[dict[str, Any]]:
 
 
 def _whole(recorder: Recorder) -> set[int]:
-    """The numbers of the operations in the recorder's last state that are not parts of another operation, such as a combiner of a
-    reduction. Operations inside control flow are included.
+    """The numbers of the operations in the recorder's last state that run by themselves.
+
+    Parts of another operation, such as the combiner of a reduction, are left out; operations inside control flow are included.
     """
     inside: set[int] = set()
     for op in nested(recorder.module.operation):

@@ -169,6 +169,7 @@ def _file(name: str, origins: Sequence[dict[str, Any]], number: int) -> dict[str
     shown = [frame["line"] for origin in origins for frame in origin["frames"] if frame["file"] == number]
     text = linecache.getlines(name)
     first, last = max(1, min(shown) - _AROUND), min(len(text), max(shown) + _AROUND)
+    # The excerpt begins at the start of a function, a class or an import.
     while first > 1 and text[first - 1 : first] and not text[first - 1].startswith(("def ", "class ", "@", "import ", "from ")):
         first -= 1
     lines = [line.rstrip("\n") for line in text[first - 1 : last]]

@@ -42,6 +42,7 @@ def _step(kinds: str = "fci", is_costly: bool = False) -> Callable[[Callable[...
     """A decorator that adds a step for dtypes of these kinds to the table, under the function's name."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function itself, after it is added to the table."""
         STEPS[function.__name__.strip("_")] = Step(kinds, function, is_costly)
         return function
 

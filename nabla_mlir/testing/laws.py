@@ -84,22 +84,25 @@ class Laws:
         cts = self.cotangents(ys)
 
         def pulled(*a: Tensor) -> Any:
+            """The cotangents of the active operands, at the point `a`."""
             return vjp(f, *a)[1](list(cts))
 
         def moved(scale: float) -> list[Tensor]:
+            """The active operands, moved along the direction `t` by `scale`."""
             return [a + b * scale for a, b in zip(active, t, strict=True)]
 
         _, hvp = jvp(pulled, active, t)
         _, hvu = jvp(pulled, active, u)
 
         def pulled_through_checkpoint(*a: Tensor) -> Any:
+            """The same cotangents, with the values recomputed in the backward pass."""
             return vjp(checkpoint(f), *a)[1](list(cts))
 
         _, pull_twice = vjp(pulled, *active)
         _, twice = jvp(lambda *a: jvp(f, a, t)[1], active, t)
 
         def pushed_along_itself(*a: Tensor) -> Any:
-            """The tangents vary with the point, which rules for constant tangents must not assume."""
+            """The tangents of the results in a direction that varies with the point, which no rule may take as constant."""
             return jvp(f, a, [x * d for x, d in zip(a, t, strict=True)])[1]
 
         _, pull_of_jvp = vjp(lambda *a: jvp(f, a, t)[1], *active)

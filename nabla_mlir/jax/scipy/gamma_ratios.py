@@ -107,9 +107,10 @@ def _with_slopes_of(plain: Callable[..., Tensor]) -> Callable[[Callable[..., Ten
     """A decorator: the function gets the derivatives of the shorter formula `plain`, which is accurate enough for derivatives."""
 
     def decorate(f: Callable[..., Tensor]) -> Any:
-        whole = custom_jvp(f)
-        whole.defjvp(lambda primals, tangents: (whole(*primals), jvp(plain, tuple(primals), tuple(tangents))[1]))
-        return whole
+        """The function `f` with the derivatives of `plain`."""
+        with_rule = custom_jvp(f)
+        with_rule.defjvp(lambda primals, tangents: (with_rule(*primals), jvp(plain, tuple(primals), tuple(tangents))[1]))
+        return with_rule
 
     return decorate
 

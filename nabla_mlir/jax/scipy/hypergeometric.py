@@ -37,7 +37,7 @@ def _kummer(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     below = x < 0.0  # M(a, b, x) = exp(x) M(b - a, b, -x)
     c, size = where(below, b - a, a), absolute(x)
     ends = _pole(a) | _pole(b - a)
-    c, size = where(_pole(a), a, where(_pole(b - a), b - a, c)), size
+    c = where(_pole(a), a, where(_pole(b - a), b - a, c))
     y = where(_pole(a), x, where(_pole(b - a), -x, size))  # the series of a polynomial is summed without the transformation
     kummer = where(_pole(a), False, where(_pole(b - a), True, below))
     far = ~ends & (size > 100.0 + c * c + b * b)
@@ -108,6 +108,7 @@ def _nearer(a: Tensor, b: Tensor, c: Tensor, s: Tensor, r: Tensor, value: Tensor
     second = (a * b * s * value - middle * slope) / (2.0 * z) * r
 
     def step(n: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The last two terms, and the value and the slope with one more term."""
         last, part, value, slope = state
         above = (n + a) * (n + b) * s * r * r * last - (n + 1.0) * (n * (2.0 * s - 1.0) + middle) * r * part
         return part, above / ((n + 1.0) * (n + 2.0) * z), value + part * r, slope + (n + 1.0) * part

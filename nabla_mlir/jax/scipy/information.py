@@ -56,7 +56,7 @@ def _fraction(x: Tensor, y: Tensor) -> Tensor:
 
 @_fraction.defjvp
 def _fraction_jvp(primals: Any, tangents: Any) -> Any:
-    """The value and the tangent, whose factors are quotients of the same kind and no squares."""
+    """The value and the tangent of the quotient; its slopes 1 / y and (x / y) / y contain no square, which could overflow."""
     (x, y), (dx, dy) = primals, tangents
     z = _fraction(x, y)
     return z, product(dx, 1.0 / y) - product(dy, _fraction(z, y))

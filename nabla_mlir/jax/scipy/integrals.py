@@ -33,6 +33,7 @@ def series(term: Any, start: Tensor, total: Tensor) -> Tensor:
     """
 
     def step(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The part of term k, from which the next term follows, and the sum with term k."""
         part, summand = term(k, state[0])
         return part, state[1] + summand
 

@@ -205,11 +205,11 @@ def _helmert(n: int, full: bool = False) -> np.ndarray:
 def _inverse_hilbert(n: int) -> np.ndarray:
     """The inverse of the Hilbert matrix of size n, which has whole numbers as elements."""
 
-    def at(i: int, j: int) -> int:
+    def element(i: int, j: int) -> int:
         """Element (i, j) of the inverse, counted from 1."""
         return (-1) ** (i + j) * (i + j - 1) * comb(n + i - 1, n - j) * comb(n + j - 1, n - i) * comb(i + j - 2, i - 1) ** 2
 
-    return np.array([[float(at(i, j)) for j in range(1, n + 1)] for i in range(1, n + 1)]).reshape(n, n)
+    return np.array([[float(element(i, j)) for j in range(1, n + 1)] for i in range(1, n + 1)]).reshape(n, n)
 
 
 def _of_kind(name: str, kind: str | None, low: Any, product: Any) -> np.ndarray:

@@ -183,9 +183,11 @@ def _sylvester(a: Tensor, b: Tensor, c: Tensor, tol: float) -> Tensor:
     is_solvable = (ew.absolute(sums) >= tol).all((-2, -1), keepdims=True)
 
     def solution(_: Any, c: Tensor) -> Tensor:
+        """The solution for the right-hand side c, by the Schur forms."""
         return _by_forms(left, right, c, is_solvable)
 
     def of_transpose(_: Any, c: Tensor) -> Tensor:
+        """The solution Y of Aᵀ Y + Y Bᵀ = c: its transpose solves B Yᵀ + Yᵀ A = cᵀ."""
         return la.matrix_transpose(_by_forms(right, left, la.matrix_transpose(c), is_solvable))
 
     return custom_linear_solve(lambda x: matmul(a, x) + matmul(x, b), c, solution, of_transpose)
@@ -297,11 +299,12 @@ def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
 
     @custom_jvp
     def value(a: Tensor) -> tuple[Tensor, Tensor]:
+        """The function of the matrix, and the estimate of the error."""
         return _parlett(a, func)
 
     @value.defjvp
     def value_jvp(primals: Any, tangents: Any) -> Any:
-        """The value and the tangent; the tangent is that of the function by eigenvectors."""
+        """The results of `value`, and their tangents: those of the formula with eigenvectors, and 0 for the error."""
 
         def by_vectors(a: Tensor) -> Tensor:
             """The function of A = V diag(w) V^-1 by eigenvectors: V diag(func(w)) V^-1."""
@@ -313,6 +316,7 @@ def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
 
     @library
     def of_matrix(a: Any) -> Any:
+        """The results of `value` for square matrices; raises ShapeError for others."""
         return value(fa.square("funm", a))
 
     result, error = of_matrix(A)

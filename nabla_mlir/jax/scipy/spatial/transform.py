@@ -262,16 +262,16 @@ def _as_matrix(quat: Any) -> Tensor:
 def _from_matrix(matrix: Any) -> Tensor:
     """The quaternions of rotation matrices, by the formula with the largest divisor out of four."""
     m = inexact(matrix)
-    on = [m[..., k, k] for k in range(3)]
-    trace = on[0] + on[1] + on[2]
+    diagonal = [m[..., k, k] for k in range(3)]
+    trace = diagonal[0] + diagonal[1] + diagonal[2]
     formulas = []
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3
-        parts = {i: 1 - trace + 2 * on[i], j: m[..., j, i] + m[..., i, j], k: m[..., k, i] + m[..., i, k]}
+        parts = {i: 1 - trace + 2 * diagonal[i], j: m[..., j, i] + m[..., i, j], k: m[..., k, i] + m[..., i, k]}
         formulas.append(stack([parts[0], parts[1], parts[2], m[..., k, j] - m[..., j, k]], -1))
     differences = [m[..., 2, 1] - m[..., 1, 2], m[..., 0, 2] - m[..., 2, 0], m[..., 1, 0] - m[..., 0, 1]]
     formulas.append(stack([*differences, 1 + trace], -1))
-    choice = argmax(stack([*on, trace], -1), -1)[..., None]
+    choice = argmax(stack([*diagonal, trace], -1), -1)[..., None]
     out = formulas[3]
     for i in range(3):
         out = where(choice == i, formulas[i], out)
