@@ -47,11 +47,13 @@ def _jvp(record: OpDef) -> str:
 
 
 def _batch(record: OpDef) -> str:
+    """The kind of batching rule of an operation, as text for the page."""
     is_derived = record.kind == "elementwise" and not isinstance(record.batch, (Zero, UNSUPPORTED))
     return "elementwise: the same operation on all examples at once" if is_derived else _rule(record.batch)
 
 
 def _rule(rule: Any) -> str:
+    """The kind of a rule, as text for the page: zero, none with the reason, or one of its own."""
     if isinstance(rule, Zero):
         return "zero"
     return f"none: {rule.reason}" if isinstance(rule, UNSUPPORTED) else "one of its own, in the record"

@@ -100,7 +100,7 @@ class Importer:
         def marked(description: Callable[..., Call]) -> Callable[..., Any]:
             """A lowering rule that appends the description of a call to `calls`, and emits a marker with its index in that list."""
 
-            def lowering(ctx: Any, *operands: Any, **params: Any) -> Any:
+            def lowering(ctx: Any, *operands: Any, **params: Any) -> Any:  # the operation of the marker
                 self.calls.append(description(params, ctx.avals_in, ctx.avals_out))
                 return jax.ffi.ffi_lowering(_MARKER)(ctx, *operands, call=np.int64(len(self.calls) - 1))
 
@@ -269,7 +269,7 @@ def _unused(label: str, labels: Sequence[str]) -> str:
 # ---------------------------------------------------------------- the rules of JAX
 
 
-def _without_tangent(aval: Any) -> np.ndarray:
+def _without_tangent(aval: Any) -> np.ndarray:  # zeros of dtype float0, which JAX passes for a value without tangent
     import jax
 
     return np.zeros(aval.shape, jax.dtypes.float0)
@@ -369,7 +369,7 @@ def _linear_solve(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> 
     return Call("ad.linear_solve", parts=parts, consts=[count for _, count in known])
 
 
-def _function_of_jaxpr(jaxpr: Any) -> Callable[..., Any]:
+def _function_of_jaxpr(jaxpr: Any) -> Callable[..., Any]:  # a function of values that runs the jaxpr
     from jax.extend.core import jaxpr_as_fun
 
     return lambda *values: jaxpr_as_fun(jaxpr)(*values)

@@ -128,6 +128,7 @@ def _factor(rng: np.random.Generator, results: Arrays) -> Arrays:
 
 
 def _eigenvectors(rng: np.random.Generator, results: Arrays) -> Arrays:
+    """The results of an eigenvalue routine with a random phase for each eigenvector, which is again an eigenvector."""
     vectors, *others = results
     return [vectors * _phases(rng, vectors.shape[:-2] + (1, vectors.shape[-1]), vectors.dtype), *others]
 
@@ -149,6 +150,7 @@ def _singular_vectors(rng: np.random.Generator, results: Arrays) -> Arrays:
 
 
 def _unitary(rng: np.random.Generator, n: int, dtype: np.dtype) -> np.ndarray:
+    """A random unitary matrix of size n, orthogonal for a real dtype."""
     x = rng.normal(size=(n, n)) + (1j * rng.normal(size=(n, n)) if is_complex(dtype) else 0)
     return np.linalg.qr(x)[0] if n else x
 

@@ -260,16 +260,19 @@ def jit(
         return _bind_arguments(fun, constants, fixed) if constants or fixed else fun, dynamic, others
 
     def traced(*args: Any, **kwargs: Any) -> Traced:
+        """The traced program for the arguments of a call, with the static ones filled in."""
         f, dynamic, others = bound(args, kwargs)
         with within():
             return trace(f, *dynamic, **others)
 
     def shapes(*args: Any, **kwargs: Any) -> Any:
+        """The shapes and dtypes of the results for the arguments of a call."""
         f, dynamic, others = bound(args, kwargs)
         with within():
             return eval_shape(f, *dynamic, **others)
 
     def clear_cache() -> None:
+        """Frees all compiled programs of this function."""
         nonlocal recent
         programs.clear()
         recent = ()

@@ -112,6 +112,7 @@ def _time_functions(vmfb: bytes, functions: Mapping[str, Sequence[Spec]], driver
 
 
 def _call_and_wait(executable: Executable, call: Function, arguments: list[Array]) -> None:
+    """Calls the compiled function, and waits until its results are computed."""
     call(arguments)
     executable.wait()
 

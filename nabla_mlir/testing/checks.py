@@ -171,6 +171,7 @@ def _check_same(law: LawCase, what: str, got: Any, expected: Any, tolerance: flo
 
 
 def _flat(tree: Any) -> np.ndarray:
+    """All elements of the arrays of a tree as one vector, in the order of the leaves."""
     leaves = [np.ravel(x) for x in optree.tree_leaves(tree)]
     return np.concatenate(leaves) if leaves else np.zeros(0)
 

@@ -169,6 +169,7 @@ def _read_import(rng: Numbers, _folder: Path) -> None:
 
 
 def _read_bytecode(rng: Numbers, _folder: Path) -> None:
+    """Runs random passes on a module that is read from damaged bytecode; `rng` draws the damage, and the folder is not used."""
     content, _ = _artifact()
     stablehlo = Artifact(content).stablehlo()
     _run_passes(parse(damaged(stablehlo, rng)), rng)

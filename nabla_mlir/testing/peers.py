@@ -216,6 +216,7 @@ def widened(text: str) -> str:
 
 
 def _interpreted(lowered: Any) -> Any:
+    """The function "f" of a lowered program in the interpreter."""
     run = interpreted(lowered.module.operation, "f")
     return lambda *xs: run(list(xs))
 

@@ -241,6 +241,7 @@ def _optional_has_element(x: Any = None) -> np.ndarray:
 
 @operator("OptionalGetElement", is_raw=True, is_folded=False)
 def _optional_get_element(x: Any) -> Any:
+    """The value `x` itself; raises Refusal if it is None, an optional value that is absent."""
     if x is None:
         raise Refusal("a value", "none")
     return x

@@ -134,6 +134,7 @@ def _signed_root(u: Tensor) -> Tensor:
 
 @_signed_root.defjvp
 def _signed_root_jvp(primals: Any, tangents: Any) -> Any:
+    """The value and the tangent of `_signed_root`, by a formula without division by zero at u = 0."""
     (u,) = primals
     return _signed_root(u), tangents[0] / ((1.0 + u) * sqrt(2.0 * over_square(u)))
 

@@ -123,6 +123,7 @@ def _expi(x: Tensor) -> Tensor:
 
 @_expi.defjvp
 def _expi_jvp(primals: Any, tangents: Any) -> Any:
+    """The value and the tangent of the exponential integral Ei, whose derivative is exp(x) / x."""
     (x,), (t,) = primals, tangents
     return _expi(x), t * exp(x) / x
 

@@ -224,11 +224,13 @@ def _of_kind(name: str, kind: str | None, low: Any, product: Any) -> np.ndarray:
 
 
 def _pascal(n: int, kind: str | None = None) -> np.ndarray:
+    """The matrix of binomial coefficients of size n: lower triangular, upper triangular, or their product, as `kind` says."""
     low = np.array([[comb(i, j) for j in range(n)] for i in range(n)], object)
     return _of_kind("pascal", kind, low, low @ low.T)
 
 
 def _inverse_pascal(n: int, kind: str | None = None) -> np.ndarray:
+    """The inverse of the matrix of binomial coefficients of size n and of this kind."""
     low = np.array([[(-1) ** (i + j) * comb(i, j) for j in range(n)] for i in range(n)], object)
     return _of_kind("invpascal", kind, low, low.T @ low)
 

@@ -274,6 +274,7 @@ def _root(a: Tensor) -> Tensor:
 
 @_root.defjvp
 def _root_jvp(primals: Any, tangents: Any) -> Any:
+    """The square root X of a matrix, and its tangent Y, the solution of X Y + Y X = da."""
     (a,), (da,) = primals, tangents
     x = _root(a)
     return x, solve_sylvester(x, x, da, tol=0.0)

@@ -189,6 +189,7 @@ def _length(x: Tensor) -> Tensor:
 
 @library
 def _normalised(quat: Any) -> Tensor:
+    """The quaternions divided by their lengths."""
     q = inexact(quat)
     return q / _length(q)[..., None]
 
@@ -216,6 +217,7 @@ def _rotated(quat: Any, vectors: Any, inverse: Static[bool]) -> Tensor:
 
 @library
 def _magnitude(quat: Any) -> Tensor:
+    """The angles of the rotations, from 0 to pi."""
     q = inexact(quat)
     return 2.0 * arctan2(_length(q[..., :3]), absolute(q[..., 3]))
 
