@@ -100,8 +100,8 @@ def rsqrt(x: np.ndarray) -> np.ndarray:
 @evaluation("stablehlo.round_nearest_afz")
 def round_nearest_afz(x: np.ndarray) -> np.ndarray:
     """The nearest integer, ties away from zero."""
-    whole = np.trunc(x)
-    return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1, x), whole)
+    truncated = np.trunc(x)
+    return np.where(np.abs(x - truncated) >= 0.5, truncated + np.copysign(1, x), truncated)
 
 
 def _bits(x: np.ndarray) -> int:
@@ -185,8 +185,8 @@ def _clipped_integers(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     limits = np.iinfo(dtype)
     wide = x.astype(np.float64)
     inside = (wide > limits.min - 1.0) & (wide < limits.max + 1.0)
-    whole = np.where(inside, wide, 0).astype(dtype)
-    return np.where(inside | np.isnan(wide), whole, np.where(wide < 0, limits.min, limits.max).astype(dtype))
+    integers = np.where(inside, wide, 0).astype(dtype)
+    return np.where(inside | np.isnan(wide), integers, np.where(wide < 0, limits.min, limits.max).astype(dtype))
 
 
 @evaluation("stablehlo.complex")

@@ -63,10 +63,10 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     n = xp.shape[0]
     if n == 1:
         return where(x == x, fp[0], x)
-    at = clip(searchsorted(xp, reshaped(x, (x.size,)), "right"), 1, n - 1)
-    at = reshaped(at, shape)
-    low, high = inside(fp, at - 1), inside(fp, at)
-    start, width = inside(xp, at - 1), inside(xp, at) - inside(xp, at - 1)
+    after = clip(searchsorted(xp, reshaped(x, (x.size,)), "right"), 1, n - 1)
+    after = reshaped(after, shape)
+    low, high = inside(fp, after - 1), inside(fp, after)
+    start, width = inside(xp, after - 1), inside(xp, after) - inside(xp, after - 1)
     is_step = width == 0
     out = where(is_step, low, low + (x - start) / where(is_step, 1.0, width) * (high - low))
     if period is not None:

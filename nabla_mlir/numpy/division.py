@@ -77,17 +77,17 @@ def _rest(x: Tensor, y: Tensor) -> Tensor:
 
 def _modulo(x: Tensor, y: Tensor) -> Tensor:
     """The remainder of x / y with the sign of y, as Python's %."""
-    rest = _rest(x, y)
+    remainder = _rest(x, y)
     if x.dtype.kind == "u":
-        return rest
-    zero = full_like(rest, 0)
-    at_zero, is_negative = _equal(rest, zero), _less(y, zero)
-    differs = lg.compare(_less(rest, zero), is_negative, comparison_direction="NE")
-    result = lg.select(lg.logical_and(differs, lg.logical_not(at_zero)), rest + y, rest)
+        return remainder
+    zero = full_like(remainder, 0)
+    at_zero, is_negative = _equal(remainder, zero), _less(y, zero)
+    differs = lg.compare(_less(remainder, zero), is_negative, comparison_direction="NE")
+    result = lg.select(lg.logical_and(differs, lg.logical_not(at_zero)), remainder + y, remainder)
     if not is_float(x.dtype):
         return result
-    # A zero gets the sign of y; its derivative is that of `rest`.
-    return lg.select(at_zero, lg.select(is_negative, -ew.absolute(-rest), ew.absolute(rest)), result)
+    # A zero gets the sign of y; its derivative is that of `remainder`.
+    return lg.select(at_zero, lg.select(is_negative, -ew.absolute(-remainder), ew.absolute(remainder)), result)
 
 
 def _quotient(x: Tensor, y: Tensor) -> Tensor:

@@ -79,8 +79,12 @@ def _wide_covariance(x: Tensor, bias: bool, ddof: int | None, fweights: Any, awe
     else:
         weights = convert(tensor(weights), _real(x))
         centre = x - average(x, 1, weights, keepdims=True)
-        whole = sum(weights)
-        rest = whole - less if aweights is None or not less else whole - less * sum(weights * tensor(aweights)) / whole
+        total_weight = sum(weights)
+        rest = (
+            total_weight - less
+            if aweights is None or not less
+            else total_weight - less * sum(weights * tensor(aweights)) / total_weight
+        )
         out = matmul(centre * weights, conj(matrix_transpose(centre))) / rest
     return reshaped(out, ()) if out.size == 1 else out
 

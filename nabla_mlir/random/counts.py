@@ -292,12 +292,12 @@ def multinomial(
     """
     working_dtype = inexact_dtype(common_dtype([n, p]))
     n, p = parameters("multinomial", working_dtype, n, p)
-    whole = shape_for("multinomial", tuple(p.shape) if shape is None else shape, p)
-    if not p.ndim or not whole:
+    result_shape = shape_for("multinomial", tuple(p.shape) if shape is None else shape, p)
+    if not p.ndim or not result_shape:
         raise ShapeError("multinomial requires probabilities in an axis, got a scalar.", where=user_frame())
-    shape_for("multinomial", whole[:-1], n)
+    shape_for("multinomial", result_shape[:-1], n)
     dtype = Defaults.float if dtype is None else as_dtype(dtype)
-    return _multinomial(key_of("multinomial", key), n, p, whole, working_dtype, dtype, unroll)
+    return _multinomial(key_of("multinomial", key), n, p, result_shape, working_dtype, dtype, unroll)
 
 
 @library

@@ -144,10 +144,10 @@ def _gather_unknown(x: Relation, dims: Dims, sizes: Sequence[int], shape: Shape)
     """The pattern of a gather with unknown indices: an element depends on the whole of each indexed axis of the operand x."""
     # An axis that is read whole needs no index, so it is not spread.
     x = x.spread([d for d in dims["start_index_map"] if sizes[d] < x.shape[d]])
-    whole = [n if d in dims["operand_batching_dims"] else size for d, (n, size) in enumerate(zip(x.shape, sizes, strict=True))]
-    x = x.sliced([0] * len(whole), whole, [1] * len(whole))
-    remaining = [d for d in range(len(whole)) if d not in dims["collapsed_slice_dims"]]
-    x = x.reshaped([whole[d] for d in remaining])
+    extents = [n if d in dims["operand_batching_dims"] else size for d, (n, size) in enumerate(zip(x.shape, sizes, strict=True))]
+    x = x.sliced([0] * len(extents), extents, [1] * len(extents))
+    remaining = [d for d in range(len(extents)) if d not in dims["collapsed_slice_dims"]]
+    x = x.reshaped([extents[d] for d in remaining])
     vector, windows = dims["index_vector_dim"], iter(dims["offset_dims"])
     batch = [d for d in range(len(shape)) if d not in dims["offset_dims"]]
     positions = []  # the axis of the result for each remaining axis of the operand

@@ -124,10 +124,10 @@ def _split_at_rows(start: int, count: int, step: int, stride: int, inner: int) -
         n = min(per_row - position, count)
         found.append((0, (row, 1, 1, 0), (start % step + step * position, n, step, stride)))
         count_before, row = n, row + 1
-    whole = (count - count_before) // per_row
-    if whole:
-        found.append((stride * count_before, (row, whole, 1, stride * per_row), (start % step, per_row, step, stride)))
-        count_before, row = count_before + whole * per_row, row + whole
+    full_rows = (count - count_before) // per_row
+    if full_rows:
+        found.append((stride * count_before, (row, full_rows, 1, stride * per_row), (start % step, per_row, step, stride)))
+        count_before, row = count_before + full_rows * per_row, row + full_rows
     if count_before < count:
         found.append((stride * count_before, (row, 1, 1, 0), (start % step, count - count_before, step, stride)))
     return found

@@ -60,20 +60,20 @@ def damaged(content: bytes, rng: Numbers) -> bytes:
     for _ in range(int(rng.integers(1, 4))):
         if not data:
             break
-        at, length = int(rng.integers(len(data))), int(rng.integers(1, 9))
+        offset, length = int(rng.integers(len(data))), int(rng.integers(1, 9))
         change = rng.integers(6)
         if change == 0:
-            data[at] ^= 1 << int(rng.integers(8))
+            data[offset] ^= 1 << int(rng.integers(8))
         elif change == 1:
-            data[at : at + length] = rng.bytes(length)
+            data[offset : offset + length] = rng.bytes(length)
         elif change == 2:
-            del data[at : at + length]
+            del data[offset : offset + length]
         elif change == 3:
-            data[at:at] = data[at : at + length]
+            data[offset:offset] = data[offset : offset + length]
         elif change == 4:
-            data[at : at + 4] = int(rng.choice([0, 1, 2**31 - 1, 2**32 - 1])).to_bytes(4, "little")
+            data[offset : offset + 4] = int(rng.choice([0, 1, 2**31 - 1, 2**32 - 1])).to_bytes(4, "little")
         else:
-            del data[at:]
+            del data[offset:]
     return bytes(data) if bytes(data) != content else damaged(content, rng)
 
 

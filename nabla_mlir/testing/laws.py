@@ -181,11 +181,11 @@ class Laws:
                 full[i] = x
             return vmap(lambda *a: [self.law.apply(a)[i] for i in floats])(*full)
 
-        own = [many[i] for i in self.active]
+        active = [many[i] for i in self.active]
         same = lambda x: concatenate(*[reshape(x, shape=(1, *x.shape))] * COPIES, dimension=0)  # noqa: E731
-        ys, dys = jvp(mapped, own, [same(x) for x in t])
+        ys, dys = jvp(mapped, active, [same(x) for x in t])
         cts = [np.stack([ct] * COPIES) for ct in self.cotangents([row(y, 0) for y in ys])]
-        return dys, vjp(mapped, *own)[1](cts)
+        return dys, vjp(mapped, *active)[1](cts)
 
 
 def _direction(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:

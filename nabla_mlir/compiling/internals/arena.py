@@ -180,12 +180,14 @@ def _starts(allocations: Sequence[_Allocation], blocks: Blocks) -> list[int]:
     """
     starts: dict[int, int] = {}
     for i in sorted(range(len(allocations)), key=lambda i: (_is_short_lived(allocations[i]), -allocations[i].size)):
-        own, start = allocations[i], 0
+        allocation, start = allocations[i], 0
         neighbors = [
-            k for k in starts if not _ends_before(allocations[k], own, blocks) and not _ends_before(own, allocations[k], blocks)
+            k
+            for k in starts
+            if not _ends_before(allocations[k], allocation, blocks) and not _ends_before(allocation, allocations[k], blocks)
         ]
         for k in sorted(neighbors, key=lambda k: starts[k]):
-            if start + own.size <= starts[k]:
+            if start + allocation.size <= starts[k]:
                 break
             start = max(start, _aligned(starts[k] + allocations[k].size))
         starts[i] = start
@@ -202,15 +204,15 @@ def _waits(i: int, starts: Sequence[int], allocations: Sequence[_Allocation], bl
 
     `starts` has the offset of each allocation in the common buffer.
     """
-    own = allocations[i]
+    allocation = allocations[i]
     return [
         a.end.results[0]
         for start, a in zip(starts, allocations, strict=True)
         if a.end is not None
-        and a is not own
-        and start < starts[i] + own.size
+        and a is not allocation
+        and start < starts[i] + allocation.size
         and starts[i] < start + a.size
-        and _ends_before(a, own, blocks)
+        and _ends_before(a, allocation, blocks)
     ]
 
 

@@ -203,8 +203,8 @@ def _sequence_insert(xs: list[Any], x: Any, position: Any = None) -> list[Any]:
 @operator("SequenceErase", static=("position",), is_raw=True, is_folded=False)
 def _sequence_erase(xs: list[Any], position: Any = None) -> list[Any]:
     """The list `xs` without the element at `position`, by default the last one."""
-    at = (-1 if position is None else _index(position)) % len(xs)
-    return [*xs[:at], *xs[at + 1 :]]
+    index = (-1 if position is None else _index(position)) % len(xs)
+    return [*xs[:index], *xs[index + 1 :]]
 
 
 @operator("SplitToSequence", static=("split",), is_folded=False)
