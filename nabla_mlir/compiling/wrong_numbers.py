@@ -33,11 +33,11 @@ def culprit(module: ir.Module, target: Target, flags: Sequence[str], name: str, 
     The module is compiled again so that all intermediate values are results, which may make the values right. `name` is the entry
     point, `examples` has arguments by entry point, and `flags` are additional flags of iree-compile.
     """
-    whole = clone_module(module)
-    ops = _return_all(whole, name)
+    copy = clone_module(module)  # its entry point is changed
+    ops = _return_all(copy, name)
     try:
-        vmfb = compile_lowered(whole, target, flags=flags, cache=False)
-        check = check_artifact(whole, target, vmfb, examples)[name]
+        vmfb = compile_lowered(copy, target, flags=flags, cache=False)
+        check = check_artifact(copy, target, vmfb, examples)[name]
     except NablaError:
         return ""
     if check.status != DIFFERS:

@@ -134,6 +134,7 @@ def same_lines(before: Sequence[Line], after: Sequence[Line]) -> list[int]:
     positions: dict[str, list[int]] = {}
     for i, line in reversed(list(enumerate(before))):
         positions.setdefault(_MAPS.sub("#map", line.shape), []).append(i)
-    pairs = [candidates.pop() if (candidates := positions.get(_MAPS.sub("#map", line.shape))) else -1 for line in after]
-    ordered = set(longest_increasing(pairs))
-    return [pair if i in ordered else -1 for i, pair in enumerate(pairs)]
+    # For each line of `after`, a line of `before` with the same text, or -1.
+    matches = [candidates.pop() if (candidates := positions.get(_MAPS.sub("#map", line.shape))) else -1 for line in after]
+    ordered = set(longest_increasing(matches))
+    return [pair if i in ordered else -1 for i, pair in enumerate(matches)]

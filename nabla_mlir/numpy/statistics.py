@@ -277,11 +277,11 @@ def histogramdd(
         column = points[:, d]
         lines = histogram_bin_edges(column, axis_bins, None if range is None else range[d])
         k = lines.shape[0] - 1
-        at = searchsorted(lines, column, "right") - 1
-        at = where(column == lines[-1], k - 1, at)
+        bin_index = searchsorted(lines, column, "right") - 1
+        bin_index = where(column == lines[-1], k - 1, bin_index)
         inside = logical_and(inside, logical_and(column >= lines[0], column <= lines[-1]))
         # The flat index of the bin of each point, in row-major order.
-        position = position * k + at
+        position = position * k + bin_index
         edges.append(lines)
     shape = tuple(lines.shape[0] - 1 for lines in edges)
     values = full((n,), 1, points.dtype) if weights is None else inexact(weights)

@@ -343,9 +343,9 @@ def digest_of(leaves: Sequence[np.ndarray]) -> str:
     for array in leaves:
         digest.update(f"{array.dtype.str} {array.shape}".encode())
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        whole = len(flat) - len(flat) % (8 * _COLUMNS)
-        digest.update(flat[:whole].view(np.uint64).reshape(-1, _COLUMNS).sum(axis=0, dtype=np.uint64).tobytes())
-        digest.update(flat[whole:].tobytes())
+        in_rows = len(flat) - len(flat) % (8 * _COLUMNS)  # the bytes that fill whole rows of 64-bit words
+        digest.update(flat[:in_rows].view(np.uint64).reshape(-1, _COLUMNS).sum(axis=0, dtype=np.uint64).tobytes())
+        digest.update(flat[in_rows:].tobytes())
     return digest.hexdigest()
 
 

@@ -95,9 +95,9 @@ def altered(text: str, rng: Numbers) -> str:
         elif change == 5:
             numbers = list(re.finditer(r"\d+", lines[i]))
             if numbers:
-                at = numbers[rng.integers(len(numbers))]
+                match = numbers[rng.integers(len(numbers))]
                 number = rng.choice(["0", "1", "2", "3", "-1", "7", "4294967296", "9223372036854775807"])
-                lines[i] = lines[i][: at.start()] + str(number) + lines[i][at.end() :]
+                lines[i] = lines[i][: match.start()] + str(number) + lines[i][match.end() :]
         elif words:
             lines[i] = lines[i].replace(words[rng.integers(len(words))], "", 1)
         text = "\n".join(lines) + "\n"

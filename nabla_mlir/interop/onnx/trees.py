@@ -93,25 +93,25 @@ class Forest:
             nodes = nnp.where(self._is_passed(x, nodes), nnp.take(self.passed, nodes), nnp.take(self.failed, nodes))
         return nodes
 
-    def _is_passed(self, x: Tensor, at: Any) -> Tensor:
-        """True where the test of the node at which a row of `x` is passes; `at` has the node for each row and tree."""
-        value = nnp.take_along_axis(x, nnp.take(self.features, at), 1)
+    def _is_passed(self, x: Tensor, nodes: Any) -> Tensor:
+        """True where the test of the node at which a row of `x` is passes; `nodes` has this node for each row and tree."""
+        value = nnp.take_along_axis(x, nnp.take(self.features, nodes), 1)
         numbers = np.array([_MODES.index(mode) for mode in self.modes])
         branches = numbers[self._is_branch()]
-        answers = {int(i): self._answer(_MODES[i], value, at) for i in np.unique(branches)}
-        choose = lambda one, i: nnp.where(nnp.take(numbers, at) == i, answers[i], one)  # noqa: E731
+        answers = {int(i): self._answer(_MODES[i], value, nodes) for i in np.unique(branches)}
+        choose = lambda one, i: nnp.where(nnp.take(numbers, nodes) == i, answers[i], one)  # noqa: E731
         is_passed = functools.reduce(choose, list(answers)[1:], next(iter(answers.values())))
         if not self.is_true_of_nan.any() and "BRANCH_NEQ" not in self.modes:
             return is_passed  # a comparison with NaN is false, so the result is already correct
-        return nnp.where(nnp.isnan(value), nnp.take(self.is_true_of_nan, at), is_passed)
+        return nnp.where(nnp.isnan(value), nnp.take(self.is_true_of_nan, nodes), is_passed)
 
-    def _answer(self, mode: str, value: Tensor, at: Any) -> Tensor:
-        """The result of the test `mode` on `value` for each row and tree, as if all nodes had this kind of test; `at` has their
-        nodes.
+    def _answer(self, mode: str, value: Tensor, nodes: Any) -> Tensor:
+        """The result of the test `mode` on `value` for each row and tree, as if all nodes had this kind of test; `nodes` has
+        their nodes.
         """
         if mode == "BRANCH_MEMBER":
-            return nnp.any(value[..., None] == nnp.take(self.members, at, 0), -1)
-        return _TESTS[mode](value, nnp.take(self.thresholds, at))
+            return nnp.any(value[..., None] == nnp.take(self.members, nodes, 0), -1)
+        return _TESTS[mode](value, nnp.take(self.thresholds, nodes))
 
     def _is_branch(self) -> np.ndarray:
         """True for the nodes that are not leaves."""

@@ -36,14 +36,17 @@ _xlogy, _xlog1py = custom_jvp(times_log), custom_jvp(times_log1p)
 
 @_xlogy.defjvp
 def _xlogy_jvp(primals: Any, tangents: Any) -> Any:
-    """The value and the tangent. The slope by y is x / y and not x times 1 / y, whose slope 1 / y**2 overflows and underflows."""
+    """The value x log(y) and its tangent.
+
+    The slope by y is x / y and not x times 1 / y, whose slope 1 / y**2 overflows and underflows.
+    """
     (x, y), (dx, dy) = primals, tangents
     return _xlogy(x, y), product(dx, log(y)) + product(dy, _fraction(x, y))
 
 
 @_xlog1py.defjvp
 def _xlog1py_jvp(primals: Any, tangents: Any) -> Any:
-    """The value and the tangent, as those of `_xlogy`."""
+    """The value x log(1 + y) and its tangent; the slope by y is x / (1 + y), as one quotient."""
     (x, y), (dx, dy) = primals, tangents
     return _xlog1py(x, y), product(dx, log1p(y)) + product(dy, _fraction(x, 1.0 + y))
 

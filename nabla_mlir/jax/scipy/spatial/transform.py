@@ -165,20 +165,20 @@ class Slerp(NamedTuple):
         Raises:
           ShapeError: the number of times is not the number of rotations.
         """
-        at = asarray(times, dtype=rotations.quat.dtype)
-        if rotations.single or len(rotations) < 2 or at.shape != (len(rotations),):
+        knots = asarray(times, dtype=rotations.quat.dtype)
+        if rotations.single or len(rotations) < 2 or knots.shape != (len(rotations),):
             raise ShapeError(
-                f"Slerp requires two or more rotations and a time for each, got shapes {rotations.quat.shape} and {at.shape}.",
+                f"Slerp requires two or more rotations and a time for each, got shapes {rotations.quat.shape} and {knots.shape}.",
                 where=user_frame(),
             )
         starts, ends = Rotation(rotations.quat[:-1]), Rotation(rotations.quat[1:])
-        return cls(at, diff(at), starts, (starts.inv() * ends).as_rotvec())
+        return cls(knots, diff(knots), starts, (starts.inv() * ends).as_rotvec())
 
     def __call__(self, times: Any) -> Rotation:
         """The rotations at these times: a number or a vector."""
-        at = asarray(times, dtype=self.times.dtype)
-        positions = maximum(searchsorted(self.times, at) - 1, 0)
-        parts = (at - self.times[positions]) / self.timedelta[positions]
+        requested = asarray(times, dtype=self.times.dtype)
+        positions = maximum(searchsorted(self.times, requested) - 1, 0)  # the last rotation before each time
+        parts = (requested - self.times[positions]) / self.timedelta[positions]
         return self.rotations[positions] * Rotation.from_rotvec(self.rotvecs[positions] * parts[..., None])
 
 
