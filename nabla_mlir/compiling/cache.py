@@ -116,7 +116,7 @@ def read(key: str) -> bytes | None:
             path.unlink()
         return None
     with contextlib.suppress(OSError):
-        os.utime(path)
+        os.utime(path)  # the time of the last use, by which entries are removed
     return payload
 
 

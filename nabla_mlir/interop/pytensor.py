@@ -206,7 +206,7 @@ def _mapped(make: Callable[..., Any], op: Any, node: Any, inputs: Sequence[Any])
         lengths = {i: inputs[i].type.shape[count - level] for i, count in enumerate(counts) if count >= level}
         axes: list[int | None] = [None] * len(inputs)
         longer = [n for n in lengths.values() if n != 1]
-        example = next((n for n in longer if n is not None), 1)
+        example = next((n for n in longer if n is not None), 1)  # the length in the specs; 1 if none is known
         for i, length in lengths.items():
             if length == 1 and longer:  # it broadcasts: the same entry for all, so this input is not mapped
                 variables[i] = variables[i].squeeze(axis=counts[i] - level)

@@ -58,12 +58,13 @@ def sytrd(a: np.ndarray, **parameters: Any) -> list[np.ndarray]:
     x = a if is_lower else a[..., ::-1, ::-1]
     half = np.tril(x, -1)
     diagonal = x.real * np.eye(x.shape[-1], dtype=x.real.dtype)
+    # The Hessenberg form of a Hermitian matrix is tridiagonal; `gehrd` reads both triangles.
     packed, taus, info = gehrd(half + np.conj(half.swapaxes(-1, -2)) + diagonal)
-    on, off_diagonal = (np.diagonal(packed, k, axis1=-2, axis2=-1).real.copy() for k in (0, -1))
-    packed = np.tril(packed) + np.triu(x, 1)
+    main_diagonal, off_diagonal = (np.diagonal(packed, k, axis1=-2, axis2=-1).real.copy() for k in (0, -1))
+    packed = np.tril(packed) + np.triu(x, 1)  # the other triangle stays as it was, as in LAPACK
     if is_lower:
-        return [packed, on, off_diagonal, taus, info]
-    return [packed[..., ::-1, ::-1].copy(), *(v[..., ::-1].copy() for v in (on, off_diagonal, taus)), info]
+        return [packed, main_diagonal, off_diagonal, taus, info]
+    return [packed[..., ::-1, ::-1].copy(), *(v[..., ::-1].copy() for v in (main_diagonal, off_diagonal, taus)), info]
 
 
 def _schur(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

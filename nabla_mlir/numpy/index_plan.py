@@ -169,6 +169,7 @@ def plain_index(item: Any) -> Any:
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
     if isinstance(item, (list, tuple)):
+        # NumPy would make a float array of an empty list.
         item = operand(item) if any(isinstance(e, _TRACED) for e in item) else np.asarray(item, None if item else np.intp)
     if type(item) is Array:
         item = item.numpy()

@@ -144,7 +144,7 @@ def _poisson_by_rejection(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tenso
         k = ew.floor((a * 2.0 / edge + b) * x + mean + 0.43)
         ratio = ew.log(y * height / (a / (edge * edge) + b))
         log_probability = k * log_mean - mean - gm.lgamma(k + 1.0)
-        is_inner = _both(_compare(edge, "GE", 0.07), _compare(y, "LE", share))
+        is_inner = _both(_compare(edge, "GE", 0.07), _compare(y, "LE", share))  # accepted without the logarithm
         is_out = _either(_compare(k, "LT", 0), _both(_compare(edge, "LT", 0.013), _compare(y, "GT", edge)))
         return k, _either(is_inner, _both(lg.logical_not(is_out), _compare(ratio, "LE", log_probability)))
 

@@ -189,7 +189,7 @@ class Relation:
             distinct.update(dict.fromkeys(other_boxes))
             if len(distinct) == count and layout == self.layout:
                 return self
-            is_loose = len(distinct) <= thresholds.PATTERN_LOOSE
+            is_loose = len(distinct) <= thresholds.PATTERN_LOOSE  # few boxes are moved faster than they are merged
             boxes = tuple(distinct) if is_loose else coalesced(distinct)
             if len(boxes) <= thresholds.PATTERN_BOXES:
                 return Relation(self.shape, self.columns, boxes, layout, is_loose)

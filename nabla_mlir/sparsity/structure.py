@@ -108,13 +108,14 @@ def _outside_window(x: Relation, low: Sequence[int], sizes: Sequence[int]) -> Re
     if x.is_empty:
         return x
     around = Relation.none(x.shape, x.columns)
-    rest = x
+    remaining = x  # the part that is inside the window on all axes before
     for axis, (start, size) in enumerate(zip(low, sizes, strict=True)):
         before, inside, after = (
-            _inside_bounds(rest, axis, *bounds) for bounds in ((0, start), (start, start + size), (start + size, x.shape[axis]))
+            _inside_bounds(remaining, axis, *bounds)
+            for bounds in ((0, start), (start, start + size), (start + size, x.shape[axis]))
         )
         around = around.union(before).union(after)
-        rest = inside
+        remaining = inside
     return around
 
 

@@ -98,6 +98,7 @@ class Forest:
         value = nnp.take_along_axis(x, nnp.take(self.features, nodes), 1)
         numbers = np.array([_MODES.index(mode) for mode in self.modes])
         branches = numbers[self._is_branch()]
+        # Each kind of test is computed for all nodes; then each node selects the result of its own kind.
         answers = {int(i): self._answer(_MODES[i], value, nodes) for i in np.unique(branches)}
         choose = lambda one, i: nnp.where(nnp.take(numbers, nodes) == i, answers[i], one)  # noqa: E731
         is_passed = functools.reduce(choose, list(answers)[1:], next(iter(answers.values())))
