@@ -42,11 +42,11 @@ def read_kernels(text: str, recorder: Recorder) -> list[dict[str, Any]]:
     `text` is the module after IREE's flow phase, and `recorder` has the operations before IREE.
     """
     state = recorder.states[-1]
-    whole = _whole(recorder)
+    counted = _whole(recorder)  # without the parts of other operations, such as the combiner of a reduction
     kernels: dict[tuple[str, str], dict[str, Any]] = {}
     for call in flow.calls(text):
         numbers = sorted({n for n in map(recorder.position_of, call.sources) if n >= 0})
-        numbers = [n for n in numbers if n in whole]
+        numbers = [n for n in numbers if n in counted]
         kernel = kernels.setdefault(
             (call.caller, call.name),
             {

@@ -100,4 +100,4 @@ def primitive_call(
 
     of_rule = Part(rule, lambda: [*avals, *(avals[i] for i in wrt)], name=name and f"rule of {name}")
     parts = [Part(f, lambda: avals, primitive, name), of_rule]
-    return Call("ad.custom_jvp", primitive.name, parts, primitive, (0, 0), wrt, of)
+    return Call("ad.custom_jvp", primitive.name, parts, primitive, (0, 0), wrt, of)  # (0, 0): no part has constants

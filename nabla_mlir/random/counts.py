@@ -221,6 +221,7 @@ def _count_of_gaps(key: KeyArray, n: Tensor, p: Tensor) -> Tensor:
         return following, count + more, total + ew.ceil(ew.log(fractions(now, p.shape, p.dtype)) / log_failure)
 
     zero = full_like(p, 0)
+    # The last success is not counted, because it comes after n trials.
     return while_loop(lambda state: any(_compare(state[2], "LE", n)), draw, (key, zero, zero))[1] - 1.0
 
 

@@ -235,7 +235,7 @@ def _join_single_rows(group: list[Box], axis: int) -> list[Box]:
 
 
 def _join_pair(a: Box, b: Box, axis: int, alone: bool, stride: int | None = None) -> Box | None:
-    """One box for two boxes whose rows follow each other on one index map; None if they do not.
+    """One box for two boxes whose rows follow each other, and whose columns grow by the same stride; None if they do not.
 
     Args:
       a: the box with the first rows.
@@ -255,7 +255,7 @@ def _join_pair(a: Box, b: Box, axis: int, alone: bool, stride: int | None = None
             return None
         # Two single rows have no stride yet: the distance of their columns gives one.
         strides = {(b.base - a.base) // distance}
-    (step,) = strides
-    if (stride is not None and step != stride) or b.base - a.base != step * distance:
+    (common,) = strides
+    if (stride is not None and common != stride) or b.base - a.base != common * distance:
         return None
-    return a.on_axis(axis, a.starts[axis], max(a.counts[axis], distance + b.counts[axis]), 1, step, a.base)
+    return a.on_axis(axis, a.starts[axis], max(a.counts[axis], distance + b.counts[axis]), 1, common, a.base)

@@ -103,6 +103,7 @@ def triangular_solve(
     rank = len(outs[0])
     where = a.nonzero() if a.relation.is_empty else None
     if where is not None and where.ndim and a.shape[-1] ** 3 <= 8 * thresholds.PATTERN_ENTRIES:
+        # The nonzeros of the inverse stand for the inverse itself: the pattern of a product reads nothing else.
         inverse = _closure(np.tril(where) if lower else np.triu(where))
         inverse = inverse if transpose_a == "NO_TRANSPOSE" else np.swapaxes(inverse, -1, -2)
         factors = [Operand(a.relation, lambda: inverse), b]

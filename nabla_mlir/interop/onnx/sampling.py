@@ -335,7 +335,7 @@ def _deform_conv(
     window, out = w.shape[2:], offset.shape[2:]
     strides, dilations, pads = strides or [1, 1], dilations or [1, 1], pads or [0] * 4
     shifts = offset.reshape(n, offset_group, *window, 2, *out)
-    axes = []
+    axes = []  # for each spatial axis, the coordinates that are read, by image and group: [window elements and results]
     for i in range(2):
         inside = (np.arange(window[i]) * dilations[i]).reshape([-1 if j == i else 1 for j in range(2)] + [1, 1])
         starts = (np.arange(out[i]) * strides[i] - pads[i]).reshape([1, 1] + [-1 if j == i else 1 for j in range(2)])
@@ -346,5 +346,6 @@ def _deform_conv(
         values = values * mask.reshape(n, offset_group, 1, *window, *out)
     values = values.reshape(n, group, c // group, *window, *out)
     kernel = w.reshape(group, w.shape[0] // group, *w.shape[1:])
+    # n: image, g: group, c: channel, o: result, ij: element of the window, hw: position of the window.
     y = nnp.einsum("ngcijhw,gocij->ngohw", values, kernel).reshape(n, w.shape[0], *out)
     return y if bias is None else y + bias.reshape(-1, 1, 1)

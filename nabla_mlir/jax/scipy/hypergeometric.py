@@ -169,9 +169,9 @@ def _gauss(terms: bool, a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
     """
     # The series ends if a or b is 0, -1, -2, ...; the larger one of such parameters ends it first.
     last = maximum(where(_pole(a), a, -np.inf), where(_pole(b), b, -np.inf))
-    known = stop_gradient(last) > -np.inf
-    infinite = _pole(c) & ~(known & (stop_gradient(last) > stop_gradient(c)))
-    plain = known & (_pole(c) | (x >= 1.0) | terms)
+    known = stop_gradient(last) > -np.inf  # the series is a polynomial
+    infinite = _pole(c) & ~(known & (stop_gradient(last) > stop_gradient(c)))  # the polynomial does not end before the pole
+    plain = known & (_pole(c) | (x >= 1.0) | terms)  # computed as a polynomial
     inside = ~plain & ~infinite & (x < 1.0) & (x > -np.inf)
     polynomial = _start(where(plain, a, 0.0), b, where(infinite, 1.0, c), where(plain, x, 0.0))[0]
     lower = _continued(a, b, where(_pole(c), 1.0, c), where(inside, x, 0.0))
