@@ -73,7 +73,7 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
       rerun: a function from the number of a perturbed run to the interpreter's results. Runs are made only until their
         spread explains the difference: none if results are close, and rarely more than one if they are right.
     """
-    worst, claims, numbers, elements = 0.0, 0.0, 0, 0
+    worst, decided, numbers, elements = 0.0, 0.0, 0, 0  # the largest ratio, and counts of elements
     for i, (x, y) in enumerate(zip(got, wanted, strict=True)):
         x, y = np.asarray(x), np.asarray(y)
         close = bound = _close_distance(y)
@@ -87,9 +87,9 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
         if ratio > 1:
             return Outcome(_difference(i, x, y, bound), ratio, 1.0)
         worst = max(worst, ratio)
-        claims, elements = claims + share_of(y, bound) * y.size, elements + y.size
+        decided, elements = decided + share_of(y, bound) * y.size, elements + y.size
         numbers += int((~np.isnan(_numbers(y))).sum())
-    return Outcome(None, worst, claims / elements, numbers / elements) if elements else Outcome(None, worst, 1.0)
+    return Outcome(None, worst, decided / elements, numbers / elements) if elements else Outcome(None, worst, 1.0)
 
 
 def apparent_error(got: Arrays, wanted: Arrays) -> float:

@@ -226,7 +226,7 @@ class _Comparison:
             return Check(NOT_CHECKED, reason_of(error))
         except PartDiffersError as error:
             return Check(DIFFERS, str(error), np.inf, self._strategy, draw=self.runs.draw_of(name))
-        self._kept -= self._costs.get(name, 0.0)
+        self._kept -= self._costs.get(name, 0.0)  # this plain call is done, so its steps are no longer kept
         self._costs[name] = before - budget.steps - (0.0 if budget.is_plain else budget.reserve - reserve)
         try:
             got = self._compiled_results(name, seconds, rerun)

@@ -26,8 +26,8 @@ def zeta(s: np.ndarray, q: np.ndarray) -> np.ndarray:
         sign = np.where(np.fmod(exponent, 2) == 0, 1.0, -1.0)
         below = _zeta_of_positive(exponent, 1 - fraction) + sign * (_zeta_of_positive(exponent, fraction) - total)
         total = np.where(low, np.where(exponent == np.floor(exponent), below, np.nan), total)
-        total = np.where((x <= 0) & (fraction == 0), np.inf, total)
-        total = np.where(exponent > 1, total, np.where(exponent == 1, np.inf, np.nan))
+        total = np.where((x <= 0) & (fraction == 0), np.inf, total)  # a term is 1 / 0
+        total = np.where(exponent > 1, total, np.where(exponent == 1, np.inf, np.nan))  # the sum converges for s > 1 only
         return np.where(np.isnan(x), np.nan, total).astype(q.dtype)
 
 

@@ -53,6 +53,7 @@ def place_in_arena(function: ir.Operation) -> int:
     allocations = _allocations(blocks)
     starts = _starts(allocations, blocks)
     total = max((start + a.size for start, a in zip(starts, allocations, strict=True) if not _is_short_lived(a)), default=0)
+    # A short-lived allocation that would enlarge the buffer stays as it is.
     has_room = [start + a.size <= total for start, a in zip(starts, allocations, strict=True)]
     allocations, starts = list(compress(allocations, has_room)), list(compress(starts, has_room))
     if total > _MOST * _at_once(allocations, blocks) or not total:
@@ -63,7 +64,7 @@ def place_in_arena(function: ir.Operation) -> int:
     for i, allocation in enumerate(allocations):
         _replace(allocation, buffer, starts[i], ends[i])
     for allocation in allocations:
-        if allocation.end is not None:
+        if allocation.end is not None:  # who waited for the deallocation now waits for what it waited for
             allocation.end.results[0].replace_all_uses_with(allocation.end.operands[2])
             allocation.end.erase()
         allocation.op.erase()
@@ -96,6 +97,7 @@ def _allocations(blocks: Blocks) -> list[_Allocation]:
     Those are left out whose buffer is used by an unknown operation, or may outlive the call.
     """
     once = [k for k in range(len(blocks)) if not _can_reach(blocks, blocks[k].successors, k)]
+    # A position is the number of a block and the index of an operation in it.
     all_positions = {op.operation: (k, i) for k, block in enumerate(blocks) for i, op in enumerate(block.operations)}
     positions = {op: position for op, position in all_positions.items() if position[0] in once}
     found = []

@@ -192,7 +192,7 @@ def _class_probabilities(scores: Tensor, pairs: Any, a: np.ndarray, b: np.ndarra
     The method is algorithm 2 of Wu, Lin and Weng, "Probability estimates for multi-class classification by pairwise coupling", JMLR
     5 (2004). The first values and the stopping rule are those of LIBSVM, which stops at errors of 0.005 / classes.
     """
-    count = len(pairs) * 2 // max(j for _, j in pairs)
+    count = len(pairs) * 2 // max(j for _, j in pairs)  # n (n - 1) / 2 pairs of n classes, of which the last one is n - 1
     won = nnp.clip(1 - nn.sigmoid(scores * a + b), 1e-7, 1 - 1e-7)
     zero = nnp.zeros_like(won[:, 0])
     probabilities = [[zero] * count for _ in range(count)]
@@ -209,7 +209,7 @@ def _class_probabilities(scores: Tensor, pairs: Any, a: np.ndarray, b: np.ndarra
         quadratic_form = nnp.sum(p * qp, -1)
         is_done = nnp.max(nnp.abs(qp - quadratic_form[:, None]), -1) < 0.005 / count
         new = p
-        for t in range(count):
+        for t in range(count):  # changes the probability of class t, and divides all by their sum 1 + step
             step = (quadratic_form - qp[:, t]) / q[:, t, t]
             new = new + step[:, None] * np.eye(count, dtype=np.float32)[t]
             quadratic_form = (quadratic_form + step * (step * q[:, t, t] + 2 * qp[:, t])) / (1 + step) ** 2
