@@ -69,7 +69,11 @@ def _backends() -> dict[str, Any]:
             return rows, losses.sum()
 
         def kron(self, x: Any, y: Any, N: int, *, kfac_approx: str = "expand") -> tuple[Any, Any]:
-            """The loss of a batch, and the Kronecker factors of its curvature for each layer."""
+            """The loss of a batch, and the Kronecker factors of its curvature for each layer.
+
+            `N` is the number of samples of the whole data set. With `kfac_approx` "reduce", the inputs are averaged, and the
+            derivatives summed, over the positions at which a layer uses its weight.
+            """
             if kfac_approx not in ("expand", "reduce"):
                 raise ImportIRError(f"kron requires kfac_approx='expand' or 'reduce', got {kfac_approx!r}.", where=user_frame())
             layers = self._layers()

@@ -103,12 +103,15 @@ def _quotient(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _float_quotient(x: Tensor, y: Tensor) -> Tensor:
-    """The quotient from the remainder, because x / y may be rounded up to an integer; x / 0 is returned directly."""
-    ratio, rest = x / y, _rest(x, y)
+    """The quotient x / y of floats, rounded towards negative infinity; x / 0 is returned directly.
+
+    It is computed from the remainder, because x / y may be rounded up to an integer.
+    """
+    ratio, remainder = x / y, _rest(x, y)
     zero = full_like(x, 0)
-    opposite = lg.compare(_less(rest, zero), _less(y, zero), comparison_direction="NE")
-    is_below = lg.logical_and(opposite, lg.compare(rest, zero, comparison_direction="NE"))
-    whole = (x - rest) / y
+    opposite = lg.compare(_less(remainder, zero), _less(y, zero), comparison_direction="NE")
+    is_below = lg.logical_and(opposite, lg.compare(remainder, zero, comparison_direction="NE"))
+    whole = (x - remainder) / y
     exact = ew.round_nearest_even(lg.select(is_below, whole - 1, whole))
     exact = lg.select(_equal(exact, zero), ratio * 0.0, exact)  # a zero gets the sign of x / y
     return lg.select(_equal(y, zero), ratio, exact)

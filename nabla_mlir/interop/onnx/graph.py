@@ -210,7 +210,7 @@ class _Node:
         library_of_function = Library.of(function.opset_import, self.library.functions)
         library = Library({**self.library.opsets, **library_of_function.opsets}, library_of_function.functions)
         values = dict(zip(function.input, [*inputs, *[None] * (len(function.input) - len(inputs))], strict=True))
-        values |= {"": None}
+        values |= {"": None}  # an input without a name is missing
         defaults = {a.name: a for a in function.attribute_proto}
         try:
             library.evaluate(function.node, values, {**defaults, **self.attributes})

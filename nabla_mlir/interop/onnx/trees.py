@@ -284,6 +284,7 @@ def _tree_ensemble(
     splits, weights, modes = array_of(nodes_splits), array_of(leaf_weights), [_MODES[i] for i in array_of(nodes_modes)]
     count, size = len(splits), len(splits) + len(weights)
     leaves = np.arange(count, size)
+    # A leaf is numbered after all branches, and its own children are itself; its other attributes have no meaning.
     child = lambda ids, is_leaf: np.append(np.add(ids, np.multiply(is_leaf, count)), leaves)  # noqa: E731
     padding = lambda numbers, dtype: np.append(np.asarray(numbers, dtype), np.zeros(len(weights), dtype))  # noqa: E731
     is_true_of_nan = [0] * count if nodes_missing_value_tracks_true is None else nodes_missing_value_tracks_true
