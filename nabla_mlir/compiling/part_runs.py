@@ -224,8 +224,8 @@ class _Loop:
 
         `values` has the carries before; `seed` and `units` are those of the noise, without which units is 0.
         """
-        rest = [np.asarray(group, np.int32), np.asarray(seed, np.int32), np.asarray(units, np.float32)]
-        *after, count = self._runs.call(self._name, [*values, *self._outer, *rest])
+        scalars = [np.asarray(group, np.int32), np.asarray(seed, np.int32), np.asarray(units, np.float32)]
+        *after, count = self._runs.call(self._name, [*values, *self._outer, *scalars])
         return after, int(np.asarray(count))
 
     def _check_iteration(self, values: list[Any]) -> int:

@@ -25,15 +25,15 @@ def records_of(states: Iterable[State]) -> dict[str, Any]:
 
 def _record(record: OpDef) -> dict[str, Any]:
     """The JSON of a record: its documentation, its rules, and its source."""
-    position = _positions().get(record.name, ("", 0, ""))
+    module, line, source = _positions().get(record.name, ("", 0, ""))
     return {
         "doc": record.doc,
         "kind": record.kind,
         "jvp": _jvp(record),
         "batch": _batch(record),
-        "module": position[0],
-        "line": position[1],
-        "source": position[2],
+        "module": module,
+        "line": line,
+        "source": source,
     }
 
 

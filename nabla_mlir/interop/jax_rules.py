@@ -334,8 +334,8 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: 
         outs = fwd.call_wrapped(*(x for pair in zip(values, flags, strict=True) for x in pair))
         _, tree, sources = bound["out_trees"]()
         count = tree.num_leaves - sum(f is not None for f in sources)  # a source is the argument that is the residual itself
-        rest = iter(outs[:count])
-        return [*outs[count:], *(next(rest) if f is None else values[f] for f in sources)]
+        residuals = iter(outs[:count])
+        return [*outs[count:], *(next(residuals) if f is None else values[f] for f in sources)]
 
     def backward_avals() -> list[Any]:
         """The shapes and dtypes of the arguments of the backward rule: the residuals, and the cotangents of the results."""

@@ -159,8 +159,8 @@ def unstack(x: ArrayLike, axis: Static[int] = 0) -> tuple[Tensor, ...]:
     """The slices of `x` along `axis`, without that axis."""
     x = tensor(x)
     axis_number = axis_of("unstack", axis, x.ndim)
-    rest = x.shape[:axis_number] + x.shape[axis_number + 1 :]
-    return tuple(reshaped(sliced(x, axis_number, i, i + 1), rest) for i in range(x.shape[axis_number]))
+    shape = x.shape[:axis_number] + x.shape[axis_number + 1 :]
+    return tuple(reshaped(sliced(x, axis_number, i, i + 1), shape) for i in range(x.shape[axis_number]))
 
 
 @library

@@ -388,8 +388,8 @@ def _put_index(x: Any, index: Any, value: Any, combiner: str, shape: Static[Any]
 def _put_masked(x: Any, mask: Any, value: Any, combiner: str) -> Tensor:
     """x with `value` combined into the elements where a traced mask is true; all masked rows get the same value."""
     x, mask = as_tensor(x), as_tensor(mask)
-    rest = x.shape[mask.ndim :]
-    if x.shape[: mask.ndim] != mask.shape or np.ndim(value) > len(rest):
+    unmasked = x.shape[mask.ndim :]
+    if x.shape[: mask.ndim] != mask.shape or np.ndim(value) > len(unmasked):
         raise TraceError(
             f"x.at[mask] requires a traced mask of the first axes of {x.shape} and one value for all that it masks, got shapes "
             f"{mask.shape} and {np.shape(value)}.",

@@ -114,7 +114,7 @@ class Function:
         where, timeline = self.device, self._timeline
         pending: Timepoint | None = None
         inputs, outputs = VmVariantList(len(arguments)), VmVariantList(4)
-        memory: list[Array] = []
+        memory: list[Array] = []  # to which the function writes: that of a target, or new memory
         targets, arguments = arguments[len(arguments) - storage :], arguments[: len(arguments) - storage]
         if storage:
             check_storage(self.name, targets, arguments, where)

@@ -227,7 +227,7 @@ def _scatter_runs(
         size = shape[axis]
         zeros = [0] * (rank - 1)
         piece = piece.padded([start, *zeros], [size - start - (count - 1) * step - 1, *zeros], [step - 1, *zeros])
-        order = [a + 1 if a < axis else 0 if a == axis else a for a in range(rank)]
+        order = [a + 1 if a < axis else 0 if a == axis else a for a in range(rank)]  # moves axis 0 to `axis`
         found = found.union(piece.transposed(order))
     return found
 

@@ -149,7 +149,8 @@ def _upsample(x: Tensor, scales: Any = None, mode: str = "nearest", height_scale
 def _lengths(shape: Sequence[int], scales: Any, sizes: Any, policy: str) -> tuple[list[int], list[float]]:
     """The lengths of the axes of the result, and the scale of each axis, from ONNX's `scales` or `sizes`.
 
-    `shape` has the lengths of the axes before, and `policy` says if the ratio of the sizes stays.
+    `shape` has the lengths of the axes before. `policy` is "stretch", or all axes get one scale: the smallest one for "not_larger",
+    otherwise the largest one.
     """
     if sizes is None or not np.size(sizes):
         factors = [float(s) for s in np.ravel(scales)]

@@ -57,6 +57,7 @@ def _wofz(z: Tensor) -> Tensor:
     y = (_SCALE + 1j * up) / distance
     total, _ = scan(lambda total, a: (total * y + a, None), full_like(z, 0), np.array(_SERIES, z.dtype))
     upper = (2.0 * total / distance + 1.0 / _ROOT) / distance
+    # On the real axis, the real part is exactly exp(-x²).
     upper = where(imag(up) == 0.0, ew.make_complex(exp(-(real(up) ** 2)), imag(upper)), upper)
     return where(below, 2.0 * exp(-(where(below, z, 0.0) ** 2)) - upper, upper)
 

@@ -211,8 +211,8 @@ def _triangular_sylvester(r: Tensor, s: Tensor, f: Tensor) -> Tensor:
     def step(j: Any, y: Tensor) -> Tensor:
         """The solution `y` with column j, which is computed from the columns before it."""
         column = _column(s, j)
-        rest = _column(f, j) - matmul(y, column)
-        new = triangular_solve(r + unit * _row(column, j), rest)
+        right = _column(f, j) - matmul(y, column)
+        new = triangular_solve(r + unit * _row(column, j), right)
         return where(columns == j, new, y)
 
     return fori_loop(0, f.shape[-1], step, f * 0)
@@ -356,6 +356,7 @@ def _parlett(a: Tensor, func: Callable[[Any], Any]) -> tuple[Tensor, Tensor]:
 
     f = fori_loop(0, n, step, where(unit == 1, convert(func(values), t.dtype)[..., None, :], 0))
     result = matmul(matmul(z, f), la.adjoint(z))
+    # SciPy's estimate: the size of T above the diagonal times eps, divided by the smallest distance of two eigenvalues.
     gaps = ew.absolute(values[..., :, None] - values[..., None, :])
     least = where((columns > rows) & (gaps > 0), gaps, ew.absolute(values[..., :1, None])).min((-2, -1))
     least = where(least > 0, least, eps)
