@@ -93,6 +93,7 @@ def export(path: str | Path) -> int:
     members = entries()
 
     def write_archive(file: Path) -> None:
+        """Writes all entries to the archive `file`."""
         with zipfile.ZipFile(file, "w") as archive:
             for entry in members:
                 archive.write(_path(entry.key), f"vmfb/{entry.key[:2]}/{entry.key}")
@@ -115,7 +116,7 @@ def read(key: str) -> bytes | None:
             path.unlink()
         return None
     with contextlib.suppress(OSError):
-        os.utime(path)
+        os.utime(path)  # the time of the last use, by which entries are removed
     return payload
 
 
@@ -149,7 +150,7 @@ def _evict(bound: int) -> None:
         with contextlib.suppress(OSError):  # another process may remove it
             stat = file.stat()
             entries.append((stat.st_mtime, stat.st_size, file.path))
-    entries.sort(reverse=True)
+    entries.sort(reverse=True)  # the most recently used one first
     total, newest = 0, entries[0][0] if entries else 0.0
     for time, size, path in entries:
         total += size

@@ -165,9 +165,10 @@ def _report(
 ) -> tuple[str, str, str]:
     """Three texts about wrong code: what differs and from which operation on, advice, and the folder of a reproducer.
 
-    The folder is "" if it could not be written. The first arguments are those of `compile_checked`.
+    The folder is "" if it could not be written.
 
     Args:
+      module, target, flags, title, examples: the arguments of `compile_checked`: the program, and how it was compiled.
       name: the entry point with wrong results.
       check: the check that found them.
     """

@@ -73,7 +73,7 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
       rerun: a function from the number of a perturbed run to the interpreter's results. Runs are made only until their
         spread explains the difference: none if results are close, and rarely more than one if they are right.
     """
-    worst, claims, elements = 0.0, 0.0, 0
+    worst, decided, elements = 0.0, 0.0, 0
     for i, (x, y) in enumerate(zip(got, wanted, strict=True)):
         x, y = np.asarray(x), np.asarray(y)
         close = bound = _close_distance(y)
@@ -87,8 +87,8 @@ def compare(got: Arrays, wanted: Arrays, rerun: Callable[[int], Arrays]) -> Outc
         if ratio > 1:
             return Outcome(_difference(i, x, y, bound), ratio, 1.0)
         worst = max(worst, ratio)
-        claims, elements = claims + share_of(y, bound) * y.size, elements + y.size
-    return Outcome(None, worst, claims / elements, number_share(wanted)) if elements else Outcome(None, worst, 1.0)
+        decided, elements = decided + share_of(y, bound) * y.size, elements + y.size
+    return Outcome(None, worst, decided / elements, number_share(wanted)) if elements else Outcome(None, worst, 1.0)
 
 
 def apparent_error(got: Arrays, wanted: Arrays) -> float:
@@ -192,7 +192,10 @@ def _typical(spread: np.ndarray) -> float:
 
 
 def _differences(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The distance of each element; 0 if both are NaN, infinite if only one is NaN or if they are different infinities."""
+    """The distance of each element of `got` from `wanted`; 0 if both are NaN or the same infinity.
+
+    It is infinite if only one of them is NaN, or if they are different infinities.
+    """
     x, y = _numbers(got), _numbers(wanted)
     with np.errstate(all="ignore"):
         differences = np.abs(x - y)
@@ -201,14 +204,14 @@ def _differences(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def _largest_ratio(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> float:
-    """The largest quotient of the distance of an element and its bound; infinite if the shapes or dtypes differ."""
+    """The largest distance of an element of `got` from `wanted`, divided by its bound; infinite if shapes or dtypes differ."""
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         return np.inf
     return float(_ratios(got, wanted, bound).max(initial=0.0))
 
 
 def _ratios(got: np.ndarray, wanted: np.ndarray, bound: np.ndarray) -> np.ndarray:
-    """The quotient of the distance of each element and its bound; 0 where the bound is infinite."""
+    """The distance of each element of `got` from `wanted`, divided by its bound; 0 where the bound is infinite."""
     differences = _differences(got, wanted)
     with np.errstate(all="ignore"):
         ratios = np.where(differences == 0, 0.0, differences / bound)
@@ -223,6 +226,5 @@ def _difference(result: int, got: np.ndarray, wanted: np.ndarray, bound: np.ndar
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         return Difference(result, (), f"{got.dtype}{list(got.shape)}", f"{wanted.dtype}{list(wanted.shape)}", 0.0, wanted.size)
     ratios = _ratios(got, wanted, bound)
-    place = np.unravel_index(int(np.argmax(ratios)), ratios.shape)
-    index = tuple(int(k) for k in place)
-    return Difference(result, index, str(got[place]), str(wanted[place]), float(bound[place]), int((ratios > 1).sum()))
+    index = tuple(int(k) for k in np.unravel_index(int(np.argmax(ratios)), ratios.shape))
+    return Difference(result, index, str(got[index]), str(wanted[index]), float(bound[index]), int((ratios > 1).sum()))

@@ -79,10 +79,10 @@ def _scaled(x: Val, seed: Val, units: Val, site: int) -> Val:
     indices = hb.reshape(hb.iota((math.prod(x.shape),), 0, "int32"), x.shape)
     of_run = seed * _signed(_OF_SEEDS) + _signed((site + 1) * _OF_SITES)
     bits = _bits(x) ^ indices * _signed(_OF_INDICES) ^ hb.broadcast(of_run, x.shape, ())
-    for shift, factor in _STEPS:
+    for shift, factor in _STEPS:  # the steps of the hash; factor 0 means no product
         bits = bits ^ bits >> shift
         bits = bits * _signed(factor) if factor else bits
-    uniform = hb.convert(hb.convert(bits, "float32") * 2.0**-31, x.dtype)
+    uniform = hb.convert(hb.convert(bits, "float32") * 2.0**-31, x.dtype)  # an i32 is in [-2^31, 2^31)
     unit = hb.convert(units, x.dtype) * float(limits_of(x.dtype).eps)
     return x * (hb.broadcast(unit, x.shape, ()) * uniform + 1.0)
 

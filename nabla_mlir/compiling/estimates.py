@@ -40,6 +40,7 @@ def _surely_ends(loop: ir.Operation) -> bool:
     if trips is None:
         return False
     shared, serial, dispatches = _total(_body(loop.regions[1]))
+    # Each iteration has two more dispatches: it moves its carries and tests its condition. The factor converts µs to ns.
     return trips * (shared + serial + 1e3 * thresholds.POOL_DISPATCH * (2 + dispatches)) < thresholds.CAPPED_LOOP
 
 

@@ -112,7 +112,10 @@ def _name_of(module: ir.Module) -> str:
 
 
 def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], cache: bool, schedule: bool = True) -> bytes:
-    """The artifact of a module, compiled in the first of `FORMS` that IREE accepts; the arguments are those of `compile_lowered`.
+    """The artifact of a module, compiled in the first of `FORMS` that IREE accepts.
+
+    Args:
+      module, target, flags, cache, schedule: the arguments of `compile_lowered`.
 
     Raises:
       CompileError: IREE refuses all forms; the error is that of the whole module, with the user's line.
@@ -132,10 +135,10 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
         except CompileError as error:
             errors[form] = error
             if form is WHOLE:
-                refused = program.text
+                refused = program.text  # a later form with the same text would fail, too
             else:
                 _LOG.warning("without %s, which IREE refuses: %s", form.name, error.message)
-                legal = None
+                legal = None  # the next form gets a new legalised module
             continue
         if WHOLE in errors:
             warnings.warn(

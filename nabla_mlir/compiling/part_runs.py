@@ -198,7 +198,7 @@ class _Loop:
         noise, is_compared = self._runs.noise, self._runs.starts_check(self._name)
         counts = self._runs.iterations.setdefault(self._name, [0, 0, 0])
         seed, units = noise.draw_seed(), AMPLITUDE if noise.is_on else 0.0
-        most = _LONGER * counts[2] + _MORE if noise.is_on else np.inf
+        limit = _LONGER * counts[2] + _MORE if noise.is_on else np.inf
         end = np.inf if find_counter(self._op) else time.monotonic() + _SECONDS
         values: list[Any] = list(carry)
         done = compared = 0
@@ -208,7 +208,7 @@ class _Loop:
             group = min(max(done, 1), _GROUP)
             values, count = self._run_iterations(values, group, seed, units)
             done += count
-            if done > most or time.monotonic() > end:
+            if done > limit or time.monotonic() > end:
                 raise OutOfStepsError
             if count < group:
                 break
@@ -224,8 +224,8 @@ class _Loop:
 
         `values` has the carries before; `seed` and `units` are those of the noise, without which units is 0.
         """
-        rest = [np.asarray(group, np.int32), np.asarray(seed, np.int32), np.asarray(units, np.float32)]
-        *after, count = self._runs.call(self._name, [*values, *self._outer, *rest])
+        scalars = [np.asarray(group, np.int32), np.asarray(seed, np.int32), np.asarray(units, np.float32)]
+        *after, count = self._runs.call(self._name, [*values, *self._outer, *scalars])
         return after, int(np.asarray(count))
 
     def _check_iteration(self, values: list[Any]) -> int:

@@ -55,13 +55,13 @@ def _is_long_loop(op: ir.Operation) -> bool:
 
 def _time(op: ir.Operation) -> float:
     """The nanoseconds that the interpreter takes for an operation with its regions; unknown iterations are estimated."""
-    own = 1e3 * thresholds.STEP + nanoseconds_of(op)
+    nanoseconds = 1e3 * thresholds.STEP + nanoseconds_of(op)
     if not runs_regions(op):
-        return own
+        return nanoseconds
     inner = sum(_time(inner_op) for region in op.regions for inner_op in body_of(region)[1])
     counter = find_counter(op) if op.name == LOOP else None
     trips = counter.trips if counter else thresholds.UNKNOWN_TRIPS if op.name == LOOP else 1
-    return own + trips * inner
+    return nanoseconds + trips * inner
 
 
 def outer_values(op: ir.Operation) -> list[ir.Value]:

@@ -221,7 +221,7 @@ class _Comparison:
             runs = max(runs, k + 1)
             return self.runs.perturbed(name, k)
 
-        is_urgent = False
+        is_urgent = False  # True if the results are so far apart that the check is not postponed
         try:
             start = time.perf_counter()
             wanted = self.runs.call(name)
@@ -230,7 +230,7 @@ class _Comparison:
             return Check(NOT_CHECKED, reason_of(error))
         except PartDiffersError as error:
             return Check(DIFFERS, str(error), np.inf, self._strategy, draw=self.runs.draw_of(name))
-        self._kept -= self._costs.get(name, 0.0)
+        self._kept -= self._costs.get(name, 0.0)  # this plain call is done, so its steps are no longer kept
         self._costs[name] = before - budget.steps - (0.0 if budget.is_plain else budget.reserve - reserve)
         try:
             got = self._compiled_results(name, seconds, rerun)

@@ -119,5 +119,6 @@ def _indices(flat: np.ndarray, samples: int) -> list[int]:
     if n <= samples:
         return [*range(n)]
     size = np.abs(flat.astype(np.complex128))
+    # The weights are irregular numbers from 1 to 2, so these are irregular indices from 0 to n - 1.
     spread = (np.floor((weights_of(samples + 1) - 1.0) * n)).astype(int).tolist()
     return sorted({0, n - 1, int(np.argmax(np.where(np.isfinite(size), size, 0))), *spread[1 : max(samples - 2, 1)]})

@@ -118,9 +118,9 @@ def _place_transients(legal: ir.Module, target: Target) -> bool:
 
 
 def _whole(legal: ir.Module, target: Target, flags: Sequence[str]) -> Program:
-    """The program of the module as it is, without locations.
+    """The program of the module as it is, without locations; `target` and `flags` are not used.
 
-    So a moved line of the source hits the cache, and an artifact contains no paths.
+    Without locations a moved line of the source hits the cache, and an artifact contains no paths.
     """
     return Program(str(legal))
 

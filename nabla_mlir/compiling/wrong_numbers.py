@@ -33,11 +33,11 @@ def culprit(module: ir.Module, target: Target, flags: Sequence[str], name: str, 
     The module is compiled again so that all intermediate values are results, which may make the values right. `name` is the entry
     point, `examples` has arguments by entry point, and `flags` are additional flags of iree-compile.
     """
-    whole = clone_module(module)
-    ops = _return_all(whole, name)
+    copy = clone_module(module)  # its entry point is changed
+    ops = _return_all(copy, name)
     try:
-        vmfb = compile_lowered(whole, target, flags=flags, cache=False)
-        check = check_artifact(whole, target, vmfb, examples)[name]
+        vmfb = compile_lowered(copy, target, flags=flags, cache=False)
+        check = check_artifact(copy, target, vmfb, examples)[name]
     except NablaError:
         return ""
     if check.status != DIFFERS:
@@ -48,7 +48,10 @@ def culprit(module: ir.Module, target: Target, flags: Sequence[str], name: str, 
 
 
 def _return_all(module: ir.Module, name: str) -> list[ir.Operation]:
-    """The operations whose results the function `name` now returns: its first static intermediate values, not its results."""
+    """The operations whose results the function `name` now returns, instead of its own results.
+
+    They are the first `_MOST` operations, except constants, that have a first result of a known shape.
+    """
     function = functions_of(module.operation)[name]
     block = function.regions[0].blocks[0]
     ops = [o.operation for o in block.operations if o.operation.name != CONSTANT and len(o.operation.results)]
@@ -61,7 +64,7 @@ def _return_all(module: ir.Module, name: str) -> list[ir.Operation]:
     inputs = [argument.type for argument in block.arguments]
     kind = ir.FunctionType.get(inputs, [v.type for v in values], context=context())
     function.attributes["function_type"] = ir.TypeAttr.get(kind, context=context())
-    if "res_attrs" in function.attributes:
+    if "res_attrs" in function.attributes:  # they describe the old results
         del function.attributes["res_attrs"]
     return ops
 

@@ -42,11 +42,11 @@ def read_kernels(text: str, recorder: Recorder) -> list[dict[str, Any]]:
     `text` is the module after IREE's flow phase, and `recorder` has the operations before IREE.
     """
     state = recorder.states[-1]
-    whole = _whole(recorder)
+    counted = _whole(recorder)  # without the parts of other operations, such as the combiner of a reduction
     kernels: dict[tuple[str, str], dict[str, Any]] = {}
     for call in flow.calls(text):
         numbers = sorted({n for n in map(recorder.position_of, call.sources) if n >= 0})
-        numbers = [n for n in numbers if n in whole]
+        numbers = [n for n in numbers if n in counted]
         kernel = kernels.setdefault(
             (call.caller, call.name),
             {
@@ -66,8 +66,9 @@ def read_kernels(text: str, recorder: Recorder) -> list[dict[str, Any]]:
 
 
 def _whole(recorder: Recorder) -> set[int]:
-    """The numbers of the operations in the recorder's last state that are not parts of another operation, such as a combiner of a
-    reduction. Operations inside control flow are included.
+    """The numbers of the operations in the recorder's last state that run by themselves.
+
+    Parts of another operation, such as the combiner of a reduction, are left out; operations inside control flow are included.
     """
     inside: set[int] = set()
     for op in nested(recorder.module.operation):

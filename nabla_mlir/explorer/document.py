@@ -106,15 +106,15 @@ def unchanged(last: State, state: State) -> list[int]:
     lines: dict[tuple[int, str], list[int]] = {}
     for i, line in enumerate(last.lines):
         lines.setdefault((line.operation, line.shape), []).append(i)
-    pairs: list[int] = []
+    matches: list[int] = []  # for each line of `state`, a line of `last` with the same text, or -1
     for line in state.lines:
         candidates = _forerunners(line, state.operations)
-        pairs.append(next((p[0] for f in candidates if (p := lines.get((f, line.shape)))), -1))
-        if pairs[-1] >= 0:  # each line of the previous state is paired with at most one line
-            key = (last.lines[pairs[-1]].operation, line.shape)
+        matches.append(next((p[0] for f in candidates if (p := lines.get((f, line.shape)))), -1))
+        if matches[-1] >= 0:  # each line of the previous state is paired with at most one line
+            key = (last.lines[matches[-1]].operation, line.shape)
             lines[key] = lines[key][1:]
-    ordered = set(longest_increasing(pairs))
-    return [pair if i in ordered else -1 for i, pair in enumerate(pairs)]
+    ordered = set(longest_increasing(matches))
+    return [pair if i in ordered else -1 for i, pair in enumerate(matches)]
 
 
 def _forerunners(line: Line, operations: Sequence[OperationState]) -> Iterable[int]:
@@ -169,6 +169,7 @@ def _file(name: str, origins: Sequence[dict[str, Any]], number: int) -> dict[str
     shown = [frame["line"] for origin in origins for frame in origin["frames"] if frame["file"] == number]
     text = linecache.getlines(name)
     first, last = max(1, min(shown) - _AROUND), min(len(text), max(shown) + _AROUND)
+    # The excerpt begins at the start of a function, a class or an import.
     while first > 1 and text[first - 1 : first] and not text[first - 1].startswith(("def ", "class ", "@", "import ", "from ")):
         first -= 1
     lines = [line.rstrip("\n") for line in text[first - 1 : last]]

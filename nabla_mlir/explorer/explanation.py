@@ -86,8 +86,8 @@ class Explanation:
             )
         axes = axes_or_new(axes)
         intensity = [max(k["flops"], 1) / max(k["bytes"], 1) for k in kernels]
-        at = np.geomspace(min(intensity) / 4, max(*intensity, machine["peak"] / machine["bandwidth"]) * 4, 100)
-        axes.loglog(at, np.minimum(at * machine["bandwidth"], machine["peak"]), color="black")
+        grid = np.geomspace(min(intensity) / 4, max(*intensity, machine["peak"] / machine["bandwidth"]) * 4, 100)
+        axes.loglog(grid, np.minimum(grid * machine["bandwidth"], machine["peak"]), color="black")
         speed, longest = [max(k["flops"], 1) / k["seconds"] for k in kernels], max(k["seconds"] for k in kernels)
         axes.scatter(intensity, speed, s=[10 + 190 * k["seconds"] / longest for k in kernels], alpha=0.6)
         for kernel, *point in zip(kernels, intensity, speed, strict=True):

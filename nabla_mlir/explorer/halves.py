@@ -87,6 +87,7 @@ def _recomputed(name: str, func: ir.Operation, recorder: Recorder) -> list[dict[
         elif op.name == _LOAD or any(value in known for value in reads):
             known.update(op.results)
             own_operations += [op] if op.name in REGISTRY else []
+    # Of the recomputed operations, only those are shown whose results a varying operation reads.
     last = [
         op
         for op in own_operations

@@ -71,6 +71,7 @@ def origin_of(location: ir.Location) -> Origin:
 
 
 def _number(location: ir.Location) -> int | None:
+    """The number in the location of a numbered operation, whose name is a mark such as "@7"; None for another location."""
     match = _MARK.fullmatch(location.name_str) if isinstance(location, ir.NameLoc) else None
     return None if match is None else int(match[1])
 

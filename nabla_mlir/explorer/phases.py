@@ -101,7 +101,7 @@ def document_of(phases: Phases, texts: Numbers, recorder: Recorder) -> dict[str,
     `texts` gives each text of a line a number, under which the page stores it.
     """
     last: list[Line] = []
-    plain = ""
+    before = ""  # the IR after the last phase, without the names of values
     items = []
     for name, seconds, text in zip(phases.names, phases.seconds, phases.texts, strict=True):
         lines = lines_of("\n".join(line for line in text.splitlines() if not line.startswith("#") or line.startswith("#loc")))
@@ -110,10 +110,10 @@ def document_of(phases: Phases, texts: Numbers, recorder: Recorder) -> dict[str,
             "name": name,
             "doc": _DOCS.get(name, ""),
             "seconds": round(seconds, 4),
-            "changed": now != plain,
+            "changed": now != before,
             "length": len(lines),
         }
-        if now != plain and len(lines) <= _MOST_LINES:
+        if now != before and len(lines) <= _MOST_LINES:
             item |= {
                 "text": [texts.of(line.text if len(line.text) <= _WIDEST else f"{line.text[:_WIDEST]} …") for line in lines],
                 "depth": [line.depth for line in lines],
@@ -121,7 +121,7 @@ def document_of(phases: Phases, texts: Numbers, recorder: Recorder) -> dict[str,
                 "same": same_lines(last, lines),
             }
             last = lines
-        plain = now
+        before = now
         items.append(item)
     return {"phases": items, "passes": [{"name": name, "seconds": seconds} for name, seconds in phases.passes]}
 
@@ -134,6 +134,7 @@ def same_lines(before: Sequence[Line], after: Sequence[Line]) -> list[int]:
     positions: dict[str, list[int]] = {}
     for i, line in reversed(list(enumerate(before))):
         positions.setdefault(_MAPS.sub("#map", line.shape), []).append(i)
-    pairs = [candidates.pop() if (candidates := positions.get(_MAPS.sub("#map", line.shape))) else -1 for line in after]
-    ordered = set(longest_increasing(pairs))
-    return [pair if i in ordered else -1 for i, pair in enumerate(pairs)]
+    # For each line of `after`, a line of `before` with the same text, or -1.
+    matches = [candidates.pop() if (candidates := positions.get(_MAPS.sub("#map", line.shape))) else -1 for line in after]
+    ordered = set(longest_increasing(matches))
+    return [pair if i in ordered else -1 for i, pair in enumerate(matches)]

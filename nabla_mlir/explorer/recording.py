@@ -115,6 +115,7 @@ class Recorder:
             marks.unmark(ops)
             old_lines = self.states[-1].lines
             matcher = difflib.SequenceMatcher(None, [x.shape for x in old_lines], [x.shape for x in new_lines], autojunk=False)
+            # An operation with an equal line gets the number of the old operation, which makes that its predecessor.
             for block in matcher.get_matching_blocks():
                 for a, b in zip(old_lines[block.a :][: block.size], new_lines[block.b :][: block.size], strict=True):
                     if a.operation != NO_OPERATION and b.operation != NO_OPERATION:

@@ -25,15 +25,15 @@ def records_of(states: Iterable[State]) -> dict[str, Any]:
 
 def _record(record: OpDef) -> dict[str, Any]:
     """The JSON of a record: its documentation, its rules, and its source."""
-    position = _positions().get(record.name, ("", 0, ""))
+    module, line, source = _positions().get(record.name, ("", 0, ""))
     return {
         "doc": record.doc,
         "kind": record.kind,
         "jvp": _jvp(record),
         "batch": _batch(record),
-        "module": position[0],
-        "line": position[1],
-        "source": position[2],
+        "module": module,
+        "line": line,
+        "source": source,
     }
 
 
@@ -47,11 +47,13 @@ def _jvp(record: OpDef) -> str:
 
 
 def _batch(record: OpDef) -> str:
+    """The kind of batching rule of an operation, as text for the page."""
     is_derived = record.kind == "elementwise" and not isinstance(record.batch, (Zero, UNSUPPORTED))
     return "elementwise: the same operation on all examples at once" if is_derived else _rule(record.batch)
 
 
 def _rule(rule: Any) -> str:
+    """The kind of a rule, as text for the page: zero, none with the reason, or one of its own."""
     if isinstance(rule, Zero):
         return "zero"
     return f"none: {rule.reason}" if isinstance(rule, UNSUPPORTED) else "one of its own, in the record"

@@ -178,7 +178,7 @@ def _symbols(name: str, f: Callable[..., Any], specs: Sequence[Spec]) -> list[Sy
     xs = [spec(_size(shape), "f64") for _, shape in inputs]
     us = [spec(_size(shape), "f64") for _, shape in results]
     blocks = [_block(f"jac_{o}_{i}", lambda *v, o=o: flat(*v)[o], xs, i) for o in range(k) for i in range(m)]
-    second = []
+    second = []  # the blocks of the Jacobian of the backward products: by the arguments, by the results, by the seeds
     for i in range(m):
         slope = grad(weighed, argnums=i)
         second += [_block(f"jac_adj_{i}_{j}", slope if i != j else weighed, [*xs, *us], j, is_hessian=i == j) for j in range(m)]
@@ -186,6 +186,7 @@ def _symbols(name: str, f: Callable[..., Any], specs: Sequence[Spec]) -> list[Sy
         second += [_block(f"jac_adj_{i}_u{o}", slope, [*xs, *us], m + o) for o in range(k)]
     seeds = [(f"fwd_{n}", shape) for n, shape in inputs], [(f"adj_{n}", shape) for n, shape in results]
     values = [(f"out_{n}", shape) for n, shape in results]
+    # The inputs that are read: the arguments, and the forward or the backward seeds; results are inputs that nothing reads.
     ends = [*range(m), *range(m + k, m + k + m)], [*range(m), *range(m + k, m + k + k)]
     sensitivities = [Output(f"adj_{n}", shape) for n, shape in inputs]
     known = [*inputs, *values, *seeds[1], *((f"out_{s.name}", s.shape) for s in sensitivities)]

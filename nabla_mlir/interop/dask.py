@@ -214,9 +214,9 @@ def _identity(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=16)
 def _opened(content: bytes) -> Work:
-    """The computation for a shard, loaded from the pickled `content` once for each process."""
+    """The computation for a shard, loaded from its pickled form `content` at the first call in this process."""
     artifact, mean, mask = pickle.loads(content)
-    if isinstance(artifact, bytes):
+    if isinstance(artifact, bytes):  # an archive, with code for several machines
         artifact = load(artifact)
     module = artifact.here.loaded if hasattr(artifact, "here") else artifact
     return Work(on_one_thread(module), mean, mask)
@@ -250,7 +250,7 @@ def _result_of_piece(source: Any, digest: str, function: Callable[[Piece], Any])
         _compare(source, digest)
         return function(source)
     content, number, x, data, check, known = source
-    spare = _spare(content)
+    spare = _spare(content)  # pieces of earlier calls, whose memory is used again
     try:
         piece = spare.get_nowait()
     except Empty:

@@ -51,9 +51,9 @@ async def _sums_of_complete_groups(name: str, groups: Sequence[range], matrix: A
     """
     loop, threads, data = asyncio.get_running_loop(), dask_worker.executors["default"], dask_worker.data
     keys = {i: [key_of(name, number) for number in group] for i, group in enumerate(groups)}
-    whole = {i: [data[key] for key in group] for i, group in keys.items() if all(key in data for key in group)}
-    sums = await asyncio.gather(*(loop.run_in_executor(threads, _sum, pieces, matrix) for pieces in whole.values()))
-    return dict(zip(whole, sums, strict=True))
+    complete = {i: [data[key] for key in group] for i, group in keys.items() if all(key in data for key in group)}
+    sums = await asyncio.gather(*(loop.run_in_executor(threads, _sum, pieces, matrix) for pieces in complete.values()))
+    return dict(zip(complete, sums, strict=True))
 
 
 def _sum(pieces: Sequence[Piece], matrix: Any) -> tuple[Any, tuple[str, ...]]:

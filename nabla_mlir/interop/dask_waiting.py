@@ -58,11 +58,11 @@ def first_done(client: Any, groups: Sequence[Sequence[Any]], patience: float) ->
 def _waited(client: Any, make: Callable[[], Any], patience: float, watch: Callable[[], None] = lambda: None) -> Any:
     """The result of the coroutine that `make` starts; raises DeployError if no worker runs a task for `patience` seconds.
 
-    `watch` is called again and again during the wait, to show the progress.
+    `watch` is called repeatedly during the wait, to show the progress.
     """
 
     async def result() -> Any:
-        """Waits for the coroutine, and looks at the workers from time to time."""
+        """The result of the coroutine; during the wait, the workers are checked every few seconds."""
         task = asyncio.ensure_future(make())
         since = look = time.monotonic()  # the time at which a task was last seen running, and the time of the last check
         try:

@@ -189,6 +189,7 @@ def of_arrays(f: Callable[..., Any], tree: Any, numbers: Sequence[Any]) -> Calla
     """
 
     def flat(*arrays: Any) -> Any:
+        """The result of `f` for the leaves that are arrays, with the numbers at their positions."""
         parts = iter(arrays)
         args, kwargs = pytree.unflatten(tree, [next(parts) if number is None else number[1] for number in numbers])
         return f(*args, **kwargs)

@@ -89,7 +89,7 @@ class Problem:
         _check_wide("x", self._x.specs)
         specs = (self._x.like, *data)
         self._rows = Vectors(())
-        whole = lambda x, sigma, weights, *data: sigma * f(x, *data)  # noqa: E731
+        weighted_sum = lambda x, sigma, weights, *data: sigma * f(x, *data)  # noqa: E731
         functions = {"value": trace(f, *specs), "gradient": trace(grad(f), *specs)}
         if constraints is not None:
             functions["constraints"] = trace(constraints, *specs)
@@ -99,12 +99,12 @@ class Problem:
             self.jacobian_pattern: Pattern = jacobian_pattern(constraints, *specs)
             entries = jacobian(constraints, coloring=cheapest(self.jacobian_pattern))
             functions["jacobian"] = trace(lambda *args: entries(*args).data, *specs)
-            whole = lagrangian(f, constraints)
+            weighted_sum = lagrangian(f, constraints)
         specs = (self._x.like, spec((), "f64"), self._rows.like, *data)
-        self.hessian_pattern: Pattern = hessian_pattern(whole, *specs)
+        self.hessian_pattern: Pattern = hessian_pattern(weighted_sum, *specs)
         rows = self.hessian_pattern.row_of_entry
         self._lower = np.nonzero(rows >= self.hessian_pattern.indices)[0]
-        second = hessian(whole, coloring=color(self.hessian_pattern, "star"))
+        second = hessian(weighted_sum, coloring=color(self.hessian_pattern, "star"))
         functions["hessian"] = trace(lambda *args: read(second(*args).data, self._lower), *specs)
         self.compiled: Compiled = module(**functions).lower().compile()
         self._entries: dict[str, Any] = {name: self.compiled.entry(name) for name in functions}

@@ -83,6 +83,7 @@ def primitive_call(
     """
     import jax
 
+    # `wrt` and `of` are the indices of the arguments with tangents, and of the results with tangents.
     wrt, of = positions_of(avals) if wrt is None else wrt, positions_of(outputs)
     f = functools.partial(primitive.bind, **params)
 
@@ -99,4 +100,4 @@ def primitive_call(
 
     of_rule = Part(rule, lambda: [*avals, *(avals[i] for i in wrt)], name=name and f"rule of {name}")
     parts = [Part(f, lambda: avals, primitive, name), of_rule]
-    return Call("ad.custom_jvp", primitive.name, parts, primitive, (0, 0), wrt, of)
+    return Call("ad.custom_jvp", primitive.name, parts, primitive, (0, 0), wrt, of)  # (0, 0): no part has constants

@@ -114,6 +114,7 @@ def _primitive() -> Any:
 
 
 def _run(*args: Any, family: Family, linear: int) -> list[Any]:
+    """The results of a call as arrays of JAX, computed at once: JAX's rule for evaluation; `linear` is not used here."""
     import jax
 
     return [jax.numpy.asarray(x) for x in _on_host(family, args)]

@@ -22,9 +22,10 @@ def solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: 
     """
     inner = sys.modules["equinox.internal._primitive"]
     operator, state, vector, *_ = (child.num_leaves for child in params["treedef"].children())
+    # The leaves that are arrays, then the arguments that belong to the right-hand side.
     arrays = [i for i, x in enumerate(params["static"]) if x is inner._missing_dynamic]
     right = [i for i, position in enumerate(arrays) if operator + state <= position < operator + state + vector]
-    rest = [i for i in range(len(avals)) if i not in right]
+    constants = [i for i in range(len(avals)) if i not in right]
     same = [(a.shape, a.dtype) for a in outputs[: len(right)]] == [(avals[i].shape, avals[i].dtype) for i in right]
     solver = _arguments(params, avals)[4]
     if not same or not solver.assume_full_rank():
@@ -38,14 +39,15 @@ def solve_of_lineax(primitive: Any, params: Any, avals: Sequence[Any], outputs: 
         """A part of the linear solve: `work` as a function of the constants, followed by the right-hand side."""
 
         def of_vector(*values: Any) -> list[Any]:
-            by_position = dict(zip([*rest, *right], values, strict=True))
+            """The results of `work`, after the values are put in the order of the call's arguments."""
+            by_position = dict(zip([*constants, *right], values, strict=True))
             return work([by_position[i] for i in range(len(avals))])
 
-        return Part(of_vector, lambda: [avals[i] for i in (*rest, *right)], primitive)
+        return Part(of_vector, lambda: [avals[i] for i in (*constants, *right)], primitive)
 
     works = (_product, _transposed_product, _solution, _transposed_solution)
     parts = [region(functools.partial(work, primitive, params)) for work in works]
-    return Call("ad.linear_solve", parts=parts, consts=(len(rest),) * 4, order=(*rest * 4, *right))
+    return Call("ad.linear_solve", parts=parts, consts=(len(constants),) * 4, order=(*constants * 4, *right))
 
 
 def _key(params: Any, avals: Sequence[Any], wrt: Sequence[int]) -> Hashable:

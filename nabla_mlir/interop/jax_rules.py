@@ -100,7 +100,7 @@ class Importer:
         def marked(description: Callable[..., Call]) -> Callable[..., Any]:
             """A lowering rule that appends the description of a call to `calls`, and emits a marker with its index in that list."""
 
-            def lowering(ctx: Any, *operands: Any, **params: Any) -> Any:
+            def lowering(ctx: Any, *operands: Any, **params: Any) -> Any:  # the operation of the marker
                 self.calls.append(description(params, ctx.avals_in, ctx.avals_out))
                 return jax.ffi.ffi_lowering(_MARKER)(ctx, *operands, call=np.int64(len(self.calls) - 1))
 
@@ -138,7 +138,7 @@ class Importer:
             return [_stopped(x) for x in operands]
         if call.name == "ad.linear_solve":
             return self._emitted_solve(call, op, operands)
-        if computes_its_derivative(call.root):
+        if computes_its_derivative(call.root):  # no rule is needed: a copy of the function's code is enough
             return _copy(self._within(self.around).module(call.parts[0]), [], operands)
         inert = [i for i, x in enumerate(op.operands) if x in self.inert]
         if inert and call.narrow is not None:
@@ -235,7 +235,7 @@ def _without_rule(
     register_custom_call(target, batch="leading")
     body, n = functools.partial(_copy, primal, consts), len(arguments)
 
-    def rule(xs: list[Tensor]) -> list[Tensor]:
+    def rule(xs: list[Tensor]) -> list[Tensor]:  # the results, and tangents that no target can compute
         outs = body(xs[:n])
         return [*outs, *custom_call(target, xs, [(outs[i].shape, outs[i].dtype) for i in call.of])]
 
@@ -269,7 +269,7 @@ def _unused(label: str, labels: Sequence[str]) -> str:
 # ---------------------------------------------------------------- the rules of JAX
 
 
-def _without_tangent(aval: Any) -> np.ndarray:
+def _without_tangent(aval: Any) -> np.ndarray:  # zeros of dtype float0, which JAX passes for a value without tangent
     import jax
 
     return np.zeros(aval.shape, jax.dtypes.float0)
@@ -334,8 +334,8 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: 
         outs = fwd.call_wrapped(*(x for pair in zip(values, flags, strict=True) for x in pair))
         _, tree, sources = bound["out_trees"]()
         count = tree.num_leaves - sum(f is not None for f in sources)  # a source is the argument that is the residual itself
-        rest = iter(outs[:count])
-        return [*outs[count:], *(next(rest) if f is None else values[f] for f in sources)]
+        residuals = iter(outs[:count])
+        return [*outs[count:], *(next(residuals) if f is None else values[f] for f in sources)]
 
     def backward_avals() -> list[Any]:
         """The shapes and dtypes of the arguments of the backward rule: the residuals, and the cotangents of the results."""
@@ -369,7 +369,7 @@ def _linear_solve(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> 
     return Call("ad.linear_solve", parts=parts, consts=[count for _, count in known])
 
 
-def _function_of_jaxpr(jaxpr: Any) -> Callable[..., Any]:
+def _function_of_jaxpr(jaxpr: Any) -> Callable[..., Any]:  # a function of values that runs the jaxpr
     from jax.extend.core import jaxpr_as_fun
 
     return lambda *values: jaxpr_as_fun(jaxpr)(*values)

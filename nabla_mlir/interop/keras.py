@@ -50,6 +50,7 @@ def from_keras(model: Any, *specs: Any, training: bool = False) -> Callable[...,
     values = weights(model)
 
     def stateless(trainable: Any, *inputs: Any) -> Any:
+        """The results of the model without the new state."""
         return model.stateless_call(trainable, state, *inputs, training=training)[0]
 
     f = from_jax(stateless, list(values.values()), *specs)

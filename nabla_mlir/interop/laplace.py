@@ -69,7 +69,11 @@ def _backends() -> dict[str, Any]:
             return rows, losses.sum()
 
         def kron(self, x: Any, y: Any, N: int, *, kfac_approx: str = "expand") -> tuple[Any, Any]:
-            """The loss of a batch, and the Kronecker factors of its curvature for each layer."""
+            """The loss of a batch, and the Kronecker factors of its curvature for each layer.
+
+            `N` is the number of samples of the whole data set. With `kfac_approx` "reduce", the inputs are averaged, and the
+            derivatives summed, over the positions at which a layer uses its weight.
+            """
             if kfac_approx not in ("expand", "reduce"):
                 raise ImportIRError(f"kron requires kfac_approx='expand' or 'reduce', got {kfac_approx!r}.", where=user_frame())
             layers = self._layers()
@@ -254,6 +258,6 @@ def _by_positions(layer: Any, inputs: Any, jacobians: Any) -> tuple[Any, Any]:
     if isinstance(layer, torch.nn.Linear):
         return inputs.reshape(len(inputs), -1, inputs.shape[-1]), jacobians.reshape(*jacobians.shape[:2], -1, jacobians.shape[-1])
     mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-    whole = torch.nn.functional.pad(inputs, layer._reversed_padding_repeated_twice, mode=mode)
-    patches = torch.nn.functional.unfold(whole, layer.kernel_size, layer.dilation, 0, layer.stride)
+    padded = torch.nn.functional.pad(inputs, layer._reversed_padding_repeated_twice, mode=mode)
+    patches = torch.nn.functional.unfold(padded, layer.kernel_size, layer.dilation, 0, layer.stride)
     return patches.transpose(1, 2), jacobians.flatten(3).transpose(2, 3)

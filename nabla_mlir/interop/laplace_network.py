@@ -58,7 +58,7 @@ class Network:
         """
         import torch
 
-        ref: Any = weakref.ref(module)
+        ref: Any = weakref.ref(module)  # so that the functions do not keep the module alive
 
         def shifted(state: Any, x: Any, shifts: Any) -> Any:
             """The results of the module with `shifts` added to the results of layers, and the inputs of these layers."""
@@ -81,11 +81,11 @@ class Network:
         self._shapes = {name: tuple(p.shape) for name, p in module.named_parameters() if name in set(free)}
         self._call = from_torch(lambda state, x: torch.func.functional_call(ref(), state, (x,)))
         self._shifted, self._loss = from_torch(shifted), from_torch(loss)
-        of = functools.partial(function, target=target)
-        self.jacobians, self.selected, self.gradients = of(self._jacobians), of(self._selected), of(self._gradients)
-        self.products = of(self._products)
-        self.diagonal = of(lambda *args: (hessian_diagonal(self.objective)(*args), self.objective(*args)))
-        self.layers, self.slopes = of(self._layers), of(vmap(grad(self._loss_of_one)))
+        in_torch = functools.partial(function, target=target)  # a function of PyTorch's tensors
+        self.jacobians, self.selected = in_torch(self._jacobians), in_torch(self._selected)
+        self.gradients, self.products = in_torch(self._gradients), in_torch(self._products)
+        self.diagonal = in_torch(lambda *args: (hessian_diagonal(self.objective)(*args), self.objective(*args)))
+        self.layers, self.slopes = in_torch(self._layers), in_torch(vmap(grad(self._loss_of_one)))
 
     def objective(self, vector: Any, constants: Any, x: Any, y: Any) -> Any:
         """The loss of a batch: the sum of the losses of its samples.
@@ -116,6 +116,7 @@ class Network:
         """The Jacobians of the outputs of each sample in `x` by the parameters `vector`, and the outputs."""
 
         def of_one(x: Any) -> Any:
+            """The Jacobian of the output for one sample, one pullback for each row, and the output."""
             y, pull = self._output_and_pullback(vector, constants, x)
             return vmap(lambda seed: pull(seed)[0])(nnp.eye(y.size, dtype=y.dtype)), y
 
@@ -125,6 +126,7 @@ class Network:
         """The rows of the Jacobian of each sample in `x` for the outputs with the numbers `outputs`, and all outputs."""
 
         def of_one(x: Any, outputs: Any) -> Any:
+            """The requested rows of the Jacobian for one sample, and its output."""
             y, pull = self._output_and_pullback(vector, constants, x)
             return vmap(lambda i: pull((nnp.arange(y.size) == i).astype(y.dtype))[0])(outputs), y
 
@@ -134,6 +136,7 @@ class Network:
         """The gradient of the loss of each sample by the parameters `vector`, and the losses; `y` are the labels."""
 
         def of_one(x: Any, y: Any) -> Any:
+            """The gradient of the loss of one sample, then the loss: `value_and_grad` has them in the other order."""
             return value_and_grad(lambda vector: self._loss_of_one(self._value(vector, constants, x), y))(vector)[::-1]
 
         return vmap(of_one)(x, y)

@@ -49,6 +49,7 @@ class MPIEngine(AtOnce):
         return self._summed(agreed(self.comm, lambda: self.local.product(matrix)))
 
     def _summed(self, array: np.ndarray) -> np.ndarray:
+        """The sum of the arrays of all ranks, in the same form on each rank."""
         total = np.ascontiguousarray(array)
         self.comm.Allreduce(_in_place(), total)
         return total

@@ -44,6 +44,7 @@ def from_portable(module: ir.Module) -> ir.Module:
     operations = [op.operation for op in module.body.operations]
     if not any(op.name.startswith("vhlo.") for op in operations):
         return module
+    # Composite operations become calls of the functions that define them.
     with context():
         for function in operations:
             for op in nested(function):

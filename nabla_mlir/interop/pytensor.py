@@ -151,6 +151,7 @@ def _op() -> Callable[[Family, tuple[Spec, ...]], Any]:
                 cell[0] = result
 
         def connection_pattern(self, node: Any) -> list[list[bool]]:
+            """True for each pair of an input and a result between which a derivative exists."""
             program = self.program
             return [[is_differentiable(x.dtype) and is_differentiable(y.dtype) for y in program.outputs] for x in program.inputs]
 
@@ -205,9 +206,9 @@ def _mapped(make: Callable[..., Any], op: Any, node: Any, inputs: Sequence[Any])
         lengths = {i: inputs[i].type.shape[count - level] for i, count in enumerate(counts) if count >= level}
         axes: list[int | None] = [None] * len(inputs)
         longer = [n for n in lengths.values() if n != 1]
-        example = next((n for n in longer if n is not None), 1)
+        example = next((n for n in longer if n is not None), 1)  # the length in the specs; 1 if none is known
         for i, length in lengths.items():
-            if length == 1 and longer:  # the same for all
+            if length == 1 and longer:  # it broadcasts: the same entry for all, so this input is not mapped
                 variables[i] = variables[i].squeeze(axis=counts[i] - level)
                 continue
             axes[i], specs[i] = 0, Spec((example, *specs[i].shape), specs[i].dtype)
@@ -229,6 +230,7 @@ def _register_in_jax(kind: Any) -> None:
         call = function_of_jax(lambda *arrays: family.leaves(arrays), target=family.target)
 
         def run(*arrays: Any) -> Any:
+            """The results as a tuple, or the only one itself, as PyTensor expects."""
             results = call(*arrays)
             return results[0] if len(results) == 1 else results
 

@@ -117,7 +117,7 @@ class PolymorphicFunction(ImportedFunction):
         inputs = ",".join(f"{type}={numbers[i]}" if i in numbers else type for i, type in enumerate(types))
         if inputs not in self.specialized:
             if len(self.specialized) == thresholds.CACHED_FUNCTIONS:
-                del self.specialized[next(iter(self.specialized))]
+                del self.specialized[next(iter(self.specialized))]  # the oldest one
             self.specialized[inputs] = self._specialized(inputs)
         return self.specialized[inputs]
 

@@ -107,6 +107,7 @@ def _name_of_family(family: Family) -> str:
 
 @functools.cache
 def _in_graphs(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The function `call` in a form that `torch.compile` puts into its graphs without an analysis of its Python code."""
     import torch
 
     return torch._dynamo.nonstrict_trace(call)
@@ -198,6 +199,7 @@ def _operation() -> Callable[..., Any]:
 
         @staticmethod
         def vmap(info: Any, axes: Any, key: str, *inputs: Any) -> Any:
+            """The results of a call under `torch.func.vmap`, by the mapped family; their mapped axis is 0."""
             results = Call.apply(_name_of_family(_FAMILIES[key].mapped(tuple(axes[1:]))), *inputs)
             return results, (0,) * len(results)
 
@@ -269,6 +271,7 @@ def _dtype(dtype: Any) -> np.dtype:
 
 @functools.cache
 def _of_torch(dtype: np.dtype) -> Any:
+    """PyTorch's dtype with the name of a dtype of NumPy."""
     import torch
 
     return getattr(torch, dtype.name)

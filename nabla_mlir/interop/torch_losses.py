@@ -50,6 +50,7 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, lengths: Tensor, target_lengths
         targets = nnp.take(targets, starts[:, None] + np.arange(targets.shape[0]), mode="clip")
     positions = np.arange(2 * targets.shape[1] + 1)
     labels = nnp.where(positions % 2 == 0, blank, nnp.take(nnp.pad(targets, ((0, 0), (0, 1))), positions // 2, 1))
+    # A step may skip the blank between two different labels.
     skips = (labels != blank) & (labels != nnp.pad(labels, ((0, 0), (2, 0)))[:, :-2]) & (positions > 1)
     emissions = nnp.take_along_axis(log_probs, nnp.broadcast_to(labels, (steps, *labels.shape)), 2)
 
@@ -57,9 +58,12 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, lengths: Tensor, target_lengths
         """The log-probabilities shifted by some positions of the labels; those that come from outside are `_NEVER`."""
         return nnp.pad(a, ((0, 0), (by, 0)), constant_values=_NEVER)[:, : a.shape[1]]
 
-    def step(a: Tensor, at: Any) -> Any:
-        """The log-probabilities of all prefixes of alignments after one more time step; sequences that have ended do not change."""
-        emission, t = at
+    def step(a: Tensor, item: Any) -> Any:
+        """The log-probabilities of all prefixes of alignments after one more time step; sequences that have ended do not change.
+
+        `item` has the log-probabilities of the labels at this time step, and its index.
+        """
+        emission, t = item
         sources = nnp.stack([a, moved(a, 1), nnp.where(skips, moved(a, 2), _NEVER)])
         return nnp.where((t < lengths)[:, None], nn.logsumexp(sources, 0) + emission, a), ()
 
@@ -83,11 +87,11 @@ def fractional_max_pool(rank: int) -> Any:
         `windows` and `sizes` are the length and the number of the windows along each axis, and `draws` has a number in [0, 1) for
         each image, channel and axis.
         """
-        spatial, whole = x.shape[-rank:], x.shape[:-rank]
-        draws = stop_gradient(draws).reshape(*whole, rank)
-        flat: Any = np.zeros((*whole, *(1,) * 2 * rank), np.int64)
+        spatial, batch = x.shape[-rank:], x.shape[:-rank]  # batch: the axes of images and channels
+        draws = stop_gradient(draws).reshape(*batch, rank)
+        flat: Any = np.zeros((*batch, *(1,) * 2 * rank), np.int64)
         for i, (n, window, count) in enumerate(zip(spatial, windows, sizes, strict=True)):
-            draw = draws[..., i if rank == 3 else rank - 1 - i, None]
+            draw = draws[..., i if rank == 3 else rank - 1 - i, None]  # PyTorch's order: width before height in two dimensions
             gap = (n - window) / (count - 1) if count > 1 else 0.0
             starts = nnp.floor((np.arange(count) + draw) * gap) - nnp.floor(draw * gap)
             starts = nnp.where(np.arange(count) == count - 1, n - window, starts).astype(np.int64)
@@ -95,12 +99,12 @@ def fractional_max_pool(rank: int) -> Any:
             shape = [1] * (2 * rank)
             shape[i], shape[rank + i] = count, window
             # The flat index of each element of each window, built axis by axis.
-            flat = flat * n + positions.reshape(*whole, *shape)
-        flat = nnp.broadcast_to(flat, (*whole, *sizes, *windows)).reshape(*whole, int(np.prod(sizes)), int(np.prod(windows)))
-        rows = x.reshape(*whole, 1, -1)
-        patches = nnp.take_along_axis(nnp.broadcast_to(rows, (*whole, flat.shape[-2], rows.shape[-1])), flat, -1)
+            flat = flat * n + positions.reshape(*batch, *shape)
+        flat = nnp.broadcast_to(flat, (*batch, *sizes, *windows)).reshape(*batch, int(np.prod(sizes)), int(np.prod(windows)))
+        rows = x.reshape(*batch, 1, -1)
+        patches = nnp.take_along_axis(nnp.broadcast_to(rows, (*batch, flat.shape[-2], rows.shape[-1])), flat, -1)
         best = nnp.argmax(patches, -1)[..., None]
-        values, positions_of_best = (nnp.take_along_axis(a, best, -1).reshape(*whole, *sizes) for a in (patches, flat))
+        values, positions_of_best = (nnp.take_along_axis(a, best, -1).reshape(*batch, *sizes) for a in (patches, flat))
         return values, positions_of_best
 
     return pool

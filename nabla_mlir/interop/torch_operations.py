@@ -61,8 +61,8 @@ def _running(is_better: Callable[[Any, Any], Any]) -> Callable[[Tensor, int], tu
 
     def best(a: Any, b: Any) -> Any:
         """The better one of two pairs (value, index)."""
-        second = is_better(b[0], a[0])
-        return nnp.where(second, b[0], a[0]), nnp.where(second, b[1], a[1])
+        is_second = is_better(b[0], a[0])
+        return nnp.where(is_second, b[0], a[0]), nnp.where(is_second, b[1], a[1])
 
     def run(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         """The best element up to each index along axis `dim`, and the last index at which it occurs."""
@@ -156,13 +156,13 @@ def _windows(
 
     `ends` has the padding before and after each axis. `windows`, `strides` and `dilations` have one number for each windowed axis.
     """
-    whole = (1,) * (x.ndim - len(windows))
+    ones = (1,) * (x.ndim - len(windows))  # along the first axes, each element is a window of its own
     params = window_params(
         x.ndim,
-        window_dimensions=(*whole, *windows),
-        window_strides=(*whole, *strides),
-        window_dilations=(*whole, *dilations),
-        padding=(*((0, 0) for _ in whole), *ends),
+        window_dimensions=(*ones, *windows),
+        window_strides=(*ones, *strides),
+        window_dilations=(*ones, *dilations),
+        padding=(*((0, 0) for _ in ones), *ends),
     )
     return reduce_window(x, full((), start, x.dtype), body=body, **params)
 
@@ -229,7 +229,7 @@ def _avg_pool(rank: int) -> Callable[..., Tensor]:
         sums = _windows(widened(x), "add", 0, windows, strides, ends, ones)
         if divisor is not None:
             return (sums / divisor).astype(x.dtype)
-        counts = np.ones(())
+        counts = np.ones(())  # the number of elements of each window, as a product over the axes
         for n, window, stride, pad, (_, high) in zip(x.shape[-rank:], windows, strides, pads, ends, strict=True):
             starts = np.arange(-pad, n + high - window + 1, stride)
             low, last = (-pad, n + pad) if count_pads else (0, n)

@@ -252,9 +252,9 @@ def _constant_value(value: Any) -> Any:
 
 
 def _with_constants(function: Callable[..., Any], arguments: Sequence[Any], *tensors: Any) -> Any:
-    """The result of a function whose static arguments are known, for its tensors."""
-    rest = iter(tensors)
-    return function(*(next(rest) if a is _TENSOR else a for a in arguments))
+    """The result of `function` for `arguments`, in which each `_TENSOR` is replaced by the next of `tensors`."""
+    remaining = iter(tensors)
+    return function(*(next(remaining) if a is _TENSOR else a for a in arguments))
 
 
 def _lower(module: Any) -> None:

@@ -57,7 +57,7 @@ def _gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool = False, ep
         losses = 0.5 * (math.log(max(var, eps)) + (input - target) ** 2 / max(var, eps))
     else:
         var = var.unsqueeze(-1) if var.shape == input.shape[:-1] else var
-        variance = var + (torch.clamp(var, min=eps) - var).detach()
+        variance = var + (torch.clamp(var, min=eps) - var).detach()  # clamped, with the derivative of `var`
         variance = torch.where(torch.any(var < 0), math.nan, variance)
         losses = 0.5 * (torch.log(variance) + (input - target) ** 2 / variance)
     return _reduced(losses + 0.5 * math.log(2 * math.pi) if full else losses, reduction)
@@ -109,7 +109,10 @@ def _ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Any:
-    """The loss of all sequences as one custom operation, which `torch_operations` lowers."""
+    """The CTC loss of a batch of sequences, or of one, reduced as `reduction` says; a custom operation stands for the computation.
+
+    `torch_operations` lowers the custom operation.
+    """
     import torch
 
     is_batch = log_probs.ndim == 3

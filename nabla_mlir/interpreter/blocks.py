@@ -175,7 +175,7 @@ class _Reader:
             step(frame)
             found = [frame[i] for i in results]
             watch(op, [frame[i] for i in operands], found)  # type: ignore[misc]
-            frame.update(zip(results, found, strict=True))
+            frame.update(zip(results, found, strict=True))  # the watcher may have replaced results in the list
 
         return step if watch is None else step_and_tell
 
@@ -311,6 +311,7 @@ def _one_by_one(body: Body) -> Body:
     """A function of arrays that applies `body`, a function of scalars, to each element."""
 
     def run(frame: Frame, xs: Arrays) -> Arrays:
+        """The results of `body` for all elements, as arrays; arguments are broadcast to one shape."""
         xs = list(np.broadcast_arrays(*xs))
         rows = [body(frame, [x[position] for x in xs]) for position in np.ndindex(xs[0].shape)]
         return [np.array(column).reshape(xs[0].shape) for column in zip(*rows, strict=True)]

@@ -128,6 +128,7 @@ def _factor(rng: np.random.Generator, results: Arrays) -> Arrays:
 
 
 def _eigenvectors(rng: np.random.Generator, results: Arrays) -> Arrays:
+    """The results of an eigenvalue routine with a random phase for each eigenvector, which is again an eigenvector."""
     vectors, *others = results
     return [vectors * _phases(rng, vectors.shape[:-2] + (1, vectors.shape[-1]), vectors.dtype), *others]
 
@@ -144,11 +145,12 @@ def _singular_vectors(rng: np.random.Generator, results: Arrays) -> Arrays:
     for x, phases in ((u.swapaxes(-1, -2), pairs), (vt, np.conj(pairs))):
         k = min(s.shape[-1], x.shape[-2])
         x[..., :k, :] *= phases[..., :k, :]
-        x[..., k:, :] = _unitary(rng, x.shape[-2] - k, x.dtype) @ x[..., k:, :]
+        x[..., k:, :] = _unitary(rng, x.shape[-2] - k, x.dtype) @ x[..., k:, :]  # vectors without a singular value: any basis fits
     return [a, s, u, vt, info]
 
 
 def _unitary(rng: np.random.Generator, n: int, dtype: np.dtype) -> np.ndarray:
+    """A random unitary matrix of size n, orthogonal for a real dtype."""
     x = rng.normal(size=(n, n)) + (1j * rng.normal(size=(n, n)) if is_complex(dtype) else 0)
     return np.linalg.qr(x)[0] if n else x
 
@@ -162,12 +164,12 @@ def _general_eigenvectors(rng: np.random.Generator, results: Arrays) -> Arrays:
     """
     *values, left, right, info = (y.copy() for y in results)
     n, is_real = left.shape[-1], len(values) == 2
-    for index in np.ndindex(left.shape[:-2]):
+    for index in np.ndindex(left.shape[:-2]):  # one matrix of the batch
         imaginary = values[1][index] if is_real else np.zeros(n)
         groups = [[i, i + 1] if imaginary[i] > 0 and i + 1 < n else [i] for i in range(n) if not imaginary[i] < 0]
         order = [i for k in rng.permutation(len(groups)) for i in groups[k]]
         order += [i for i in range(n) if i not in order]  # values that are not finite have no partner
-        signs = rng.choice([-1.0, 1.0], (2, n))
+        signs = rng.choice([-1.0, 1.0], (2, n))  # for a real matrix only the first row is used, so that products stay positive
         for value in values:
             value[index] = value[index][order]
         for side, vectors in enumerate((left, right)):

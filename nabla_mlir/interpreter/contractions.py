@@ -83,6 +83,7 @@ def _one_group(x: np.ndarray, w: np.ndarray, strides: Shape, dilation: Shape) ->
     """The convolution of images [batch, features, ...] with kernels [results, features, ...] of one group."""
     windows = windows_of(x, (1, 1, *w.shape[2:]), (1, 1, *strides), (1, 1, *dilation))
     rank = len(strides)
+    # The axes are now: batch, features, positions of windows, 1, 1, axes inside a window. The two axes of length 1 are removed.
     windows = windows.reshape(windows.shape[: 2 + rank] + w.shape[2:])
     out = np.tensordot(windows, w, axes=([1, *range(2 + rank, 2 + 2 * rank)], [1, *range(2, 2 + rank)]))
     return np.moveaxis(out, -1, 1)

@@ -71,6 +71,7 @@ def case(op: ir.Operation, block_of: Read) -> Body:
     regions = [block_of(i) for i in range(len(op.regions))]
 
     def run(frame: Frame, xs: Arrays) -> Arrays:
+        """The results of the region that the index `xs[0]` selects; the regions have no arguments."""
         index = int(xs[0])
         return regions[index if 0 <= index < len(regions) else -1](frame, [])
 

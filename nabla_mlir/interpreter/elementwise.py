@@ -31,18 +31,19 @@ def _complex_quotient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     There, finite / infinite is 0, and infinite / finite is infinite.
     """
     quotient = np.asarray(np.divide(x, y))
-    above = (np.isinf(x.real) | np.isinf(x.imag)) & np.isfinite(y)
-    below = (np.isinf(y.real) | np.isinf(y.imag)) & np.isfinite(x)
-    zero = y == 0
-    is_end = zero | ((above | below) & np.isnan(quotient.real) & np.isnan(quotient.imag))
-    if not is_end.any():
+    is_infinite_by_finite = (np.isinf(x.real) | np.isinf(x.imag)) & np.isfinite(y)
+    is_finite_by_infinite = (np.isinf(y.real) | np.isinf(y.imag)) & np.isfinite(x)
+    is_by_zero = y == 0
+    has_infinity = is_infinite_by_finite | is_finite_by_infinite
+    is_corrected = is_by_zero | (has_infinity & np.isnan(quotient.real) & np.isnan(quotient.imag))
+    if not is_corrected.any():
         return quotient
-    (p, q), (r, s) = _parts_for_annex_g(x, above), _parts_for_annex_g(y, below)
-    factor = np.where(above, np.inf, 0.0).astype(p.dtype)
+    (p, q), (r, s) = _parts_for_annex_g(x, is_infinite_by_finite), _parts_for_annex_g(y, is_finite_by_infinite)
+    factor = np.where(is_infinite_by_finite, np.inf, 0.0).astype(p.dtype)
     infinity = np.copysign(np.inf, y.real).astype(p.dtype)
-    re = np.where(zero, infinity * x.real, factor * (p * r + q * s))
-    im = np.where(zero, infinity * x.imag, factor * (q * r - p * s))
-    return np.where(is_end, complex_(re, im), quotient)
+    re = np.where(is_by_zero, infinity * x.real, factor * (p * r + q * s))
+    im = np.where(is_by_zero, infinity * x.imag, factor * (q * r - p * s))
+    return np.where(is_corrected, complex_(re, im), quotient)
 
 
 def _parts_for_annex_g(z: np.ndarray, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -99,8 +100,8 @@ def rsqrt(x: np.ndarray) -> np.ndarray:
 @evaluation("stablehlo.round_nearest_afz")
 def round_nearest_afz(x: np.ndarray) -> np.ndarray:
     """The nearest integer, ties away from zero."""
-    whole = np.trunc(x)
-    return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1, x), whole)
+    truncated = np.trunc(x)
+    return np.where(np.abs(x - truncated) >= 0.5, truncated + np.copysign(1, x), truncated)
 
 
 def _bits(x: np.ndarray) -> int:
@@ -184,8 +185,8 @@ def _clipped_integers(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     limits = np.iinfo(dtype)
     wide = x.astype(np.float64)
     inside = (wide > limits.min - 1.0) & (wide < limits.max + 1.0)
-    whole = np.where(inside, wide, 0).astype(dtype)
-    return np.where(inside | np.isnan(wide), whole, np.where(wide < 0, limits.min, limits.max).astype(dtype))
+    integers = np.where(inside, wide, 0).astype(dtype)
+    return np.where(inside | np.isnan(wide), integers, np.where(wide < 0, limits.min, limits.max).astype(dtype))
 
 
 @evaluation("stablehlo.complex")

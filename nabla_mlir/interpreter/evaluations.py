@@ -79,7 +79,7 @@ def _lgamma(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.
         near = (x > -2.8125) & (x < -2.3125)
         if x.dtype == np.float64 and near.any():
             some = x[near]
-            factors = [(some - root) - low for root, low in ROOTS]
+            factors = [(some - root) - low for root, low in ROOTS]  # a root is a sum of two floats, for its last digits
             result[near] = np.polynomial.polynomial.polyval(some * 4.0 + 10.25, OVER_ROOTS) * factors[0] * factors[1]
         return result
 
@@ -94,8 +94,8 @@ def _digamma(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np
 
     def evaluate(x: np.ndarray) -> np.ndarray:
         """Returns the digamma function of `x`; there is no correction between the poles, and none above -1/2."""
-        result, rest = np.asarray(f(x)), x - np.rint(x)
-        near = (x < -0.5) & (np.abs(rest) < 0.25) & (rest != 0)
+        result, distance = np.asarray(f(x)), x - np.rint(x)
+        near = (x < -0.5) & (np.abs(distance) < 0.25) & (distance != 0)
         wide = x[near].astype(np.float64)
         result[near] = f(1 - wide) - np.pi / np.tan(np.pi * (wide - np.rint(wide)))
         return result

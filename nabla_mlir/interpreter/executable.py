@@ -54,7 +54,10 @@ class InterpretedFunction:
         return arrays
 
     def _filled(self, target: Any, result: np.ndarray, version: int | None) -> Array:
-        """The array `target` after `result` has been copied to its memory; it gets the version of the module's state."""
+        """The array `target` after `result` has been copied to its memory; it gets the version of the module's state.
+
+        `target` is an array of this package, or a NumPy array, which `fill` writes.
+        """
         if type(target) is Array:
             ctypes.memmove(target.numpy().ctypes.data, np.ascontiguousarray(result).ctypes.data, result.nbytes)
             return fill(target, target, version)

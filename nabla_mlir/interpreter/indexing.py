@@ -25,16 +25,16 @@ def _slice_starts(
       batches, of_indices: the batch axes of the operand, and the matching axes of `indices`.
       rank: the number of axes of the operand.
     """
-    if vector_dim == indices.ndim:
+    if vector_dim == indices.ndim:  # StableHLO's form for index vectors of one component, which have no axis
         indices = indices[..., None]
-    parts = np.moveaxis(indices, vector_dim, 0)
+    parts = np.moveaxis(indices, vector_dim, 0)  # one array for each component
     starts = np.zeros((rank, *parts.shape[1:]), np.int64)
     for part, axis in zip(parts, index_map, strict=True):
         starts[axis] = np.minimum(part, np.iinfo(np.int64).max) if part.dtype == np.uint64 else part
-    for axis, of in zip(batches, of_indices, strict=True):
-        of -= of > vector_dim
-        sizes = [n if d == of else 1 for d, n in enumerate(parts.shape[1:])]
-        starts[axis] = np.arange(parts.shape[1 + of]).reshape(sizes)
+    for axis, index_axis in zip(batches, of_indices, strict=True):
+        index_axis -= index_axis > vector_dim  # axes after that of the index vectors move forward by one
+        sizes = [n if d == index_axis else 1 for d, n in enumerate(parts.shape[1:])]
+        starts[axis] = np.arange(parts.shape[1 + index_axis]).reshape(sizes)
     return starts
 
 
@@ -112,12 +112,12 @@ def _apply_updates(outs: list[np.ndarray], positions: np.ndarray, updates: Seque
     `positions` has one column of indices for each update. `body` is "set", an operation's name, or a function of an old and a new
     element.
     """
-    at = tuple(positions)
+    index = tuple(positions)
     if body == "set":
-        outs[0][at] = updates[0]  # of several updates for one index NumPy stores the last
+        outs[0][index] = updates[0]  # of several updates for one index NumPy stores the last
     elif isinstance(body, str) and outs[0].dtype.kind != "V":
-        UFUNCS[body].at(outs[0], at, updates[0])
-    else:
+        UFUNCS[body].at(outs[0], index, updates[0])
+    else:  # a function, or a dtype such as bfloat16, for which NumPy has no ufunc
         for i in range(positions.shape[1]):
             position = tuple(positions[:, i])
             for out, y in zip(outs, combine(body, *(out[position] for out in outs), *(u[i] for u in updates)), strict=True):

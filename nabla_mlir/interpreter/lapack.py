@@ -199,7 +199,7 @@ def geev(a: np.ndarray, **_: Any) -> list[np.ndarray]:
         distances = np.abs(values[:, None] - others.conj())
         for row in distances:
             order.append(int(np.argmin(row)))
-            distances[:, order[-1]] = np.inf
+            distances[:, order[-1]] = np.inf  # so that no other value selects the same vector
         left = left[:, order]
         if x.dtype.kind != "c":  # LAPACK has both from one triangular form, where the product of a pair is 1
             left = left * np.where(np.sum(left.conj() * right, axis=0).real < 0, -1, 1)

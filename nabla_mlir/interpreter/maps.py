@@ -64,11 +64,11 @@ def _entry(x: np.ndarray, positions: Sequence[int], index: Sequence[int]) -> np.
     """A view of one entry of `x`, which has axis positions[k] for axis k of the map, or no such axis; `index` is the entry's
     index.
     """
-    at: list[int | slice] = [slice(None)] * x.ndim
+    selection: list[int | slice] = [slice(None)] * x.ndim
     for position, i in zip(positions, index, strict=True):
         if position != NOT_CARRIED:
-            at[position] = i
-    return x[(*at, ...)]
+            selection[position] = i
+    return x[(*selection, ...)]
 
 
 def collective(op: ir.Operation, number: Callable[[ir.Value], int]) -> Collective | None:

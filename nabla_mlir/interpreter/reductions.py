@@ -102,10 +102,13 @@ def _by_comparison(xs: Sequence[np.ndarray], axis: int, comparator: Callable[...
     for position in np.ndindex(columns[0].shape[:-1]):
         rows = [c[position] for c in columns]
 
+        # The default arguments bind the rows of this iteration.
         def less(i: int, j: int, rows: Sequence[np.ndarray] = rows) -> bool:
+            """True if element i comes before element j."""
             return bool(comparator(*(np.asarray(row[k]) for row in rows for k in (i, j)))[0])
 
         def sign(i: int, j: int, less: Callable[[int, int], bool] = less) -> int:
+            """The order of elements i and j as -1, 0 or 1, as `sorted` needs it."""
             return -1 if less(i, j) else int(less(j, i))
 
         order[position] = sorted(range(len(rows[0])), key=functools.cmp_to_key(sign))

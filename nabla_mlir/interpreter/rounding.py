@@ -132,9 +132,9 @@ class Perturbation:
             _noise(wide.dtype.name, AMPLITUDE * _unit(x.dtype)),
         )
         for i in range(0, wide.size, _PART):
-            part, at = wide[i : i + _PART], (start + i) % _POOL
-            errors = slice(at, at + part.size)
-            if relative == 1:
+            part, offset = wide[i : i + _PART], (start + i) % _POOL
+            errors = slice(offset, offset + part.size)
+            if relative == 1:  # the usual case, in which the factors are known
                 np.multiply(part, noise.factors[errors], out=value[i : i + _PART])
             else:
                 np.multiply(part, 1 + relative * noise.errors[errors], out=value[i : i + _PART])  # of infinities the same
@@ -199,7 +199,7 @@ class _Noise:
 
 @functools.cache
 def _noise(dtype: str, unit: float) -> _Noise:
-    """Random numbers of a dtype, between `-unit` and `unit`."""
+    """Random errors of a dtype, between `-unit` and `unit`, and the factors 1 + error; both are stored twice in sequence."""
     numbers = np.random.default_rng(0).uniform(-1, 1, _POOL).astype(dtype)
     errors = np.concatenate([numbers, numbers]) * unit
     return _Noise(errors, 1 + errors)
@@ -226,6 +226,6 @@ def _error_of_sum(factors: Arrays, result: np.ndarray) -> tuple[float, float]:
     largest = 1.0
     for x in factors:
         size = np.abs(x if is_complex(x.dtype) else _wide(x))
-        most = float(size.max(initial=0.0))
-        largest *= most if np.isfinite(most) else float(size.max(initial=0.0, where=np.isfinite(size)))
-    return float(np.sqrt(terms)), largest
+        maximum = float(size.max(initial=0.0))
+        largest *= maximum if np.isfinite(maximum) else float(size.max(initial=0.0, where=np.isfinite(size)))
+    return float(np.sqrt(terms)), largest  # errors of independent terms add up like a random walk

@@ -58,12 +58,13 @@ def sytrd(a: np.ndarray, **parameters: Any) -> list[np.ndarray]:
     x = a if is_lower else a[..., ::-1, ::-1]
     half = np.tril(x, -1)
     diagonal = x.real * np.eye(x.shape[-1], dtype=x.real.dtype)
+    # The Hessenberg form of a Hermitian matrix is tridiagonal; `gehrd` reads both triangles.
     packed, taus, info = gehrd(half + np.conj(half.swapaxes(-1, -2)) + diagonal)
-    on, off_diagonal = (np.diagonal(packed, k, axis1=-2, axis2=-1).real.copy() for k in (0, -1))
-    packed = np.tril(packed) + np.triu(x, 1)
+    main_diagonal, off_diagonal = (np.diagonal(packed, k, axis1=-2, axis2=-1).real.copy() for k in (0, -1))
+    packed = np.tril(packed) + np.triu(x, 1)  # the other triangle stays as it was, as in LAPACK
     if is_lower:
-        return [packed, on, off_diagonal, taus, info]
-    return [packed[..., ::-1, ::-1].copy(), *(v[..., ::-1].copy() for v in (on, off_diagonal, taus)), info]
+        return [packed, main_diagonal, off_diagonal, taus, info]
+    return [packed[..., ::-1, ::-1].copy(), *(v[..., ::-1].copy() for v in (main_diagonal, off_diagonal, taus)), info]
 
 
 def _schur(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -73,7 +74,7 @@ def _schur(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     scale = largest if 0 < largest < np.inf else 1  # squares neither vanish nor overflow
     t, z = a / scale, np.eye(n, dtype=a.dtype)
     _reduce_to_hessenberg(t, z)
-    age, before = 0, -1
+    age, before = 0, -1  # the steps since the last row of the active block changed, and that row
     for _ in range(MOST_STEPS * n):
         sizes, eps = np.abs(np.diagonal(t)), np.finfo(a.dtype).eps
         below = np.diagonal(t, -1)
@@ -127,7 +128,10 @@ def _reduce_to_hessenberg(t: np.ndarray, z: np.ndarray) -> None:
 
 
 def _hessenberg(a: np.ndarray) -> tuple[np.ndarray, list[Any]]:
-    """The matrix `a`, reduced in place to Hessenberg form with the reflections below it, and their factors."""
+    """The matrix `a`, reduced in place to Hessenberg form, and the factors tau of the reflections.
+
+    As in LAPACK, the vector of reflection j is stored in column j below the Hessenberg form, without its first element, 1.
+    """
     taus = []
     for j in range(len(a) - 1):
         v, tau, beta = _reflection(a[j + 1 :, j])
@@ -140,10 +144,10 @@ def _hessenberg(a: np.ndarray) -> tuple[np.ndarray, list[Any]]:
 
 def _apply_reflection(t: np.ndarray, z: np.ndarray, v: np.ndarray, tau: Any, first: int) -> None:
     """Replaces t by Hᴴ t H and z by z H, in place, where H = 1 - tau v vᴴ acts on the rows from `first` on."""
-    at = slice(first, first + len(v))
+    rows = slice(first, first + len(v))
     for x in (t, z):
-        x[:, at] -= np.outer(x[:, at] @ v, tau * np.conj(v))
-    t[at] -= np.outer(np.conj(tau) * v, np.conj(v) @ t[at])
+        x[:, rows] -= np.outer(x[:, rows] @ v, tau * np.conj(v))
+    t[rows] -= np.outer(np.conj(tau) * v, np.conj(v) @ t[rows])
 
 
 def _reflection(x: np.ndarray) -> tuple[np.ndarray, Any, Any]:

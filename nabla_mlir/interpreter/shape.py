@@ -107,5 +107,6 @@ def dynamic_update_slice(x: np.ndarray, update: np.ndarray, *starts: np.ndarray)
 
 
 def _inside(shape: Shape, starts: Sequence[np.ndarray], sizes: Sequence[int]) -> tuple[slice, ...]:
+    """The slices of a window of the given sizes in an array; starts are clamped so that the window is inside the array."""
     positions = [min(max(int(s), 0), n - size) for s, n, size in zip(starts, shape, sizes, strict=True)]
     return tuple(slice(s, s + size) for s, size in zip(positions, sizes, strict=True))

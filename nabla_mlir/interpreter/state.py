@@ -57,6 +57,7 @@ def _assertion(message: str) -> Callable[[Arrays], Arrays]:
     """A function that raises DeployError with this message if its argument is false."""
 
     def run(xs: Arrays) -> Arrays:
+        """No results; raises the error if the only argument is false."""
         if not xs[0]:
             raise DeployError(f"{message}.")
         return []

@@ -69,16 +69,16 @@ def select_and_scatter(
         inside = [range(max(a, 0), min(b, n)) for a, b, n in zip(starts, ends, x.shape, strict=True)]
         winner: tuple[int, ...] | None = None
         for candidate in np.ndindex(*map(len, inside)):
-            at = tuple(r[k] for r, k in zip(inside, candidate, strict=True))
-            if winner is None or not _stays(select, x[winner], x[at]):
-                winner = at
+            element = tuple(r[k] for r, k in zip(inside, candidate, strict=True))
+            if winner is None or not _stays(select, x[winner], x[element]):
+                winner = element
         if winner is not None:
             out[winner] = combine(scatter, out[winner], source[position])[0]
     return out
 
 
 def _stays(select: Body, value: np.ndarray, other: np.ndarray) -> bool:
-    """True if `select` prefers the value to the other value."""
+    """True if `select`, a function or the name of a comparison such as "GE", prefers the value to the other value."""
     if callable(select):
         return bool(select(value, other)[0])
     return bool(compare(np.asarray(value), np.asarray(other), select, None))

@@ -20,14 +20,14 @@ def zeta(s: np.ndarray, q: np.ndarray) -> np.ndarray:
     exponent, x = np.broadcast_arrays(np.asarray(s, np.float64), np.asarray(q, np.float64))
     with np.errstate(all="ignore"):
         size = np.abs(x)
-        rest = np.where(np.isfinite(size), size - np.floor(size), 0.0)
+        fraction = np.where(np.isfinite(size), size - np.floor(size), 0.0)
         low = x < 0
         total = _zeta_of_positive(exponent, np.where(low, size + 1, x))
         sign = np.where(np.fmod(exponent, 2) == 0, 1.0, -1.0)
-        below = _zeta_of_positive(exponent, 1 - rest) + sign * (_zeta_of_positive(exponent, rest) - total)
+        below = _zeta_of_positive(exponent, 1 - fraction) + sign * (_zeta_of_positive(exponent, fraction) - total)
         total = np.where(low, np.where(exponent == np.floor(exponent), below, np.nan), total)
-        total = np.where((x <= 0) & (rest == 0), np.inf, total)
-        total = np.where(exponent > 1, total, np.where(exponent == 1, np.inf, np.nan))
+        total = np.where((x <= 0) & (fraction == 0), np.inf, total)  # a term is 1 / 0
+        total = np.where(exponent > 1, total, np.where(exponent == 1, np.inf, np.nan))  # the sum converges for s > 1 only
         return np.where(np.isnan(x), np.nan, total).astype(q.dtype)
 
 
@@ -39,7 +39,7 @@ def _zeta_of_positive(s: np.ndarray, q: np.ndarray) -> np.ndarray:
     """
     a = q + ZETA_TERMS
     terms = sum((np.power(q + k, -s) for k in range(ZETA_TERMS)), np.zeros_like(q))
-    near = np.minimum(s, 4 * a)
+    near = np.minimum(s, 4 * a)  # for a larger s, a^(1 - s) is so small that the series only must not overflow
     factor, series = near / a, 1 / (s - 1) + 0.5 / a
     for j, c in enumerate(ZETA_CORRECTIONS, start=1):
         series = series + c * factor / a

@@ -86,7 +86,7 @@ def _series(coefficients: Sequence[float], y: Tensor) -> Tensor:
     """
 
     def step(carry: tuple[Tensor, Tensor], c: Tensor) -> tuple[tuple[Tensor, Tensor], None]:
-        """One step of Horner's method with the coefficient c."""
+        """One step of the Clenshaw recurrence with the coefficient c: the new term, and the term before it."""
         high, low = carry
         return (y * 2.0 * high - low + c, high), None
 
@@ -130,7 +130,10 @@ def _kink(x: Tensor) -> Tensor:
 
 @_kink.defjvp
 def _kink_jvp(primals: Any, tangents: Any) -> Any:
-    """The derivative is 0 or NaN; the terms of the derivative of x / abs(x) are 1 / abs(x), and others are lost beside them."""
+    """The value of `_kink` and its tangent, which is 0, or NaN at zero.
+
+    This formula is exact; the terms of the derivative of x / abs(x) are 1 / abs(x), and other terms are lost beside them.
+    """
     (x,), (t,) = primals, tangents
     at_zero = lg.compare(x, full_like(x, 0), comparison_direction="EQ")
     return _kink(x), t * lg.select(at_zero, full_like(x, np.nan), full_like(x, 0))

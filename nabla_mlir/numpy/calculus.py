@@ -63,10 +63,10 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     n = xp.shape[0]
     if n == 1:
         return where(x == x, fp[0], x)
-    at = clip(searchsorted(xp, reshaped(x, (x.size,)), "right"), 1, n - 1)
-    at = reshaped(at, shape)
-    low, high = inside(fp, at - 1), inside(fp, at)
-    start, width = inside(xp, at - 1), inside(xp, at) - inside(xp, at - 1)
+    after = clip(searchsorted(xp, reshaped(x, (x.size,)), "right"), 1, n - 1)
+    after = reshaped(after, shape)
+    low, high = inside(fp, after - 1), inside(fp, after)
+    start, width = inside(xp, after - 1), inside(xp, after) - inside(xp, after - 1)
     is_step = width == 0
     out = where(is_step, low, low + (x - start) / where(is_step, 1.0, width) * (high - low))
     if period is not None:
@@ -153,6 +153,7 @@ def _slope(y: Tensor, axis: int, step: Any) -> Tensor:
     shape = tuple(n - 1 if d == axis else 1 for d in range(y.ndim))
     gaps = reshaped(convert(diff(tensor(step)), y.dtype), shape)
     slopes = (part(1, n) - part(0, n - 1)) / gaps
+    # The slope and the distance before each inner sample, and those after it.
     (low, before), (high, after) = ([sliced(v, axis, k, n - 2 + k) for v in (slopes, gaps)] for k in (0, 1))
     inner = [(low * after + high * before) / (before + after)] if n > 2 else []
     return concatenate([sliced(slopes, axis, 0, 1), *inner, sliced(slopes, axis, n - 2, n - 1)], axis)

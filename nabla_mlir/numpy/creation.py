@@ -178,8 +178,8 @@ def linspace(
         rank = max(first.ndim, last.ndim)
         part = reshaped(part, (num, *(1,) * rank))
         out = convert(first * (1.0 - part) + last * part, final)  # a weighted mean, so that both ends are exact
-        at = axis_of("linspace", axis, rank + 1)
-        out = transposed(out, (*range(1, at + 1), 0, *range(at + 1, rank + 1))) if at else out
+        axis_number = axis_of("linspace", axis, rank + 1)
+        out = transposed(out, (*range(1, axis_number + 1), 0, *range(axis_number + 1, rank + 1))) if axis_number else out
     if not retstep:
         return out
     return out, (last - first) / gaps if gaps > 0 else full((), np.nan, kind)  # as in NumPy: one number without a gap

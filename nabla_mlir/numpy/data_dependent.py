@@ -150,7 +150,7 @@ def _sized_positions(x: Any, size: Static[int], fill_value: Static[int] = 0) -> 
 
 def _first_positions(mask: Tensor, size: int, fill_value: int) -> Tensor:
     """The indices of the first `size` true elements of a vector, in order."""
-    order = argsort(convert(lg.logical_not(mask), np.int8))
+    order = argsort(convert(lg.logical_not(mask), np.int8))  # true elements first, because the sort is stable
     order = padded(order, 0, 0, size - mask.size) if size > mask.size else sliced(order, 0, 0, size)
     count = sum(mask, dtype=order.dtype)
     return logic.where(logic.less(iota((size,), 0, order.dtype), count), order, full((), fill_value, order.dtype))
@@ -258,6 +258,7 @@ def _sized_unique(x: Any, size: Static[int], fill_value: Any, equal_nan: bool, a
     values = reshaped(take(ordered, positions, 0, mode="promise_in_bounds"), (size, *rest))
     if fill_value is not None:
         values = logic.where(reshaped(exists, (size, *(1,) * len(rest))), values, convert(tensor(fill_value), x.dtype))
+    # The number of each sorted row's group; the inverse permutation brings these numbers to the order of x.
     inverse = take(cumsum(convert(first, order.dtype)) - 1, argsort(order), mode="promise_in_bounds")
     indices = take(order, positions, mode="promise_in_bounds")
     return moveaxis(values, 0, axis_position), indices, reshaped(inverse, x.shape if axis is None else (n,)), ends - starts

@@ -77,17 +77,17 @@ def _rest(x: Tensor, y: Tensor) -> Tensor:
 
 def _modulo(x: Tensor, y: Tensor) -> Tensor:
     """The remainder of x / y with the sign of y, as Python's %."""
-    rest = _rest(x, y)
+    remainder = _rest(x, y)
     if x.dtype.kind == "u":
-        return rest
-    zero = full_like(rest, 0)
-    at_zero, is_negative = _equal(rest, zero), _less(y, zero)
-    differs = lg.compare(_less(rest, zero), is_negative, comparison_direction="NE")
-    result = lg.select(lg.logical_and(differs, lg.logical_not(at_zero)), rest + y, rest)
+        return remainder
+    zero = full_like(remainder, 0)
+    at_zero, is_negative = _equal(remainder, zero), _less(y, zero)
+    differs = lg.compare(_less(remainder, zero), is_negative, comparison_direction="NE")
+    result = lg.select(lg.logical_and(differs, lg.logical_not(at_zero)), remainder + y, remainder)
     if not is_float(x.dtype):
         return result
-    # A zero gets the sign of y; its derivative is that of `rest`.
-    return lg.select(at_zero, lg.select(is_negative, -ew.absolute(-rest), ew.absolute(rest)), result)
+    # A zero gets the sign of y; its derivative is that of `remainder`.
+    return lg.select(at_zero, lg.select(is_negative, -ew.absolute(-remainder), ew.absolute(remainder)), result)
 
 
 def _quotient(x: Tensor, y: Tensor) -> Tensor:
@@ -103,12 +103,15 @@ def _quotient(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _float_quotient(x: Tensor, y: Tensor) -> Tensor:
-    """The quotient from the remainder, because x / y may be rounded up to an integer; x / 0 is returned directly."""
-    ratio, rest = x / y, _rest(x, y)
+    """The quotient x / y of floats, rounded towards negative infinity; x / 0 is returned directly.
+
+    It is computed from the remainder, because x / y may be rounded up to an integer.
+    """
+    ratio, remainder = x / y, _rest(x, y)
     zero = full_like(x, 0)
-    opposite = lg.compare(_less(rest, zero), _less(y, zero), comparison_direction="NE")
-    is_below = lg.logical_and(opposite, lg.compare(rest, zero, comparison_direction="NE"))
-    whole = (x - rest) / y
+    opposite = lg.compare(_less(remainder, zero), _less(y, zero), comparison_direction="NE")
+    is_below = lg.logical_and(opposite, lg.compare(remainder, zero, comparison_direction="NE"))
+    whole = (x - remainder) / y
     exact = ew.round_nearest_even(lg.select(is_below, whole - 1, whole))
     exact = lg.select(_equal(exact, zero), ratio * 0.0, exact)  # a zero gets the sign of x / y
     return lg.select(_equal(y, zero), ratio, exact)

@@ -40,17 +40,17 @@ def furthest(x: Tensor, axes: Shape, combiner: str) -> Tensor:
     rest = tuple(d for d in range(x.ndim) if d not in axes)
     rows = reshaped(transposed(x, (*rest, *axes)), (*(x.shape[d] for d in rest), count(x.shape, axes)))
     last = rows.ndim - 1
-    at = _first(attained(rows, last, combiner), last)
-    value = along_axis(stop_gradient(rows), reshaped(at, (*at.shape, 1)), last)
+    winner = _first(attained(rows, last, combiner), last)
+    value = along_axis(stop_gradient(rows), reshaped(winner, (*winner.shape, 1)), last)
     ties = lg.logical_and(
-        lg.compare(rows, spread(reshaped(value, at.shape), rows.shape, (last,)), comparison_direction="EQ"),
+        lg.compare(rows, spread(reshaped(value, winner.shape), rows.shape, (last,)), comparison_direction="EQ"),
         lg.logical_and(*map(lg.is_finite, complex_order.parts(rows))),
     )
     zero = stop_gradient(rows) - rows  # its derivative is -1
     total = fold(lg.select(ties, zero, full_like(zero, 0)), (last,), "add")
     number = fold(convert(ties, x.dtype), (last,), "add")
     is_one = lg.compare(number, full_like(number, 0), comparison_direction="NE")
-    return reshaped(value, at.shape) - total / lg.select(is_one, number, full_like(number, 1))
+    return reshaped(value, winner.shape) - total / lg.select(is_one, number, full_like(number, 1))
 
 
 def attained(x: Tensor, axis: int, combiner: str) -> Tensor:
@@ -62,8 +62,8 @@ def attained(x: Tensor, axis: int, combiner: str) -> Tensor:
     re, im = map(stop_gradient, complex_order.parts(x))
     absent = is_nan(x)
     hits = attained(lg.select(absent, full_like(re, np.nan), re), axis, combiner)
-    rest = lg.select(hits, im, full_like(im, identity_of(combiner, im.dtype)))
-    return lg.logical_or(lg.logical_and(hits, attained(rest, axis, combiner)), absent)
+    imaginary = lg.select(hits, im, full_like(im, identity_of(combiner, im.dtype)))
+    return lg.logical_or(lg.logical_and(hits, attained(imaginary, axis, combiner)), absent)
 
 
 def _first(hits: Tensor, axis: int) -> Tensor:
@@ -153,15 +153,15 @@ def _position(name: str, combiner: str, x: Any, axis: int | None, keepdims: bool
     x = tensor(x)
     shape = x.shape
     if axis is None:
-        x, at = reshaped(x, (x.size,)), 0
+        x, searched = reshaped(x, (x.size,)), 0
     else:
-        at = axis_of(name, axis, x.ndim)
-    if not x.shape[at]:
+        searched = axis_of(name, axis, x.ndim)
+    if not x.shape[searched]:
         raise ShapeError(f"{name} requires at least one element, got shape {shape}.", where=user_frame())
-    out = _first(attained(x, at, combiner), at)
+    out = _first(attained(x, searched, combiner), searched)
     if not keepdims:
         return out
-    return keep(out, shape, (at,) if axis is not None else tuple(range(len(shape))))
+    return keep(out, shape, (searched,) if axis is not None else tuple(range(len(shape))))
 
 
 @library

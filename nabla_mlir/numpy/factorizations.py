@@ -268,8 +268,9 @@ def _eig(name: str, a: Any, vectors: bool) -> tuple[Tensor, Tensor]:
     """
     a = square(name, a)
     kind = np.promote_types(a.dtype, np.complex64)
-    values = (a.shape[:-1], a.dtype)  # LAPACK returns the eigenvalues of a real matrix as two real arrays
-    results = [*([values] * (1 + (a.dtype.kind == "f"))), (a.shape, kind), (a.shape, kind), (a.shape[:-2], _INFO)]
+    values = (a.shape[:-1], a.dtype)
+    count = 2 if a.dtype.kind == "f" else 1  # LAPACK returns the eigenvalues of a real matrix as two real arrays
+    results = [*([values] * count), (a.shape, kind), (a.shape, kind), (a.shape[:-2], _INFO)]
     *parts, _, right, _ = lapack.routine(
         f"lapack_{letter(a.dtype)}geev_ffi", [a], results, compute_left="N", compute_right="V" if vectors else "N"
     )

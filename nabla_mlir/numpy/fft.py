@@ -66,9 +66,9 @@ def _transform(name: str, x: Tensor, kind: str, sizes: Sequence[int], axes: Sequ
         half = kind == "IRFFT" and axis == axes[-1]
         x = _fitted(x, axis, n // 2 + 1 if half else n)
     groups = [list(range(i, min(i + 3, len(axes)))) for i in range(0, len(axes), 3)]
-    whole = {"RFFT": "FFT", "IRFFT": "IFFT"}.get(kind, kind)
+    complex_kind = {"RFFT": "FFT", "IRFFT": "IFFT"}.get(kind, kind)  # only the group with the last axis is real
     *others, last = groups
-    order = [(last, kind), *((g, whole) for g in others)]
+    order = [(last, kind), *((g, complex_kind) for g in others)]
     for group, step_kind in reversed(order) if kind == "IRFFT" else order:
         x = _over(x, step_kind, [sizes[i] for i in group], [axes[i] for i in group])
     n, is_inverse = math.prod(sizes), kind in ("IFFT", "IRFFT")

@@ -117,7 +117,7 @@ def _window(name: str, doc: str) -> Callable[..., Any]:
     numbers_of = getattr(np, name)
 
     @described(name, doc)
-    def f(M: Static[int], *shape: float) -> Tensor:
+    def f(M: Static[int], *shape: float) -> Tensor:  # M: the number of points; shape: further parameters, such as Kaiser's beta
         return constant(np.asarray(numbers_of(M, *shape)).astype(Defaults.float))
 
     return library(f)

@@ -116,12 +116,12 @@ def unravel_index(indices: Any, shape: Static[Any]) -> tuple[Tensor, ...]:
     """
     lengths = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     total = math.prod(lengths)
-    rest = require_integer("unravel_index", tensor(indices))
-    rest = clip(where(rest < 0, rest + total, rest), 0, total - 1)
+    remaining = require_integer("unravel_index", tensor(indices))
+    remaining = clip(where(remaining < 0, remaining + total, remaining), 0, total - 1)
     out = []
     for n in reversed(lengths):
-        out.append(rest % n)
-        rest = rest // n
+        out.append(remaining % n)
+        remaining = remaining // n
     return tuple(reversed(out))
 
 

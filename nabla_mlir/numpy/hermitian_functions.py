@@ -153,7 +153,7 @@ def _near(f: Function, x: Tensor, middle: Tensor, y: Tensor, scale: Tensor, orde
 
 def _first(f: Function, x: Tensor, y: Tensor, scale: Tensor) -> Tensor:
     """``(f(x) - f(y)) / (x - y)``; for close numbers, f' at the midpoint plus the next term of the series."""
-    x, y = x + y * 0.0, y + x * 0.0
+    x, y = x + y * 0.0, y + x * 0.0  # broadcast to one shape
     middle, half = (x + y) * 0.5, (x - y) * 0.5
     near = _near(f, x, middle, y, scale, 1)
     series = derivative(f, 1)(middle) + derivative(f, 3)(middle) * (half * half) * (1 / 6)
@@ -165,7 +165,7 @@ def _second(f: Function, x: Tensor, y: Tensor, z: Tensor, scale: Tensor) -> Tens
 
     It divides by the largest of the three distances. Points that are near, measured by `scale`, get a Taylor series.
     """
-    x, y, z = x + (y + z) * 0.0, y + (x + z) * 0.0, z + (x + y) * 0.0
+    x, y, z = x + (y + z) * 0.0, y + (x + z) * 0.0, z + (x + y) * 0.0  # broadcast to one shape
     low = where(x < y, where(x < z, x, z), where(y < z, y, z))
     high = where(x > y, where(x > z, x, z), where(y > z, y, z))
     middle, mean = x + y + z - low - high, (x + y + z) * (1 / 3)

@@ -113,7 +113,7 @@ def _make_plan(shape: Shape, windows: list[Window], dropped: list[int], computed
     if computed and together:
         position = kinds[: advanced[0]].count("s")
     else:
-        position, advanced = 0, [-1]
+        position, advanced = 0, [-1]  # -1 is the index of no item: the axes of the arrays come first
     out: list[int] = list(arrays) if advanced == [-1] else []
     lengths = iter(w.length for d, w in enumerate(windows) if d not in computed and d not in dropped)
     for k, kind in enumerate(kinds):
@@ -169,6 +169,7 @@ def plain_index(item: Any) -> Any:
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
     if isinstance(item, (list, tuple)):
+        # NumPy would make a float array of an empty list.
         item = operand(item) if any(isinstance(e, _TRACED) for e in item) else np.asarray(item, None if item else np.intp)
     if type(item) is Array:
         item = item.numpy()

@@ -78,6 +78,7 @@ def placed(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(f)
     def call(*args: Any, device: Any = None, **kwargs: Any) -> Any:
+        """The result of `f`, on `device` unless that is None."""
         result = f(*args, **kwargs)
         return result if device is None or is_tracing() else result.to(device)
 

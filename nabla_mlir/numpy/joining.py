@@ -129,10 +129,10 @@ def split(ary: ArrayLike, indices_or_sections: Static[Any], axis: Static[int] = 
       ShapeError: the length is not a multiple of the number of parts.
     """
     x = tensor(ary)
-    at = axis_of("split", axis, x.ndim)
-    n = x.shape[at]
+    axis_number = axis_of("split", axis, x.ndim)
+    n = x.shape[axis_number]
     if isinstance(indices_or_sections, (list, tuple, np.ndarray, Array)):
-        return _cut(x, at, [operator.index(i) for i in indices_or_sections])
+        return _cut(x, axis_number, [operator.index(i) for i in indices_or_sections])
     parts = operator.index(indices_or_sections)
     if parts <= 0 or n % parts:
         raise ShapeError(
@@ -140,7 +140,7 @@ def split(ary: ArrayLike, indices_or_sections: Static[Any], axis: Static[int] = 
             where=user_frame(),
             help="use array_split for parts of unequal lengths.",
         )
-    return _cut(x, at, range(n // parts, n, n // parts) if n else [0] * (parts - 1))
+    return _cut(x, axis_number, range(n // parts, n, n // parts) if n else [0] * (parts - 1))
 
 
 @library
@@ -149,31 +149,31 @@ def array_split(ary: ArrayLike, indices_or_sections: Static[Any], axis: Static[i
     if isinstance(indices_or_sections, (list, tuple, np.ndarray, Array)):
         return split(ary, indices_or_sections, axis)
     x = tensor(ary)
-    at, parts = axis_of("array_split", axis, x.ndim), operator.index(indices_or_sections)
-    size, longer = divmod(x.shape[at], parts)
-    return _cut(x, at, [i * size + min(i, longer) for i in range(1, parts)])
+    axis_number, parts = axis_of("array_split", axis, x.ndim), operator.index(indices_or_sections)
+    size, longer = divmod(x.shape[axis_number], parts)
+    return _cut(x, axis_number, [i * size + min(i, longer) for i in range(1, parts)])
 
 
 @library
 def unstack(x: ArrayLike, axis: Static[int] = 0) -> tuple[Tensor, ...]:
     """The slices of `x` along `axis`, without that axis."""
     x = tensor(x)
-    at = axis_of("unstack", axis, x.ndim)
-    rest = x.shape[:at] + x.shape[at + 1 :]
-    return tuple(reshaped(sliced(x, at, i, i + 1), rest) for i in range(x.shape[at]))
+    axis_number = axis_of("unstack", axis, x.ndim)
+    shape = x.shape[:axis_number] + x.shape[axis_number + 1 :]
+    return tuple(reshaped(sliced(x, axis_number, i, i + 1), shape) for i in range(x.shape[axis_number]))
 
 
 @library
 def diff(a: ArrayLike, n: Static[int] = 1, axis: Static[int] = -1, prepend: Any = None, append: Any = None) -> Tensor:
     """The differences between neighbours along `axis`, n times, with `prepend` and `append` at the ends unless n is 0."""
     x = tensor(a)
-    at = axis_of("diff", axis, x.ndim)
-    ends = [None if e is None or not n else _end(x, at, e) for e in (prepend, append)]
+    axis_number = axis_of("diff", axis, x.ndim)
+    ends = [None if e is None or not n else _end(x, axis_number, e) for e in (prepend, append)]
     if ends != [None, None]:
-        x = concatenate([e for e in (ends[0], x, ends[1]) if e is not None], at)
+        x = concatenate([e for e in (ends[0], x, ends[1]) if e is not None], axis_number)
     for _ in range(n):
-        length = x.shape[at]
-        high, low = sliced(x, at, min(1, length), length), sliced(x, at, 0, max(length - 1, 0))
+        length = x.shape[axis_number]
+        high, low = sliced(x, axis_number, min(1, length), length), sliced(x, axis_number, 0, max(length - 1, 0))
         x = not_equal(high, low) if x.dtype.kind == "b" else high - low
     return x
 

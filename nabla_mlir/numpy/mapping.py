@@ -127,11 +127,11 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
       [3.0, 3.0]
     """
     x = operand(arr)
-    at = axis_of("apply_along_axis", axis, np.ndim(x))
+    axis_number = axis_of("apply_along_axis", axis, np.ndim(x))
     f: Callable[..., Any] = lambda v: func1d(v, *args, **kwargs)  # noqa: E731
-    for _ in range(np.ndim(x) - 1 - at):
+    for _ in range(np.ndim(x) - 1 - axis_number):
         f = vmap(f, in_axes=-1, out_axes=-1)
-    for _ in range(at):
+    for _ in range(axis_number):
         f = vmap(f)
     return f(x)
 

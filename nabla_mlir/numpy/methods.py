@@ -156,6 +156,7 @@ def _unary(f: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The method `name` for an operator with one operand, or for a function of one array, which calls `f`."""
 
     def operator(self: Any) -> Any:
+        """The result of `f` for the array."""
         return f(self)
 
     operator.__name__ = name
@@ -206,6 +207,7 @@ def _narrowing(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(f)
     def method(self: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
+        """The result of `f`, with the narrowed dtype if the caller states one."""
         if dtype is not None:
             kwargs["dtype"] = stated_dtype(dtype)
         return f(self, *args, **kwargs)

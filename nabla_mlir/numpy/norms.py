@@ -116,7 +116,7 @@ def _matrix_norm(x: Tensor, ord: Any, axes: Sequence[int]) -> Tensor:
     x = transposed(x, (*(d for d in range(x.ndim) if d not in axes), rows, columns))
     if ord in (1, 2, math.inf) and 0 in x.shape[-2:]:  # the largest of no numbers, which are not negative
         return full(x.shape[:-2], 0, red.real_kind(x.dtype))
-    if ord in (1, -1, math.inf, -math.inf):
+    if ord in (1, -1, math.inf, -math.inf):  # sums of columns for 1 and -1, sums of rows for inf and -inf
         return (extrema.max if ord > 0 else extrema.min)(red.sum(ew.absolute(x), -2 if abs(ord) == 1 else -1), -1)
     if ord == "nuc":
         return red.sum(svdvals(x), -1)

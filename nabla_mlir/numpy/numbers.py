@@ -156,12 +156,12 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
     fraction = limits_of(x.dtype).nmant
     bias = 2 ** (x.dtype.itemsize * 8 - fraction - 2) - 1
     width = np.dtype(f"i{x.dtype.itemsize}")
-    rest = convert(e, np.int32)
+    remaining = convert(e, np.int32)
     for _ in range(3):  # the exponent of one factor is at most `bias`
-        part = ew.maximum(ew.minimum(rest, full_like(rest, bias)), full_like(rest, 1 - bias))
+        part = ew.maximum(ew.minimum(remaining, full_like(remaining, bias)), full_like(remaining, 1 - bias))
         pattern = lg.shift_left(convert(part, width) + bias, full_like(convert(part, width), fraction))
         x = x * ew.bitcast_convert(pattern, shape=pattern.shape, dtype=x.dtype)
-        rest = rest - part
+        remaining = remaining - part
     return x
 
 

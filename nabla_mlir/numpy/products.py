@@ -330,11 +330,12 @@ def _lettered(parts: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
     """
 
     def letters(labels: Sequence[Any]) -> str:
+        """The labels of one array as letters; an ellipsis becomes three dots."""
         return "".join("..." if label is Ellipsis else string.ascii_letters[label] for label in labels)
 
-    pairs = len(parts) // 2 * 2
-    text = ",".join(map(letters, parts[1:pairs:2]))
-    return text + "".join(f"->{letters(labels)}" for labels in parts[pairs:]), tuple(parts[:pairs:2])
+    end = len(parts) // 2 * 2  # of the arrays with their labels; the labels of the result may follow
+    text = ",".join(map(letters, parts[1:end:2]))
+    return text + "".join(f"->{letters(labels)}" for labels in parts[end:]), tuple(parts[:end:2])
 
 
 def einsum_path(subscripts: str, /, *operands: Any, optimize: Any = "auto") -> Any:

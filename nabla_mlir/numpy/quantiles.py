@@ -250,9 +250,9 @@ def _between(rows: Tensor, position: Any, method: str) -> Tensor:
         return (below + above) * 0.5
     if not isinstance(part, Tensor):
         return below * (1 - part) + above * part if part else below
-    whole = lg.compare(part, full_like(part, 0), comparison_direction="EQ")
+    is_whole = lg.compare(part, full_like(part, 0), comparison_direction="EQ")
     part = convert(part, rows.dtype)
-    return lg.select(whole, below, below * (1.0 - part) + above * part)
+    return lg.select(is_whole, below, below * (1.0 - part) + above * part)
 
 
 def _unless_nan(out: Tensor, rows: Tensor) -> Tensor:

@@ -312,9 +312,9 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None, inplac
     if axis is None:
         out = put_along_axis(ravel(x), ravel(indices), values, 0, inplace=False)
         return _put("put_along_axis", arr, reshape(out, x.shape), inplace)
-    at = axis_of("put_along_axis", axis, x.ndim)
+    axis_number = axis_of("put_along_axis", axis, x.ndim)
     grid = [reshape(arange(n), tuple(n if i == d else 1 for i in range(x.ndim))) for d, n in enumerate(x.shape)]
-    grid[at] = asarray(indices)
+    grid[axis_number] = asarray(indices)
     return _put("put_along_axis", arr, x.at[tuple(grid)].set(values), inplace)
 
 
@@ -394,5 +394,5 @@ def sort_complex(a: ArrayLike) -> Tensor:
 def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
     """Moves one axis of `a` before the axis `start`."""
     ndim = np.ndim(a)
-    at, target = axis_of("rollaxis", axis, ndim), start + ndim if start < 0 else start
-    return moveaxis(a, at, target - (at < target))
+    axis_number, target = axis_of("rollaxis", axis, ndim), start + ndim if start < 0 else start
+    return moveaxis(a, axis_number, target - (axis_number < target))

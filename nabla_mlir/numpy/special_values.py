@@ -26,6 +26,7 @@ def described(name: str, doc: str) -> Callable[[Callable[..., Any]], Callable[..
     """A decorator: sets the name and documentation of a function that is made from a record."""
 
     def apply(f: Callable[..., Any]) -> Callable[..., Any]:
+        """The function itself, with the name and the documentation."""
         f.__name__ = f.__qualname__ = name
         f.__doc__ = doc
         return f

@@ -79,8 +79,12 @@ def _wide_covariance(x: Tensor, bias: bool, ddof: int | None, fweights: Any, awe
     else:
         weights = convert(tensor(weights), _real(x))
         centre = x - average(x, 1, weights, keepdims=True)
-        whole = sum(weights)
-        rest = whole - less if aweights is None or not less else whole - less * sum(weights * tensor(aweights)) / whole
+        total_weight = sum(weights)
+        rest = (
+            total_weight - less
+            if aweights is None or not less
+            else total_weight - less * sum(weights * tensor(aweights)) / total_weight
+        )
         out = matmul(centre * weights, conj(matrix_transpose(centre))) / rest
     return reshaped(out, ()) if out.size == 1 else out
 
@@ -273,11 +277,11 @@ def histogramdd(
         column = points[:, d]
         lines = histogram_bin_edges(column, axis_bins, None if range is None else range[d])
         k = lines.shape[0] - 1
-        at = searchsorted(lines, column, "right") - 1
-        at = where(column == lines[-1], k - 1, at)
+        bin_index = searchsorted(lines, column, "right") - 1
+        bin_index = where(column == lines[-1], k - 1, bin_index)
         inside = logical_and(inside, logical_and(column >= lines[0], column <= lines[-1]))
         # The flat index of the bin of each point, in row-major order.
-        position = position * k + at
+        position = position * k + bin_index
         edges.append(lines)
     shape = tuple(lines.shape[0] - 1 for lines in edges)
     values = full((n,), 1, points.dtype) if weights is None else inexact(weights)

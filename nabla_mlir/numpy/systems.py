@@ -347,7 +347,7 @@ def _by_formula(a: Tensor) -> Tensor:
     for j in range(n):
         entry = reshaped(blocks.block(a, (0, 1), (j, j + 1)), stack)
         others = [blocks.block(a, (1, n), (k, k + 1)) for k in range(n) if k != j]
-        rest = _by_formula(sh.concatenate(*others, dimension=a.ndim - 1)) if others else full_like(entry, 1)
-        term = entry * rest
+        minor = _by_formula(sh.concatenate(*others, dimension=a.ndim - 1)) if others else full_like(entry, 1)
+        term = entry * minor
         total = term if total is None else total - term if j % 2 else total + term
     return total  # type: ignore[return-value]  # n > 0

@@ -71,8 +71,8 @@ def _accumulate(f: Function, running_total: Function | None) -> Function:
     def accumulate(a: Any, axis: int = 0, dtype: Any = None) -> Any:
         """Combines the elements up to each position along `axis`."""
         x = _elements(f, a, dtype)
-        at = axis_of(f"{f.__name__}.accumulate", axis, x.ndim)
-        return associative_scan(f, x, axis=at) if running_total is None else running_total(x, at)
+        axis = axis_of(f"{f.__name__}.accumulate", axis, x.ndim)
+        return associative_scan(f, x, axis=axis) if running_total is None else running_total(x, axis)
 
     return accumulate
 

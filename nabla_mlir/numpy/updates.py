@@ -60,7 +60,7 @@ def _spread(value: Tensor, shape: Shape) -> Tensor:
 
 
 def _put_static(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
-    """Updates the elements of a plan without index arrays.
+    """The array with `value` combined ("set", "add", ...) into the part that a plan without index arrays selects.
 
     A part without steps is one block, which is replaced. For "add" and for other steps, the value is padded to the shape of `x`.
     """
@@ -100,10 +100,10 @@ def _combine(combiner: str, x: Tensor, y: Tensor) -> Tensor:
 def _put_block(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
     """The array with `value` combined ("set", "add", ...) into the block that the computed scalar indices of a plan select."""
     sizes = tuple(1 if d in plan.computed else n for d, n in enumerate(x.shape))
-    at, value = starts(plan, x.ndim), reshaped(value, sizes)
+    corner, value = starts(plan, x.ndim), reshaped(value, sizes)
     if combiner != "set":
-        value = _combine(combiner, sh.dynamic_slice(x, *at, slice_sizes=sizes), value)
-    return sh.dynamic_update_slice(x, value, *at)
+        value = _combine(combiner, sh.dynamic_slice(x, *corner, slice_sizes=sizes), value)
+    return sh.dynamic_update_slice(x, value, *corner)
 
 
 def _scatter(x: Tensor, plan: Plan, value: Tensor, combiner: str) -> Tensor:
@@ -388,8 +388,8 @@ def _put_index(x: Any, index: Any, value: Any, combiner: str, shape: Static[Any]
 def _put_masked(x: Any, mask: Any, value: Any, combiner: str) -> Tensor:
     """x with `value` combined into the elements where a traced mask is true; all masked rows get the same value."""
     x, mask = as_tensor(x), as_tensor(mask)
-    rest = x.shape[mask.ndim :]
-    if x.shape[: mask.ndim] != mask.shape or np.ndim(value) > len(rest):
+    unmasked = x.shape[mask.ndim :]
+    if x.shape[: mask.ndim] != mask.shape or np.ndim(value) > len(unmasked):
         raise TraceError(
             f"x.at[mask] requires a traced mask of the first axes of {x.shape} and one value for all that it masks, got shapes "
             f"{mask.shape} and {np.shape(value)}.",

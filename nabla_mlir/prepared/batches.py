@@ -225,7 +225,8 @@ class LocalEngine(AtOnce):
         """
         if self._all:
             pieces = [piece for _, piece in sorted(self._pieces.items())]
-            size = 1 << max(0, (len(pieces) // (_TASKS * self._threads)).bit_length() - 1)  # a power of two: groups are full trees
+            # A power of two, so that the sum of a group is a full subtree of the sum over all batches.
+            size = 1 << max(0, (len(pieces) // (_TASKS * self._threads)).bit_length() - 1)
             for i in range(0, len(pieces), size):
                 yield lambda group=pieces[i : i + size]: tree_sum(piece.product(matrix) for piece in group)  # type: ignore[misc]
             return

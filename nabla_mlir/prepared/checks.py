@@ -64,8 +64,8 @@ def check_linear_map(
         av, aw, both, atu = images(v, w, v + 2.0 * w, u)
     else:
         (av, aw, both), (atu,) = images(v, w, v + 2.0 * w), _images(transposed, u_like, [u], form, size)
-    misfit, at = both - av - 2.0 * aw, _flat(x)
-    products = _products((u, av), (atu, v), *((a, a) for a in (av, aw, u, misfit, v, atu, at)))
+    misfit, point = both - av - 2.0 * aw, _flat(x)
+    products = _products((u, av), (atu, v), *((a, a) for a in (av, aw, u, misfit, v, atu, point)))
     through, back = products[:2]
     av_norm, aw_norm, u_norm, misfit_norm, v_norm, atu_norm, at_norm = map(nnp.sqrt, products[2:])
     result = {
@@ -77,7 +77,7 @@ def check_linear_map(
         return result
     step = float(np.cbrt(eps)) * nnp.maximum(1.0, at_norm) / (v_norm + tiny)
     steps = step * constant(np.array([1.0, -1.0, 2.0, -2.0], v.dtype))
-    (points,) = optimization_barrier(at + nnp.reshape(steps, (4, 1)) * v)
+    (points,) = optimization_barrier(point + nnp.reshape(steps, (4, 1)) * v)
     found = _images(function, x, [points[i] for i in range(4)], form_of_function)
     near, far = (found[0] - found[1]) / (2.0 * step), (found[2] - found[3]) / (4.0 * step)
     squares = _products(*((a, a) for a in (near, found[0], av - near, far - near)))
@@ -148,7 +148,7 @@ def _images(function: Map, like: Any, vectors: Sequence[Tensor], form: Form, siz
     """
     leaves, spec = pytree.flatten(like)
     ends = list(itertools.accumulate(map(_size, leaves), initial=0))
-    if form is in_a_row:
+    if form is in_a_row:  # without blocks: the calls are written out one after the other
         trees = [
             pytree.unflatten(
                 spec,

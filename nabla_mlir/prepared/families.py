@@ -50,7 +50,7 @@ def of_x(f: Callable[..., Any], argnums: Argnums, data: int) -> tuple[Callable[.
 
     def g(x: Any, *data: Any) -> Any:
         """The value of f; its arguments are put back in their original order."""
-        values = with_arguments((None,) * count, rest, data)
+        values = with_arguments((None,) * count, rest, data)  # None at the positions of x, which the next call fills
         return f(*with_arguments(tuple(values), numbers, (x,) if is_one(argnums) else x))
 
     others = [names[i] for i in rest]

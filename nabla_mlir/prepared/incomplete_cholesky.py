@@ -147,7 +147,7 @@ def _products(rows: np.ndarray, columns: np.ndarray, below: np.ndarray, n: int) 
     entry = np.repeat(np.arange(len(rows)), counts)
     within = np.arange(len(entry)) - np.repeat(np.cumsum(counts) - counts, counts)
     second = below[starts[columns[entry]] + within]
-    keys, wanted = columns * n + rows, columns[second] * n + rows[entry]
+    keys, wanted = columns * n + rows, columns[second] * n + rows[entry]  # a key is the pair (column, row) as one number
     first = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     is_present = keys[first] == wanted
     return entry[is_present], first[is_present], second[is_present]

@@ -50,6 +50,7 @@ def is_mean(f: Callable[..., Any], x: PyTree, data: Sequence[Any]) -> bool:
     except Exception:  # of any class: the user's function may require the rows of a whole batch
         return False
     close = np.sqrt(np.finfo(np.float32).eps) * (abs(first) + abs(second))
+    # It must be near the mean and not near the sum: zeros are near both.
     return bool(abs(both - (first + second) / 2) <= close < abs(both - (first + second)))
 
 

@@ -364,9 +364,9 @@ class Methods:
             self.likes[last],
             None if f is None else lambda y: f(y, *data),
             x,
-            form,
-            size,
-            in_a_row,
+            form=form,
+            size=size,
+            form_of_function=in_a_row,
         )
 
 

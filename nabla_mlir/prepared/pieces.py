@@ -255,16 +255,16 @@ class Piece:
         if key in _SUMS:
             return
         specs = [leaf for argument in work.arguments for leaf in argument.leaves]
-        moves = [a.shape != spec.shape for a, spec in zip(leaves, specs, strict=True)]
-        other = [a[-1:] if rows > 1 else np.zeros_like(a[-1:]) for a in leaves if a.ndim]
-        ends = [iter([a[:1] for a in leaves if a.ndim]), iter(other)]
-        first, last = [[next(rest) if a.ndim else a for a in leaves] for rest in ends]
+        has_rows = [a.shape != spec.shape for a, spec in zip(leaves, specs, strict=True)]  # the batch is short, so shapes differ
+        # The first row a and the last row b of each array; a single row is compared with a row of zeros.
+        first = [a[:1] if a.ndim else a for a in leaves]
+        last = [(a[-1:] if rows > 1 else np.zeros_like(a[-1:])) if a.ndim else a for a in leaves]
 
         def at(one: list[np.ndarray], many: list[np.ndarray]) -> np.ndarray:
             """The value and gradient for one row `one` and B - 1 rows `many`; for a module without both, a product with ones."""
             arrays = [
                 np.concatenate([p, np.repeat(q, work.length - 1, axis=0)]) if is_by_rows else a
-                for a, p, q, is_by_rows in zip(leaves, one, many, moves, strict=True)
+                for a, p, q, is_by_rows in zip(leaves, one, many, has_rows, strict=True)
             ]
             result = self._run(0, x, work.tree(arrays))
             return result if result.size else self._operators[0].matvec(np.ones(work.x.size, work.x.dtype))
@@ -343,9 +343,9 @@ def digest_of(leaves: Sequence[np.ndarray]) -> str:
     for array in leaves:
         digest.update(f"{array.dtype.str} {array.shape}".encode())
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        whole = len(flat) - len(flat) % (8 * _COLUMNS)
-        digest.update(flat[:whole].view(np.uint64).reshape(-1, _COLUMNS).sum(axis=0, dtype=np.uint64).tobytes())
-        digest.update(flat[whole:].tobytes())
+        in_rows = len(flat) - len(flat) % (8 * _COLUMNS)  # the bytes that fill whole rows of 64-bit words
+        digest.update(flat[:in_rows].view(np.uint64).reshape(-1, _COLUMNS).sum(axis=0, dtype=np.uint64).tobytes())
+        digest.update(flat[in_rows:].tobytes())
     return digest.hexdigest()
 
 

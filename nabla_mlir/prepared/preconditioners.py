@@ -211,7 +211,7 @@ class LBFGSPreconditioner(LinearOperator):
         for s, y, curvature in reversed(self._pairs):
             factors.append(s @ q / curvature)
             q -= factors[-1] * y
-        if self._pairs:
+        if self._pairs:  # the first approximation of the inverse is a multiple of the identity, from the last pair
             _, y, curvature = self._pairs[-1]
             q *= curvature / (y @ y)
         for s, y, curvature in self._pairs:

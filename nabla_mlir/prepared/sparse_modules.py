@@ -144,14 +144,14 @@ def _constraint_methods(
     Args:
       f: the objective, a function of (x, *data).
       constraints: a function of (x, *data).
-      own: the entry points of the objective, from which the names, specs and format are taken.
+      own: the entry points of the objective, which give the names and specs of the arguments, and the format of matrices.
       kind, order: the kind of coloring, and the order of its greedy algorithm.
     """
     args = dict(zip(own.names, own.specs, strict=True))
     entry = trace(constraints, *own.specs).entries[0]
     weights = pytree.unflatten(entry.out_spec, list(entry.outputs))
     where = jacobian_pattern(constraints, *own.specs)
-    form = "coo" if own.format == "lower" else own.format
+    form = "coo" if own.format == "lower" else own.format  # a Jacobian is not symmetric, so it has no lower triangle
     first = _Methods(own.names, own.specs, cheapest(where, order), form_of(where, form), form)
     total = lagrangian(f, constraints)
     sigma = Spec((), as_spec(pytree.flatten(own.specs[0])[0][0]).dtype)

@@ -123,7 +123,7 @@ def _connect(func: ir.Operation, method: Method, state: State) -> None:
         versions = _checked_version(method) if method.reads else []
         for argument, name in zip(list(block.arguments), method.reads, strict=False):
             argument.replace_all_uses_with(_load(name, argument.type))
-    for i in reversed(range(len(method.reads))):
+    for i in reversed(range(len(method.reads))):  # from the last one on, because erasing moves the later arguments
         block.erase_argument(i)
     terminator = list(block.operations)[-1].operation
     outs = list(terminator.operands)
@@ -149,7 +149,10 @@ def _with_storage(entry: Entry) -> Entry:
 
 
 def _add_storage(func: ir.Operation, entry: Entry) -> None:
-    """Adds one argument to the function for each result of the entry; IREE writes the result to the memory of this argument."""
+    """Adds one argument to the function for each result of the entry point; IREE writes the result to its memory.
+
+    The attribute `OUTPUT` of the argument says which result this is.
+    """
     type = ir.FunctionType(ir.TypeAttr(func.attributes["function_type"]).value)
     types = type.results[: len(entry.outputs)]
     for result_type in types:
@@ -173,7 +176,7 @@ def _store(name: str, value: ir.Value) -> None:
 
 
 def _integer(value: int) -> ir.Value:
-    """A constant of type i64; emits it."""
+    """The i64 constant `value` in the program; emits it at the insertion point."""
     i64 = ir.IntegerType.get_signless(64)
     attributes = {"value": ir.IntegerAttr.get(i64, value)}
     return ir.Operation.create("arith.constant", results=[i64], attributes=attributes).results[0]

@@ -252,8 +252,8 @@ def _with_replacement(key: Any, logits: Any, axis: Static[int], shape: Static[An
     """
     x = as_tensor(logits)
     position = len(shape) - (x.ndim - 1) + axis
-    whole = (*shape[:position], x.shape[axis], *shape[position:])
-    return argmax(gumbels(words_of(key), whole, x.dtype, mode) + broadcast_to(x, whole), position)
+    with_categories = (*shape[:position], x.shape[axis], *shape[position:])
+    return argmax(gumbels(words_of(key), with_categories, x.dtype, mode) + broadcast_to(x, with_categories), position)
 
 
 @library

@@ -91,6 +91,7 @@ def _count_of_products(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tensor:
     """
 
     def is_open(state: Any) -> Tensor:
+        """True while a product, given by its logarithm, is above exp(-mean)."""
         return any(_compare(state[2], "GT", -mean))
 
     def draw(state: Any) -> Any:
@@ -143,7 +144,7 @@ def _poisson_by_rejection(key: KeyArray, mean: Tensor, dtype: np.dtype) -> Tenso
         k = ew.floor((a * 2.0 / edge + b) * x + mean + 0.43)
         ratio = ew.log(y * height / (a / (edge * edge) + b))
         log_probability = k * log_mean - mean - gm.lgamma(k + 1.0)
-        is_inner = _both(_compare(edge, "GE", 0.07), _compare(y, "LE", share))
+        is_inner = _both(_compare(edge, "GE", 0.07), _compare(y, "LE", share))  # accepted without the logarithm
         is_out = _either(_compare(k, "LT", 0), _both(_compare(edge, "LT", 0.013), _compare(y, "GT", edge)))
         return k, _either(is_inner, _both(lg.logical_not(is_out), _compare(ratio, "LE", log_probability)))
 
@@ -220,6 +221,7 @@ def _count_of_gaps(key: KeyArray, n: Tensor, p: Tensor) -> Tensor:
         return following, count + more, total + ew.ceil(ew.log(fractions(now, p.shape, p.dtype)) / log_failure)
 
     zero = full_like(p, 0)
+    # The last success is not counted, because it comes after n trials.
     return while_loop(lambda state: any(_compare(state[2], "LE", n)), draw, (key, zero, zero))[1] - 1.0
 
 
@@ -291,12 +293,12 @@ def multinomial(
     """
     working_dtype = inexact_dtype(common_dtype([n, p]))
     n, p = parameters("multinomial", working_dtype, n, p)
-    whole = shape_for("multinomial", tuple(p.shape) if shape is None else shape, p)
-    if not p.ndim or not whole:
+    result_shape = shape_for("multinomial", tuple(p.shape) if shape is None else shape, p)
+    if not p.ndim or not result_shape:
         raise ShapeError("multinomial requires probabilities in an axis, got a scalar.", where=user_frame())
-    shape_for("multinomial", whole[:-1], n)
+    shape_for("multinomial", result_shape[:-1], n)
     dtype = Defaults.float if dtype is None else as_dtype(dtype)
-    return _multinomial(key_of("multinomial", key), n, p, whole, working_dtype, dtype, unroll)
+    return _multinomial(key_of("multinomial", key), n, p, result_shape, working_dtype, dtype, unroll)
 
 
 @library

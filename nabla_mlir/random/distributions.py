@@ -24,10 +24,12 @@ def standard(draw: Draw) -> Draw:
 
     @library
     def program(key: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+        """The numbers that `draw` computes from the words of a checked key."""
         return draw(words_of(key), shape, dtype)
 
     @functools.wraps(draw)
     def call(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+        """Random numbers with the shape and dtype of a call, after these have been checked."""
         return program(key_of(name, key), shape_of(name, shape), float_dtype(name, dtype))
 
     return _with_types(call)
@@ -42,6 +44,7 @@ def parametrized(draw: Draw) -> Draw:
 
     @library
     def program(key: Any, xs: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
+        """The numbers that `draw` computes from the words of a key and the parameters `xs`, broadcast to the shape."""
         return draw(words_of(key), *spread(name, xs, dtype, shape), shape, dtype)
 
     @functools.wraps(draw)

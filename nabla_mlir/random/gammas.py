@@ -262,8 +262,10 @@ def ball(key: Key, d: int, p: Any = 2.0, shape: ShapeLike = (), dtype: DTypeLike
     """
     dtype = float_dtype("ball", dtype)
     (p,) = parameters("ball", dtype, p)
-    whole = (*shape_of("ball", shape), *shape_of("ball", (d,)))
-    return _ball(key_of("ball", key), p, shape_for("ball", whole[:-1] if not np.shape(p) else (), p) + whole[-1:], dtype)
+    result_shape = (*shape_of("ball", shape), *shape_of("ball", (d,)))
+    return _ball(
+        key_of("ball", key), p, shape_for("ball", result_shape[:-1] if not np.shape(p) else (), p) + result_shape[-1:], dtype
+    )
 
 
 @library

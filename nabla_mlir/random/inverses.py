@@ -184,13 +184,13 @@ def _fraction(high: Tensor, low: Tensor) -> Tensor:
     info, word = np.finfo(np.float32), lambda n: full_like(high, n)
     above, below = lg.count_leading_zeros(high), lg.count_leading_zeros(low)
     is_low = lg.compare(above, word(32), comparison_direction="EQ")
-    rest = lg.select(is_low, lg.shift_left(low, below), lg.shift_right_logical(low, word(32) - above))
-    digits = lg.shift_right_logical(lg.logical_or(lg.shift_left(high, above), rest), word(31 - info.nmant))
+    low_digits = lg.select(is_low, lg.shift_left(low, below), lg.shift_right_logical(low, word(32) - above))
+    digits = lg.shift_right_logical(lg.logical_or(lg.shift_left(high, above), low_digits), word(31 - info.nmant))
     position = word(-int(info.minexp)) - lg.select(is_low, below + word(32), above)
     exponent = lg.shift_left(position, word(info.nmant))
     # The first 1 of the digits is not stored: adding it to the exponent would raise it by one.
-    whole = lg.logical_and(exponent, word((1 << 30) - (1 << (info.nmant - 1))))
-    pattern = lg.logical_or(whole, lg.logical_and(digits, word((1 << info.nmant) - 1)))
+    exponent_bits = lg.logical_and(exponent, word((1 << 30) - (1 << (info.nmant - 1))))
+    pattern = lg.logical_or(exponent_bits, lg.logical_and(digits, word((1 << info.nmant) - 1)))
     return ew.bitcast_convert(pattern, shape=pattern.shape, dtype=np.dtype(np.float32))
 
 
@@ -288,7 +288,7 @@ def weibull_min(key: Key, scale: Any, concentration: Any, shape: ShapeLike = (),
 @library
 def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Static[Any], dtype: np.dtype) -> Tensor:
     """Weibull numbers: the power 1 / concentration of exponential numbers, times the scale."""
-    whole = shape_over("weibull_min", None, shape, tuple(scale.shape), tuple(concentration.shape))
-    scale, concentration = spread("weibull_min", (scale, concentration), dtype, whole)
-    (x,) = spread("weibull_min", (exponentials(words_of(key), shape, dtype),), dtype, whole)
+    common = shape_over("weibull_min", None, shape, tuple(scale.shape), tuple(concentration.shape))
+    scale, concentration = spread("weibull_min", (scale, concentration), dtype, common)
+    (x,) = spread("weibull_min", (exponentials(words_of(key), shape, dtype),), dtype, common)
     return ew.power(x, 1.0 / concentration) * scale

@@ -86,6 +86,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     """
     root = float(np.sqrt(2).astype(dtype))
     x = between(key, shape, ew.erf(lower / root), ew.erf(upper / root), dtype)
+    # Rounding may give a bound itself, so the results are clipped to the numbers next to the bounds.
     inside = (nextafter(stop_gradient(x), full_like(x, sign)) for x, sign in ((lower, np.inf), (upper, -np.inf)))
     return clip(ew.erf_inv(x) * root, *inside)
 

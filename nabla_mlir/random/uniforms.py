@@ -128,7 +128,7 @@ def _randint(key: Any, low: Any, high: Any, shape: Static[Any], dtype: np.dtype)
     """
     wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)  # narrow dtypes are drawn in int32, which holds the upper bound
     word = np.dtype(f"u{wide.itemsize}")
-    info, extra = np.iinfo(dtype), int(wide != dtype)
+    info, extra = np.iinfo(dtype), int(wide != dtype)  # extra is 1 if a wider dtype holds the largest integer plus 1
     low, high = as_tensor(low), as_tensor(high)
     is_beyond = broadcast_to(_is_above(high, info.max + extra), shape)
     low = broadcast_to(_inside(low, info.min, info.max, wide), shape)

@@ -394,7 +394,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
 
 
 def _host_index(index: Any) -> Any:
-    """An index whose device arrays are replaced by NumPy arrays."""
+    """The index in a form that NumPy accepts: arrays of devices become NumPy arrays, also in a tuple."""
     if isinstance(index, tuple):
         return tuple(map(_host_index, index))
     return index.numpy() if type(index) is Array else index

@@ -54,6 +54,7 @@ class Device:
             return work
 
         def entered(*args: P.args, **kwargs: P.kwargs) -> T:
+            """The result of `work`, after the thread has entered the device."""
             enter()
             return work(*args, **kwargs)
 

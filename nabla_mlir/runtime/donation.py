@@ -58,7 +58,7 @@ def call(function: Writing, arguments: Sequence[Any], donation: Sequence[int], t
     spans = [(address(y), y.nbytes) for y in results]
     for y, (start, size) in zip(results, spans, strict=True):
         touching = [1 for other, length in spans if other < start + size and start < other + length]
-        y.is_alone = start in positions and len(touching) == 1
+        y.is_alone = start in positions and len(touching) == 1  # it overlaps with no result except itself
     return results
 
 

@@ -157,6 +157,7 @@ def _range_of(dtype: np.dtype, draw: str) -> tuple[int, int]:
 def _definite(x: np.ndarray) -> np.ndarray:
     """Positive definite Hermitian matrices with distinct eigenvalues, made from random square matrices x."""
     n = x.shape[-1]
+    # The diagonal is large, so the matrices are definite; its steps of 1 / n keep the eigenvalues distinct.
     diagonal = np.diagonal(x, axis1=-2, axis2=-1).real + 1.0 + np.arange(n) / n
-    whole = (x + np.conj(np.swapaxes(x, -1, -2))) / (4.0 * n)
-    return np.where(np.eye(n, dtype=bool), diagonal[..., None], whole)
+    hermitian = (x + np.conj(np.swapaxes(x, -1, -2))) / (4.0 * n)
+    return np.where(np.eye(n, dtype=bool), diagonal[..., None], hermitian)

@@ -110,11 +110,11 @@ class Function:
         return self._timeline is not None
 
     def _call_in_order(self, arguments: Sequence[Array | np.ndarray], storage: int, types: Types | None) -> list[Array]:
-        """The results of a call that writes to its last `storage` arguments, or that waits for earlier calls on a timeline."""
+        """The results of a call that writes to its last `storage` arguments, or that runs after earlier calls on a timeline."""
         where, timeline = self.device, self._timeline
         pending: Timepoint | None = None
         inputs, outputs = VmVariantList(len(arguments)), VmVariantList(4)
-        memory: list[Array] = []
+        memory: list[Array] = []  # to which the function writes: that of a target, or new memory
         targets, arguments = arguments[len(arguments) - storage :], arguments[: len(arguments) - storage]
         if storage:
             check_storage(self.name, targets, arguments, where)
@@ -123,7 +123,7 @@ class Function:
         for argument in map(self._in_device_memory, arguments):
             if argument.pending is not None and argument.pending.timeline is not timeline:
                 argument.block_until_ready()
-            argument.is_alone = False
+            argument.is_alone = False  # the call may use its memory, so it is not donated without a copy
             inputs.push_ref(argument.memory())
         for array in memory:
             inputs.push_ref(array.to_write())

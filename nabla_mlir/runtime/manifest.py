@@ -333,12 +333,13 @@ def _driver_for(estimate: Estimate, threads: int) -> str:
     return "local-task" if estimate.gain(threads) > 0 else "local-sync"
 
 
-def _argument_json(argument: Argument) -> dict[str, Any]:
+def _argument_json(argument: Argument) -> dict[str, Any]:  # the object of the JSON; "output" only if it is true
     data = {"name": argument.name, "tree": argument.tree.to_json(), "leaves": list(map(_leaf_json, argument.leaves))}
     return data | ({"output": True} if argument.output else {})
 
 
 def _argument(data: dict[str, Any]) -> Argument:
+    """The argument of an entry point, from its object in the JSON of a manifest."""
     tree, leaves = TreeSpec.from_json(data["tree"]), tuple(map(_leaf, data["leaves"]))
     return Argument(data["name"], tree, leaves, data.get("output", False))
 
@@ -394,6 +395,6 @@ def _entry_point(data: dict[str, Any]) -> EntryPoint:
     )
 
 
-def _sparsity(data: dict[str, Any]) -> Sparsity:
+def _sparsity(data: dict[str, Any]) -> Sparsity:  # the sparsity from its object in the JSON
     rows, columns = data["shape"]
     return Sparsity(data["format"], (rows, columns), {name: tuple(positions) for name, positions in data["indices"].items()})

@@ -49,10 +49,10 @@ def _lines_of(node: dict[str, Any], path: str) -> list[str]:
     lines = []
     for _, group in groupby(node.items(), key=lambda item: repr(item[1])):
         (first, child), *others = group
-        rest = child if isinstance(child, str) else ", ".join(_lines_of(child, ""))
-        if len(others) > 1 and len(rest) < 100:
-            lines.append(f"{path}{first} ... {path}{others[-1][0]}: {len(others) + 1} of {rest}")
+        description = child if isinstance(child, str) else ", ".join(_lines_of(child, ""))
+        if len(others) > 1 and len(description) < 100:
+            lines.append(f"{path}{first} ... {path}{others[-1][0]}: {len(others) + 1} of {description}")
             continue
-        for key, each in [(first, child), *others]:
-            lines += [f"{path}{key}: {each}"] if isinstance(each, str) else _lines_of(each, path + key)
+        for key, subtree in [(first, child), *others]:
+            lines += [f"{path}{key}: {subtree}"] if isinstance(subtree, str) else _lines_of(subtree, path + key)
     return lines

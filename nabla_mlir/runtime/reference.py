@@ -194,7 +194,7 @@ def _numbers(result: np.ndarray, reference: ResultReference) -> Iterator[tuple[s
 
 
 def _ratio(got: complex, wanted: complex, bound: float) -> float:
-    """The distance of two numbers divided by the allowed `bound`; 0 if they are equal or both NaN.
+    """The distance between a computed and a wanted number, divided by the allowed `bound`; 0 if they are equal or both NaN.
 
     It is infinite if the distance is not finite, or if they differ and the bound is 0.
     """

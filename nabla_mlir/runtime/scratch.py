@@ -60,7 +60,7 @@ def keeping(invoke: Callable[..., object], device: Device, bytes: int, *, overla
             with _lock:
                 scratch.running -= 1
                 scratch.is_allocated = True
-                is_alone &= scratch.calls == number
+                is_alone &= scratch.calls == number  # no other call began in the meantime
         # The call allocated a second buffer if the memory grew by its size, also without the results.
         growth = _allocated(device) - before
         if was_allocated and is_alone and not overlaps and growth >= bytes and growth - _bytes_of_results(args[-1]) >= bytes:
@@ -95,8 +95,8 @@ def _note(scratch: _Scratch) -> None:
         _recent[:] = map(weakref.ref, [*others, scratch])
 
 
-def _trim(device: Device, those: Sequence[_Scratch]) -> None:
-    """Frees all unused memory of a device, and records this for those of the functions that run on it."""
+def _trim(device: Device, records: Sequence[_Scratch]) -> None:
+    """Frees all unused memory of a device, and marks the `records` of functions on this device as not allocated."""
     device.hal.allocator.trim()
-    for other in those:
-        other.is_allocated &= other.device is not device
+    for record in records:
+        record.is_allocated &= record.device is not device

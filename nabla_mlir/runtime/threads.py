@@ -67,8 +67,8 @@ def _quotas(root: Path, group: Path) -> Iterator[float]:
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
             continue
-        position = root / (f"cpu/{path}" if controllers else path.lstrip("/"))
-        for folder in (position, *position.parents):
+        innermost = root / (f"cpu/{path}" if controllers else path.lstrip("/"))  # the folder of the group itself
+        for folder in (innermost, *innermost.parents):
             limits = _text(folder / "cpu.max").split() or [
                 _text(folder / "cpu.cfs_quota_us").strip(),
                 _text(folder / "cpu.cfs_period_us").strip(),

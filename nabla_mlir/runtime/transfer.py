@@ -212,4 +212,5 @@ def _overlap(a: Any, b: Any) -> bool:
     if a is b:
         return True
     left, right = (x.known_memory() if type(x) is Array and x.device.is_host else x for x in (a, b))
+    # `known_memory` is None for a value that is not computed yet and was never read.
     return isinstance(left, np.ndarray) and isinstance(right, np.ndarray) and np.may_share_memory(left, right)

@@ -124,14 +124,14 @@ class Box(NamedTuple):
     def gathered(self, axes: Iterable[int]) -> Box:
         """The box after a sum over `axes`: these axes disappear, and each remaining row has the columns of all rows along them."""
         summed = set(axes)
-        rest = [a for a in range(len(self.starts)) if a not in summed]
+        remaining = [a for a in range(len(self.starts)) if a not in summed]
         # An axis with n rows of stride s becomes a free count: the columns 0, s, ..., (n - 1) s in addition.
         more = [(self.counts[a], self.strides[a]) for a in summed]
         base, free = normal_free(self.base, [*self.free, *more])
 
         def left(own: Numbers) -> Numbers:
             """The numbers of the axes that remain."""
-            return tuple([own[a] for a in rest])
+            return tuple([own[a] for a in remaining])
 
         return Box(left(self.starts), left(self.counts), left(self.steps), left(self.strides), base, free)
 
@@ -187,8 +187,8 @@ def _join_along(boxes: list[Box], axis: int, alone: bool) -> list[Box]:
     """The boxes after neighbours along an axis are joined; with `alone`, also two boxes of a single row."""
     groups: dict[object, list[Box]] = {}
     for box in boxes:
-        rest = tuple(numbers[:axis] + numbers[axis + 1 :] for numbers in (box.starts, box.counts, box.steps, box.strides))
-        groups.setdefault((rest, box.free), []).append(box)
+        others = tuple(numbers[:axis] + numbers[axis + 1 :] for numbers in (box.starts, box.counts, box.steps, box.strides))
+        groups.setdefault((others, box.free), []).append(box)
     if len(groups) == len(boxes):
         return boxes
     found: list[Box] = []
@@ -235,7 +235,7 @@ def _join_single_rows(group: list[Box], axis: int) -> list[Box]:
 
 
 def _join_pair(a: Box, b: Box, axis: int, alone: bool, stride: int | None = None) -> Box | None:
-    """One box for two boxes whose rows follow each other on one index map; None if they do not.
+    """One box for two boxes whose rows follow each other, and whose columns grow by the same stride; None if they do not.
 
     Args:
       a: the box with the first rows.
@@ -255,7 +255,7 @@ def _join_pair(a: Box, b: Box, axis: int, alone: bool, stride: int | None = None
             return None
         # Two single rows have no stride yet: the distance of their columns gives one.
         strides = {(b.base - a.base) // distance}
-    (step,) = strides
-    if (stride is not None and step != stride) or b.base - a.base != step * distance:
+    (common,) = strides
+    if (stride is not None and common != stride) or b.base - a.base != common * distance:
         return None
-    return a.on_axis(axis, a.starts[axis], max(a.counts[axis], distance + b.counts[axis]), 1, step, a.base)
+    return a.on_axis(axis, a.starts[axis], max(a.counts[axis], distance + b.counts[axis]), 1, common, a.base)

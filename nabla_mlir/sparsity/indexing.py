@@ -118,7 +118,8 @@ def _gather_runs(
       batch: the axes of the result for the indices.
       shape: the shape of the result.
     """
-    # Each run is a slice of the operand. The slices are joined along the axis, which then becomes the axes `batch` of the result.
+    # A run start, start + step, ... is a slice of the operand, reversed for a negative step; step 0 repeats one row. The slices are
+    # joined along the axis, which then becomes the axes `batch` of the result.
     pieces = []
     for start, count, step in runs:
         low, high, strides = [0] * len(x.shape), list(x.shape), [1] * len(x.shape)
@@ -143,17 +144,17 @@ def _gather_unknown(x: Relation, dims: Dims, sizes: Sequence[int], shape: Shape)
     """The pattern of a gather with unknown indices: an element depends on the whole of each indexed axis of the operand x."""
     # An axis that is read whole needs no index, so it is not spread.
     x = x.spread([d for d in dims["start_index_map"] if sizes[d] < x.shape[d]])
-    whole = [n if d in dims["operand_batching_dims"] else size for d, (n, size) in enumerate(zip(x.shape, sizes, strict=True))]
-    x = x.sliced([0] * len(whole), whole, [1] * len(whole))
-    remaining = [d for d in range(len(whole)) if d not in dims["collapsed_slice_dims"]]
-    x = x.reshaped([whole[d] for d in remaining])
+    extents = [n if d in dims["operand_batching_dims"] else size for d, (n, size) in enumerate(zip(x.shape, sizes, strict=True))]
+    x = x.sliced([0] * len(extents), extents, [1] * len(extents))
+    remaining = [d for d in range(len(extents)) if d not in dims["collapsed_slice_dims"]]
+    x = x.reshaped([extents[d] for d in remaining])
     vector, windows = dims["index_vector_dim"], iter(dims["offset_dims"])
     batch = [d for d in range(len(shape)) if d not in dims["offset_dims"]]
-    positions = []
+    positions = []  # the axis of the result for each remaining axis of the operand
     for d in remaining:
         if d in dims["operand_batching_dims"]:
             axis = dims["start_indices_batching_dims"][dims["operand_batching_dims"].index(d)]
-            positions.append(batch[axis - (axis > vector)])
+            positions.append(batch[axis - (axis > vector)])  # the result has no axis for the components of an index vector
         else:
             positions.append(next(windows))
     return x.broadcast(shape, positions)
@@ -214,19 +215,19 @@ def _scatter_runs(
     others = [n for a, n in enumerate(shape) if a != axis]
     # One row of x for each index, in the order of the runs.
     x = updates.transposed([*batch, *windows]).reshaped([math.prod(updates.shape[d] for d in batch), *others])
-    found, at = Relation.none(shape, updates.columns), 0
+    found, offset = Relation.none(shape, updates.columns), 0
     for start, count, step in runs:
         rank = len(x.shape)
-        piece = x.sliced([at, *(0,) * (rank - 1)], [at + count, *others], [1] * rank)
-        at += count
-        if step == 0:
+        piece = x.sliced([offset, *(0,) * (rank - 1)], [offset + count, *others], [1] * rank)
+        offset += count
+        if step == 0:  # all updates of the run are added to one row, which depends on each of them
             piece, count, step = piece.gathered([0]).broadcast((1, *others), range(1, rank)), 1, 1
         if step < 0:
             piece, start, step = piece.reversed([0]), start + step * (count - 1), -step
         size = shape[axis]
         zeros = [0] * (rank - 1)
         piece = piece.padded([start, *zeros], [size - start - (count - 1) * step - 1, *zeros], [step - 1, *zeros])
-        order = [a + 1 if a < axis else 0 if a == axis else a for a in range(rank)]
+        order = [a + 1 if a < axis else 0 if a == axis else a for a in range(rank)]  # moves axis 0 to `axis`
         found = found.union(piece.transposed(order))
     return found
 
@@ -242,11 +243,12 @@ def _scatter_unknown(updates: Relation, dims: Dims, sizes: Sequence[int], shape:
         batch[a - (a > vector)]: d for a, d in zip(dims["start_indices_batching_dims"], dims["operand_batching_dims"], strict=True)
     }
     offset_axes = [d for d in range(len(shape)) if d not in (*dims["collapsed_slice_dims"], *dims["operand_batching_dims"])]
-    axis_of = dict(zip(dims["offset_dims"], offset_axes, strict=True)) | batching
-    movable = {d for d in dims["start_index_map"] if sizes[d] < shape[d]}
+    axis_of = dict(zip(dims["offset_dims"], offset_axes, strict=True)) | batching  # axis of the updates -> axis of the array
+    movable = {d for d in dims["start_index_map"] if sizes[d] < shape[d]}  # a window as long as the axis can only begin at 0
     dropped = [u for u in range(len(updates.shape)) if u not in axis_of or axis_of[u] in movable]
     positions = [axis_of[u] for u in range(len(updates.shape)) if u not in dropped]
     found = updates.gathered(dropped)
-    whole = tuple(found.shape[positions.index(d)] if d in positions else n for d, n in enumerate(shape))
-    found = found.broadcast(whole, positions)
-    return found.padded([0] * len(shape), [n - m for n, m in zip(shape, whole, strict=True)])
+    # Along an axis that no index moves, a window may be shorter than the array: the elements after it get no update.
+    covered = tuple(found.shape[positions.index(d)] if d in positions else n for d, n in enumerate(shape))
+    found = found.broadcast(covered, positions)
+    return found.padded([0] * len(shape), [n - m for n, m in zip(shape, covered, strict=True)])

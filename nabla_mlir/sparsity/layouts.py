@@ -71,7 +71,7 @@ def _merge_axes(lines: Sequence[_Line], sizes: Sequence[int]) -> _Line | None:
     """
     start, count, step, stride = 0, 1, 1, 0
     for (axis_start, n, axis_step, axis_stride), size in zip(lines, sizes, strict=True):
-        if n == 1:
+        if n == 1:  # one element of this axis: neighbours on the axes before it are `size` elements from each other
             start, step = start * size + axis_start, step * size
         elif count == 1:
             start, count, step, stride = start * size + axis_start, n, axis_step, axis_stride
@@ -113,9 +113,9 @@ def _split_at_rows(start: int, count: int, step: int, stride: int, inner: int) -
     """
     if count == 1:
         return [(0, (start // inner, 1, 1, 0), (start % inner, 1, 1, 0))]
-    if step % inner == 0:
+    if step % inner == 0:  # every element is in another row, at the same position
         return [(0, (start // inner, count, step // inner, stride), (start % inner, 1, 1, 0))]
-    if inner % step:
+    if inner % step:  # the positions in a row would differ from row to row
         return None
     per_row, first, found = inner // step, start // step, []
     row, position = divmod(first, per_row)
@@ -124,10 +124,10 @@ def _split_at_rows(start: int, count: int, step: int, stride: int, inner: int) -
         n = min(per_row - position, count)
         found.append((0, (row, 1, 1, 0), (start % step + step * position, n, step, stride)))
         count_before, row = n, row + 1
-    whole = (count - count_before) // per_row
-    if whole:
-        found.append((stride * count_before, (row, whole, 1, stride * per_row), (start % step, per_row, step, stride)))
-        count_before, row = count_before + whole * per_row, row + whole
+    full_rows = (count - count_before) // per_row
+    if full_rows:
+        found.append((stride * count_before, (row, full_rows, 1, stride * per_row), (start % step, per_row, step, stride)))
+        count_before, row = count_before + full_rows * per_row, row + full_rows
     if count_before < count:
         found.append((stride * count_before, (row, 1, 1, 0), (start % step, count - count_before, step, stride)))
     return found

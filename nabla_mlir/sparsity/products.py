@@ -37,7 +37,9 @@ def dot_general(xs: Sequence[Operand], outs: Sequence[Shape], dot_dimension_numb
 def _factor(
     x: Operand, other: Operand, own_axes: Any, other_axes: Any, positions: Sequence[int], shape: Shape, is_right: bool
 ) -> Relation:
-    """The pattern of a product that it has through one of its factors.
+    """The pattern of a product if only one of its factors depends on the inputs.
+
+    Zeros of the other factor, if it is a constant, remove dependences.
 
     Args:
       x: the factor.
@@ -55,6 +57,7 @@ def _factor(
         return Relation.none(shape, x.relation.columns)
     if where is not None and not where.all():
         entries = np.count_nonzero(where) * math.prod(x.shape[a] for a in own_axes[1]) * max(1, x.relation.widest)
+        # A larger pattern is too slow to compute entry by entry, so the zeros are ignored.
         if entries <= thresholds.PATTERN_ENTRIES:
             return _by_zeros(x.relation, np.broadcast_to(where, other.shape), own_axes, other_axes, shape, is_right)
     batch, free, contract = own_axes
@@ -64,9 +67,14 @@ def _factor(
 
 
 def _by_zeros(x: Relation, where: np.ndarray, own_axes: Any, other_axes: Any, shape: Shape, is_right: bool) -> Relation:
-    """The pattern that a product has through a factor, if `where` is a mask of the nonzeros of the other, constant factor.
+    """The pattern of a product of a factor x with a constant factor that contains zeros.
 
-    The other arguments are those of `_factor`.
+    Args:
+      x: the pattern of the factor.
+      where: a mask of the nonzeros of the constant factor.
+      own_axes, other_axes: the batching, free and contracting axes of x and of the constant factor.
+      shape: the shape of the product.
+      is_right: True if x is the right factor.
     """
     batch, free, contract = own_axes
     sizes = [math.prod(x.shape[a] for a in axes) for axes in own_axes]
@@ -95,6 +103,7 @@ def triangular_solve(
     rank = len(outs[0])
     where = a.nonzero() if a.relation.is_empty else None
     if where is not None and where.ndim and a.shape[-1] ** 3 <= 8 * thresholds.PATTERN_ENTRIES:
+        # The nonzeros of the inverse stand for the inverse itself: the pattern of a product reads nothing else.
         inverse = _closure(np.tril(where) if lower else np.triu(where))
         inverse = inverse if transpose_a == "NO_TRANSPOSE" else np.swapaxes(inverse, -1, -2)
         factors = [Operand(a.relation, lambda: inverse), b]

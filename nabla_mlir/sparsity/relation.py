@@ -189,7 +189,7 @@ class Relation:
             distinct.update(dict.fromkeys(other_boxes))
             if len(distinct) == count and layout == self.layout:
                 return self
-            is_loose = len(distinct) <= thresholds.PATTERN_LOOSE
+            is_loose = len(distinct) <= thresholds.PATTERN_LOOSE  # few boxes are moved faster than they are merged
             boxes = tuple(distinct) if is_loose else coalesced(distinct)
             if len(boxes) <= thresholds.PATTERN_BOXES:
                 return Relation(self.shape, self.columns, boxes, layout, is_loose)
@@ -301,6 +301,7 @@ class Relation:
         """The relation of a larger array, which has this one at offset `at` along an axis and no other dependences."""
 
         def numbers(x: np.ndarray) -> np.ndarray:
+            """The larger array of the numbers of input elements `x`; -1 outside of it."""
             wide = np.full(shape, -1)
             wide[(slice(None),) * axis + (slice(at, at + self.shape[axis]),)] = x
             return wide
@@ -316,6 +317,7 @@ class Relation:
         """The relation of the array with the elements along these axes in reverse order."""
 
         def flip(box: Box) -> Box:
+            """A box after the reversal of all axes."""
             for axis in axes:
                 box = box.reversed(axis, self.shape[axis])
             return box

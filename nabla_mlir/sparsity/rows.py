@@ -148,7 +148,7 @@ def _sort_rows(rows: Rows) -> Rows:
     """The same pattern with the entries of each row in order and without duplicates."""
     is_wrong = np.zeros(rows.indices.size + 1, bool)  # True for an entry that is not larger than the one before it in its row
     np.less_equal(rows.indices[1:], rows.indices[:-1], out=is_wrong[1:-1])
-    is_wrong[rows.offsets] = False
+    is_wrong[rows.offsets] = False  # the first entry of a row
     wrong = np.nonzero(is_wrong)[0]
     if not wrong.size:
         return rows
@@ -208,13 +208,16 @@ def _to_bits(rows: Rows, words: int) -> np.ndarray:
 
 
 def _unite_bits(outer: Rows, bits: np.ndarray) -> np.ndarray:
-    """The union, for each row of `outer`, of the bit sets that its entries name; a few rows at a time."""
+    """Unions of bit sets, one for each row of `outer`: the union of bits[k] for all columns k of this row.
+
+    They are computed for a few rows at a time, to limit the memory.
+    """
     found = np.zeros((outer.count, bits.shape[1]), np.uint64)
     offsets, lengths, step = outer.offsets, outer.lengths(), max(1, thresholds.PATTERN_TERMS // bits.shape[1])
     first = 0
     while first < outer.count:
         end = max(first + 1, int(np.searchsorted(offsets, offsets[first] + step, side="right")) - 1)
-        nonempty = np.nonzero(lengths[first:end])[0] + first
+        nonempty = np.nonzero(lengths[first:end])[0] + first  # `reduceat` would give an empty row the entry after it
         if nonempty.size:
             entries = bits[outer.indices[offsets[first] : offsets[end]]]
             found[nonempty] = np.bitwise_or.reduceat(entries, offsets[nonempty] - offsets[first], axis=0)

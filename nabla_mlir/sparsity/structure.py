@@ -64,10 +64,13 @@ def reverse(xs: Sequence[Operand], outs: Any, dimensions: Sequence[int]) -> list
 
 
 def _starts(xs: Sequence[Operand], shape: Shape, sizes: Sequence[int]) -> list[int | None]:
-    """The start of a window of these sizes along each axis of an array of `shape`; None along an axis if it is not known."""
+    """The start of a window of these sizes along each axis of an array of `shape`; None along an axis if it is not known.
+
+    `xs` are the scalar operands that give the starts; StableHLO clips them so that the window fits into the array.
+    """
     found: list[int | None] = []
     for x, n, size in zip(xs, shape, sizes, strict=True):
-        number = np.zeros((), np.int64) if n == size else x.read()
+        number = np.zeros((), np.int64) if n == size else x.read()  # a window as long as the axis begins at 0
         found.append(None if number is None else int(np.clip(int(number), 0, n - size)))
     return found
 
@@ -105,13 +108,14 @@ def _outside_window(x: Relation, low: Sequence[int], sizes: Sequence[int]) -> Re
     if x.is_empty:
         return x
     around = Relation.none(x.shape, x.columns)
-    rest = x
+    remaining = x  # the part that is inside the window on all axes before
     for axis, (start, size) in enumerate(zip(low, sizes, strict=True)):
         before, inside, after = (
-            _inside_bounds(rest, axis, *bounds) for bounds in ((0, start), (start, start + size), (start + size, x.shape[axis]))
+            _inside_bounds(remaining, axis, *bounds)
+            for bounds in ((0, start), (start, start + size), (start + size, x.shape[axis]))
         )
         around = around.union(before).union(after)
-        rest = inside
+        remaining = inside
     return around
 
 

@@ -91,6 +91,7 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: int | tuple[int, ...] = 
 
     @functools.wraps(fun)
     def make(*args: Any, **kwargs: Any) -> Traced:
+        """The traced program for these arguments; arguments at `static_argnums` are constants of it."""
         dynamic, rest = bind_static("make_jaxpr", fun, args, static_argnums)
         return trace(dynamic, *rest, name=entry_name_of(fun), **kwargs)
 

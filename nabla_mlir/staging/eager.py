@@ -124,7 +124,7 @@ def _merge(values: Sequence[Any], others: Mapping[int, Any]) -> list[Any]:
 
 
 def _kind(spec: Spec) -> Kind:
-    """The record of arguments with this spec, scalars or arrays, by which the code of `repetition` recognises them."""
+    """The description of arguments with this spec (Python scalars or arrays), by which a later call recognises its arguments."""
     scalars = {"b": bool, "i": int, "f": float, "c": complex}
     if spec.weak and not spec.shape and spec.dtype.kind in scalars:
         return Kind.of_scalar(scalars[spec.dtype.kind], spec.dtype)
@@ -263,8 +263,9 @@ def _with_constants(f: Callable[..., Any], spec: pytree.TreeSpec, leaves: Sequen
     """
 
     def inner(*arrays: Any) -> Any:
-        rest = iter(arrays)
-        args, kwargs = pytree.unflatten(spec, [others[i] if i in others else next(rest) for i in range(len(leaves))])
+        """The result of `f` for the leaves that are arrays."""
+        remaining = iter(arrays)
+        args, kwargs = pytree.unflatten(spec, [others[i] if i in others else next(remaining) for i in range(len(leaves))])
         return f(*args, **kwargs)
 
     return staged(functools.wraps(f)(inner))(*(x for i, x in enumerate(leaves) if i not in others))

@@ -107,15 +107,15 @@ def _bind(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
 
     `args` and `kwargs` are the arguments of the call.
     """
-    rest = entry.arguments[len(args) :]
-    unknown, missing = set(kwargs) - set(rest), [n for n in rest if n not in kwargs]
+    by_name = entry.arguments[len(args) :]  # the names of the arguments that are not given by position
+    unknown, missing = set(kwargs) - set(by_name), [n for n in by_name if n not in kwargs]
     if len(args) > len(entry.arguments) or unknown or missing:
         raise TreeError(
             f"{entry.name}() requires the arguments ({', '.join(entry.arguments)}), got {len(args)} by position"
             f"{' and ' + ', '.join(sorted(kwargs)) if kwargs else ''}.",
             where=user_frame(),
         )
-    return (*args, *(kwargs[n] for n in rest))
+    return (*args, *(kwargs[n] for n in by_name))
 
 
 def _check_leaf(leaf: Any, input_spec: Spec, entry: Entry, i: int) -> Any:

@@ -340,6 +340,7 @@ def _expand(module: ir.Module) -> tuple[ir.Module, bool]:
         return module, False
 
     def lowered() -> ir.Module:
+        """The module itself, after it is lowered in place."""
         lower_module(module)
         return module
 

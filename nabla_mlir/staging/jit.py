@@ -260,16 +260,19 @@ def jit(
         return _bind_arguments(fun, constants, fixed) if constants or fixed else fun, dynamic, others
 
     def traced(*args: Any, **kwargs: Any) -> Traced:
+        """The traced program for the arguments of a call, with the static ones filled in."""
         f, dynamic, others = bound(args, kwargs)
         with within():
             return trace(f, *dynamic, **others)
 
     def shapes(*args: Any, **kwargs: Any) -> Any:
+        """The shapes and dtypes of the results for the arguments of a call."""
         f, dynamic, others = bound(args, kwargs)
         with within():
             return eval_shape(f, *dynamic, **others)
 
     def clear_cache() -> None:
+        """Frees all compiled programs of this function."""
         nonlocal recent
         programs.clear()
         recent = ()
@@ -303,8 +306,9 @@ def _bind_arguments(fun: Callable[..., Any], constants: Mapping[int, Any], fixed
 
     @functools.wraps(fun)
     def f(*dynamic: Any, **keywords: Any) -> Any:
-        rest = iter(dynamic)
-        args = [constants[i] if i in constants else next(rest) for i in range(len(constants) + len(dynamic))]
+        """The result of `fun`, with the static arguments at their positions."""
+        remaining = iter(dynamic)
+        args = [constants[i] if i in constants else next(remaining) for i in range(len(constants) + len(dynamic))]
         return fun(*args, **keywords, **fixed)
 
     with contextlib.suppress(TypeError, ValueError):  # a builtin may have no signature

@@ -121,7 +121,7 @@ class Known:
         if region.role == "function":
             return set()
         levels = self._levels(self.others[argument])
-        if region.role == "rule":
+        if region.role == "rule":  # the innermost derivative applies the rule, so it does not follow the rule
             levels.discard(max((level for value in region.values for level in self._levels(value)), default=0))
         return levels if region.level is None else levels | {region.level}
 

@@ -68,6 +68,7 @@ def bind_static(
     static = {i: args[i] for i in positions(who, argnums, len(args), word)}
 
     def call(*rest: Any, **kwargs: Any) -> Any:
+        """The result of `fun` for the other arguments, with the static ones at their positions."""
         values = iter(rest)
         return fun(*(static[i] if i in static else next(values) for i in range(len(args))), **kwargs)
 

@@ -91,6 +91,7 @@ class Lowered(Stage):
         entry = self.entries[names.index(name)]
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            """The results of the entry point, by a call of its StableHLO in the open trace."""
             tensors = [as_tensor(leaf) for leaf in entry.flatten(args, kwargs)]
             func = functions_of(self.module.operation)[name]  # this closure keeps the module alive
             return pytree.unflatten(entry.out_spec, emit_call(func, tensors))
@@ -308,7 +309,7 @@ def module(**traced: Traced) -> Traced:
         gradient(x: float32[3]) -> float32[3]
     """
     with context(), ir.Location.unknown():
-        whole = ir.Module.create()
+        combined = ir.Module.create()
         entries = []
         for name, stage in traced.items():
             if not isinstance(stage, Stage):
@@ -319,8 +320,8 @@ def module(**traced: Traced) -> Traced:
                 )
             if len(stage.entries) != 1:
                 raise TraceError(f"module() requires functions with one entry point, got {stage!r}.", where=user_frame())
-            with ir.InsertionPoint(whole.body):
+            with ir.InsertionPoint(combined.body):
                 func = stage.module.body.operations[0].operation.clone()
             func.attributes["sym_name"] = ir.StringAttr.get(name)
             entries.append(replace(stage.entries[0], name=name))
-    return Traced(whole, tuple(entries))
+    return Traced(combined, tuple(entries))

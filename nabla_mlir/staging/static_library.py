@@ -109,12 +109,12 @@ def save_static_library(lowered: Lowered, path: str | Path, target: str | Target
 
 
 def _parameters(entry: EntryPoint) -> list[tuple[str, Leaf, bool]]:
-    """For each array of an entry point: its name in C, its description, and True if the function writes it."""
+    """The parameters of the C function of an entry point: the name in C, the description, and True if the function writes it."""
     parameters: list[tuple[str, Leaf, bool]] = []
     leaves = [(leaf, False) for argument in entry.arguments for leaf in argument.leaves if not argument.output]
     for leaf, is_result in leaves + [(leaf, True) for leaf in entry.result_leaves]:
         name = re.sub(r"\W+", "_", leaf.name).strip("_") or "result"
-        name = f"{name}_" if _KEYWORDS.fullmatch(name) else name
+        name = f"{name}_" if _KEYWORDS.fullmatch(name) else name  # a keyword of C or C++ is no name
         while any(name == other for other, _, _ in parameters):
             name += "_"
         parameters.append((name, leaf, is_result))

@@ -112,6 +112,7 @@ def _time_functions(vmfb: bytes, functions: Mapping[str, Sequence[Spec]], driver
 
 
 def _call_and_wait(executable: Executable, call: Function, arguments: list[Array]) -> None:
+    """Calls the compiled function, and waits until its results are computed."""
     call(arguments)
     executable.wait()
 
@@ -124,13 +125,13 @@ def _random_numbers(rng: np.random.Generator, spec: Spec) -> np.ndarray:
 
 def _difference(results: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> str:
     """The reason why arrays `results` differ from the arrays `reference` by more than rounding; "" if they agree."""
-    for a, b in zip(results, reference, strict=True):
-        exact, other = b.astype(np.complex128), a.astype(np.complex128)
+    for result, expected in zip(results, reference, strict=True):
+        exact, other = expected.astype(np.complex128), result.astype(np.complex128)
         both = np.isfinite(exact) & np.isfinite(other)
-        bound = _TOLERANCES.get(b.dtype.name, 0.1 if b.dtype.kind in "fV" else 0.0)
-        off = np.linalg.norm(other[both] - exact[both])
-        if (np.isfinite(exact) != np.isfinite(other)).any() or off > bound * np.linalg.norm(exact[both]):
-            return f"its results differ by {off:.1e}"
+        bound = _TOLERANCES.get(expected.dtype.name, 0.1 if expected.dtype.kind in "fV" else 0.0)  # 0.1 for narrow floats
+        distance = np.linalg.norm(other[both] - exact[both])
+        if (np.isfinite(exact) != np.isfinite(other)).any() or distance > bound * np.linalg.norm(exact[both]):
+            return f"its results differ by {distance:.1e}"
     return ""
 
 

@@ -171,6 +171,7 @@ def _check_same(law: LawCase, what: str, got: Any, expected: Any, tolerance: flo
 
 
 def _flat(tree: Any) -> np.ndarray:
+    """All elements of the arrays of a tree as one vector, in the order of the leaves."""
     leaves = [np.ravel(x) for x in optree.tree_leaves(tree)]
     return np.concatenate(leaves) if leaves else np.zeros(0)
 
@@ -212,10 +213,12 @@ def costs_of(law: LawCase) -> Costs:
         return f, [xs[i] for i in laws.active]
 
     def pushed(*xs: Any) -> Any:
+        """The jvp of the sample; `xs` are the operands, then the tangents of the active ones."""
         f, active = own(xs[:count])
         return jvp(f, active, list(xs[count : count + len(active)]))
 
     def pulled(*xs: Any) -> Any:
+        """The results of the sample, and the vjp with the results as cotangents."""
         f, active = own(xs[:count])
         ys, pullback = vjp(f, *active)
         return ys, pullback(ys)

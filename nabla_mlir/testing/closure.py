@@ -30,6 +30,7 @@ def _vjp(f: Function) -> Function:
     """The function that applies the pullback of `f` to the value of `f`."""
 
     def pulled(*xs: Any) -> Any:
+        """The cotangents of `xs`, with the value of `f` as the cotangent of its result."""
         ys, pullback = vjp(f, *xs)
         return pullback(ys)
 

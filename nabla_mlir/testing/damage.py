@@ -60,20 +60,20 @@ def damaged(content: bytes, rng: Numbers) -> bytes:
     for _ in range(int(rng.integers(1, 4))):
         if not data:
             break
-        at, length = int(rng.integers(len(data))), int(rng.integers(1, 9))
+        offset, length = int(rng.integers(len(data))), int(rng.integers(1, 9))
         change = rng.integers(6)
         if change == 0:
-            data[at] ^= 1 << int(rng.integers(8))
+            data[offset] ^= 1 << int(rng.integers(8))
         elif change == 1:
-            data[at : at + length] = rng.bytes(length)
+            data[offset : offset + length] = rng.bytes(length)
         elif change == 2:
-            del data[at : at + length]
+            del data[offset : offset + length]
         elif change == 3:
-            data[at:at] = data[at : at + length]
+            data[offset:offset] = data[offset : offset + length]
         elif change == 4:
-            data[at : at + 4] = int(rng.choice([0, 1, 2**31 - 1, 2**32 - 1])).to_bytes(4, "little")
+            data[offset : offset + 4] = int(rng.choice([0, 1, 2**31 - 1, 2**32 - 1])).to_bytes(4, "little")
         else:
-            del data[at:]
+            del data[offset:]
     return bytes(data) if bytes(data) != content else damaged(content, rng)
 
 
@@ -95,9 +95,9 @@ def altered(text: str, rng: Numbers) -> str:
         elif change == 5:
             numbers = list(re.finditer(r"\d+", lines[i]))
             if numbers:
-                at = numbers[rng.integers(len(numbers))]
+                match = numbers[rng.integers(len(numbers))]
                 number = rng.choice(["0", "1", "2", "3", "-1", "7", "4294967296", "9223372036854775807"])
-                lines[i] = lines[i][: at.start()] + str(number) + lines[i][at.end() :]
+                lines[i] = lines[i][: match.start()] + str(number) + lines[i][match.end() :]
         elif words:
             lines[i] = lines[i].replace(words[rng.integers(len(words))], "", 1)
         text = "\n".join(lines) + "\n"
@@ -122,6 +122,7 @@ def _run_passes(module: ir.Module, rng: Numbers) -> None:
         count = iter(range(100_000))
 
         def watch(*_: object) -> None:
+            """Counts one operation; raises LawError after 100,000."""
             if next(count, None) is None:
                 raise LawError("a program requires fewer operations to be tried.")
 
@@ -168,6 +169,7 @@ def _read_import(rng: Numbers, _folder: Path) -> None:
 
 
 def _read_bytecode(rng: Numbers, _folder: Path) -> None:
+    """Runs random passes on a module that is read from damaged bytecode; `rng` draws the damage, and the folder is not used."""
     content, _ = _artifact()
     stablehlo = Artifact(content).stablehlo()
     _run_passes(parse(damaged(stablehlo, rng)), rng)

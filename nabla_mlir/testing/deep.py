@@ -81,6 +81,7 @@ def _ruled(f: Map) -> Map:
     """The function f with a custom tangent that differs from the true one."""
 
     def apply(x: Any) -> Any:
+        """The value of f at x; the tangent of the rule is half of the product of tangent and argument."""
         with_rule = nm.custom_jvp(f)
         with_rule.defjvp(lambda primals, tangents: (f(*primals), 0.5 * tangents[0] * primals[0]))
         return with_rule(x)
@@ -92,6 +93,7 @@ def _transposed(f: Map) -> Map:
     """The transpose of the linearisation of f at a point, applied twice, by reverse mode."""
 
     def apply(x: Any) -> Any:
+        """The cotangent of the direction, for the cotangent x of the sum of both applications."""
         linear = nm.linearize(f, x)[1]
         return nm.vjp(lambda t: linear(t) + linear(bounded(t)), _direction(x))[1](x)[0]
 
@@ -102,6 +104,7 @@ def _pulled_by_rule(f: Map) -> Map:
     """The function f with a custom cotangent that differs from the true one; its residuals are its argument and its value."""
 
     def apply(x: Any) -> Any:
+        """The value of f at x, with the other cotangent in reverse mode."""
         with_rule = nm.custom_vjp(f)
         with_rule.defvjp(lambda a: (y := f(a), (a, y)), lambda residuals, ct: (0.5 * ct * residuals[0] + bounded(residuals[1]),))
         return with_rule(x)

@@ -127,15 +127,15 @@ def _faults_of_module(stages: dict[Deep, Lowered], target: str, is_separate: boo
     machine = as_target(target)
     try:
         with _timed(count, "compiling"):
-            whole = module(**{program.name: stage for program, stage in stages.items()}).module  # type: ignore[arg-type]
+            together = module(**{program.name: stage for program, stage in stages.items()}).module  # type: ignore[arg-type]
             if not is_separate:
-                join(whole)
+                join(together)
             calls = _calls(stages, is_separate)
             for call in calls:
-                mark_donated(functions_of(whole.operation)[call.name], call.donated)
-            vmfb = compile_lowered(whole, machine, cache=False)
+                mark_donated(functions_of(together.operation)[call.name], call.donated)
+            vmfb = compile_lowered(together, machine, cache=False)
         with _timed(count, "running"):
-            results = run(vmfb, machine.drivers[0], [*calls, *calls])
+            results = run(vmfb, machine.drivers[0], [*calls, *calls])  # twice: a fault may show in the second call only
             got = [_by_program(stages, calls, some) for some in (results[: len(calls)], results[len(calls) :])]
     except NablaError as error:
         parts = list(stages.items())
@@ -157,7 +157,7 @@ def _faults_of_module(stages: dict[Deep, Lowered], target: str, is_separate: boo
 
 @contextlib.contextmanager
 def _timed(count: Count, stage: str) -> Iterator[None]:
-    """A context that adds its time to a count."""
+    """A context whose duration is added to the seconds of `stage` in the statistics `count`."""
     start = time.monotonic()
     try:
         yield
@@ -210,11 +210,11 @@ def _by_program(stages: dict[Deep, Lowered], calls: list[Call], results: list[Re
     """
     if calls[0].name != _ALL:
         return dict(zip(stages, results, strict=True))
-    (whole,) = results
-    values, found = iter(whole.values), {}
+    (joint,) = results  # the only call is that of the joined function
+    values, found = iter(joint.values), {}
     for i, (program, stage) in enumerate(stages.items()):
         own = tuple(next(values) for _ in _returned(program, stage))
-        found[program] = Result(own, tuple(k - 2 * i for k in whole.changed if k // 2 == i))
+        found[program] = Result(own, tuple(k - 2 * i for k in joint.changed if k // 2 == i))
     return found
 
 
@@ -247,6 +247,7 @@ def shrunk(fault: Fault, target: str = "cpu") -> Fault:
     kind = fault.what.partition(" ")[0]
 
     def fault_of_part(programs: Sequence[Deep]) -> Fault | None:
+        """The first fault of the same kind that these programs alone show; None if there is none."""
         found = faults_of(programs, target, fault.is_separate)
         return next((other for other in found if other.what.partition(" ")[0] == kind), None)
 

@@ -42,6 +42,7 @@ def _step(kinds: str = "fci", is_costly: bool = False) -> Callable[[Callable[...
     """A decorator that adds a step for dtypes of these kinds to the table, under the function's name."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function itself, after it is added to the table."""
         STEPS[function.__name__.strip("_")] = Step(kinds, function, is_costly)
         return function
 
@@ -340,11 +341,13 @@ def _with_tangent(x: Any, y: Any) -> Any:
 
 @_with_tangent.defjvp
 def _with_tangent_jvp(primals: Any, tangents: Any) -> Any:
+    """The value, and a tangent that differs from the true one, so that a missing call of the rule is visible."""
     (x, y), (dx, dy) = primals, tangents
     return _with_tangent(x, y), y * dx + 0.5 * x * dy
 
 
 @_step("f")
 def _ruled(rng: Numbers, x: Any, y: Any, k: Any) -> Any:
+    """A random use of x and y in a function with a custom tangent, or in a checkpoint; `k` is not read."""
     kinds = (lambda: _with_tangent(x, y), lambda: nm.checkpoint(lambda a: bounded(a * y))(x) + x)
     return kinds[int(rng.integers(len(kinds)))]()

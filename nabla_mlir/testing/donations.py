@@ -87,6 +87,7 @@ def _function(laws: Laws, derivatives: bool) -> Callable[..., Any]:
         if derivatives and laws.active and floats:
 
             def differentiable(*active: Any) -> Any:
+                """The floating-point results as a function of the active operands; the others are those of the call."""
                 operands = dict(enumerate(xs)) | dict(zip(laws.active, active, strict=True))
                 results = laws.law.apply([operands[i] for i in range(len(xs))])
                 return [results[i] for i in floats]

@@ -143,8 +143,8 @@ def run(samples: Sequence[Sample], target: str = "cpu") -> list[Fault]:
     if not stages:
         return faults
     try:
-        whole = module(**{f"f{sample.seed}": stage for sample, (stage, _, _) in stages.items()})  # type: ignore[arg-type]
-        compiled = Lowered(whole.module, whole.entries).compile(target, cache=False).loaded
+        together = module(**{f"f{sample.seed}": stage for sample, (stage, _, _) in stages.items()})  # type: ignore[arg-type]
+        compiled = Lowered(together.module, together.entries).compile(target, cache=False).loaded
     except NablaError as error:
         if len(stages) > 1:
             half = len(stages) // 2

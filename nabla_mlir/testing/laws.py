@@ -84,22 +84,25 @@ class Laws:
         cts = self.cotangents(ys)
 
         def pulled(*a: Tensor) -> Any:
+            """The cotangents of the active operands, at the point `a`."""
             return vjp(f, *a)[1](list(cts))
 
         def moved(scale: float) -> list[Tensor]:
+            """The active operands, moved along the direction `t` by `scale`."""
             return [a + b * scale for a, b in zip(active, t, strict=True)]
 
         _, hvp = jvp(pulled, active, t)
         _, hvu = jvp(pulled, active, u)
 
         def pulled_through_checkpoint(*a: Tensor) -> Any:
+            """The same cotangents, with the values recomputed in the backward pass."""
             return vjp(checkpoint(f), *a)[1](list(cts))
 
         _, pull_twice = vjp(pulled, *active)
         _, twice = jvp(lambda *a: jvp(f, a, t)[1], active, t)
 
         def pushed_along_itself(*a: Tensor) -> Any:
-            """The tangents vary with the point, which rules for constant tangents must not assume."""
+            """The tangents of the results in a direction that varies with the point, which no rule may take as constant."""
             return jvp(f, a, [x * d for x, d in zip(a, t, strict=True)])[1]
 
         _, pull_of_jvp = vjp(lambda *a: jvp(f, a, t)[1], *active)
@@ -178,11 +181,11 @@ class Laws:
                 full[i] = x
             return vmap(lambda *a: [self.law.apply(a)[i] for i in floats])(*full)
 
-        own = [many[i] for i in self.active]
+        active = [many[i] for i in self.active]
         same = lambda x: concatenate(*[reshape(x, shape=(1, *x.shape))] * COPIES, dimension=0)  # noqa: E731
-        ys, dys = jvp(mapped, own, [same(x) for x in t])
+        ys, dys = jvp(mapped, active, [same(x) for x in t])
         cts = [np.stack([ct] * COPIES) for ct in self.cotangents([row(y, 0) for y in ys])]
-        return dys, vjp(mapped, *own)[1](cts)
+        return dys, vjp(mapped, *active)[1](cts)
 
 
 def _direction(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:

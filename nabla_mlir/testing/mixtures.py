@@ -173,6 +173,7 @@ def _is_wrong(a: Any, b: Any, digits: float) -> Any:
 
 
 def _same(a: Any, b: Any) -> bool:
+    """True if two arrays have one shape, and differ by at most 1e-8 of the largest element."""
     scale = max(1.0, float(np.abs(b).max(initial=0.0)))
     return a.shape == b.shape and np.allclose(a, b, rtol=1e-8, atol=1e-8 * scale, equal_nan=True)
 

@@ -97,6 +97,7 @@ def _negative(rule: Callable[..., Any]) -> Callable[..., Any]:
     """A rule that returns the negative of what `rule` returns."""
 
     def wrong(*args: Any, **params: Any) -> Any:
+        """The negated results of the rule."""
         return _negated(rule(*args, **params))
 
     return wrong

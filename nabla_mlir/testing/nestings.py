@@ -47,6 +47,7 @@ def _added(f: Function, g: Function, rng: Numbers) -> Function:
     """
 
     def apply(J: Any, x: Any) -> Any:
+        """The value of `g` with that of `f` added, in the shape and dtype of f(J, x)."""
         y, z = f(J, x), g(J, x)
         return _same(J, z, y)
 

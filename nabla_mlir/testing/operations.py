@@ -79,6 +79,7 @@ def _operation(table: list[Any]) -> Callable[[Any], Any]:
     """A decorator that adds an operation to a table."""
 
     def add(function: Any) -> Any:
+        """The operation itself, after it is added to the table."""
         table.append(function)
         return function
 

@@ -128,7 +128,7 @@ def difference(got: Sequence[Any], right: Sequence[np.ndarray], least: float) ->
                 p, q = a.astype(wide), b.astype(wide)
                 scale = max(1.0, float(np.abs(np.nan_to_num(q, posinf=0, neginf=0)).max(initial=0.0)))
                 digits = max(least, _DIGITS.get(b.dtype.name, 0.0))
-                wrong = ~np.isclose(p, q, rtol=digits, atol=digits * scale) & np.isfinite(q)
+                wrong = ~np.isclose(p, q, rtol=digits, atol=digits * scale) & np.isfinite(q)  # NaN and infinities do not count
         if np.any(wrong):
             position = tuple(int(k) for k in np.argwhere(wrong)[0])
             return f"VALUE result {i} is {a[position]} instead of {b[position]} at {list(position)} of {b.dtype}{list(b.shape)}"
@@ -216,6 +216,7 @@ def widened(text: str) -> str:
 
 
 def _interpreted(lowered: Any) -> Any:
+    """The function "f" of a lowered program in the interpreter."""
     run = interpreted(lowered.module.operation, "f")
     return lambda *xs: run(list(xs))
 

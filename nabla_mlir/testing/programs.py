@@ -214,6 +214,7 @@ def _loop(rng: Numbers, values: list[Any]) -> Any:
 
 
 def _choice(rng: Numbers, values: list[Any]) -> Any:
+    """The result of one of two random functions of one of `values`; the sign of the sum of its elements selects the function."""
     x, f, g = _pick(rng, values), *(_UNARY[i] for i in rng.integers(len(_UNARY), size=2))
     return cond(nnp.sum(x) > 0.01, f, g, x)
 

@@ -253,6 +253,7 @@ def _gradient(J: Any, program: Program, xs: Sequence[Any]) -> list[Any]:
         return []
 
     def number(*xs: Any) -> Any:
+        """The sum of the real parts of all floating-point results, in float32."""
         reals = [J.numpy.sum(J.numpy.real(y)).astype(np.float32) for y in program(J, *xs) if kind(y) in "fc"]
         return sum(reals, J.numpy.float32(0))
 

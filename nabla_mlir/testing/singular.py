@@ -68,6 +68,7 @@ def derivatives(f: Function, count: int) -> Function:
         """The derivative of g by its argument i, in one mode."""
 
         def slope(*xs: Any) -> Any:
+            """The derivative at the arguments `xs`."""
             inner = lambda x: g(*xs[:i], x, *xs[i + 1 :])  # noqa: E731
             one = np.ones((), xs[i].dtype)
             return jvp(inner, (xs[i],), (one,))[1] if mode == "jvp" else vjp(inner, xs[i])[1](one)[0]
@@ -146,11 +147,11 @@ def _slope(mp: Any, reference: Function, point: Point, indices: Sequence[int], s
     step = mp.mpf(10) ** _STEP
     total = mp.mpf(0)
     for sides in itertools.product((1, -1), repeat=len(indices)):
-        at = [mp.mpf(x) + distance * s * d for x, s, d in zip(point, signs, _DIRECTIONS, strict=False)]
+        shifted = [mp.mpf(x) + distance * s * d for x, s, d in zip(point, signs, _DIRECTIONS, strict=False)]
         for i, side in zip(indices, sides, strict=True):
-            at[i] += side * step
+            shifted[i] += side * step
         try:
-            value = reference(*at)
+            value = reference(*shifted)
         except (ValueError, ZeroDivisionError):
             return None
         if mp.im(value) != 0 or not mp.isfinite(value):
@@ -200,6 +201,7 @@ def reference_of(record: OpDef) -> Function:
     """A function of mpmath numbers for the operation of a record with singular points."""
 
     def reference(*xs: Any) -> Any:
+        """The value of the operation for numbers of mpmath."""
         import mpmath as mp
 
         return REFERENCES[record.name](mp, *xs)

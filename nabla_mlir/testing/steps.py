@@ -141,7 +141,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def step(kinds: str = ALL, *, ndim: int = 0, full: bool = False) -> Callable[[F], F]:
     """Registers a step of one array."""
 
-    def register(function: F) -> F:
+    def register(function: F) -> F:  # the function itself, after it is added to the table
         holds = lambda x: x.dtype.kind in kinds and x.ndim >= ndim and (not full or x.size > 0)  # noqa: E731
         STEPS.append((function.__name__.strip("_"), holds, function))
         return function
@@ -181,13 +181,13 @@ def _tile(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step(ndim=1)
-def _repeat(xp: Any, rng: Numbers, x: Any) -> Any:
+def _repeat(xp: Any, rng: Numbers, x: Any) -> Any:  # x with rows repeated, all as often or each a random number of times
     axis = _axis(rng, x)
     return xp.repeat(x, int(rng.integers(3)) if rng.integers(2) else rng.integers(0, 3, x.shape[axis]), axis)
 
 
 @step()
-def _pad(xp: Any, rng: Numbers, x: Any) -> Any:
+def _pad(xp: Any, rng: Numbers, x: Any) -> Any:  # x padded by random widths in a random mode
     widths = [(int(a), int(b)) for a, b in rng.integers(0, 3, (x.ndim, 2))]
     modes = ["constant", "edge", "reflect", "symmetric", "wrap"] if x.size else ["constant"]
     return xp.pad(x, widths, mode=str(rng.choice(modes)))
@@ -232,13 +232,13 @@ def _take_along_axis(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step(ndim=1, full=True)
-def _take(xp: Any, rng: Numbers, x: Any) -> Any:
+def _take(xp: Any, rng: Numbers, x: Any) -> Any:  # three random rows of x
     axis = _axis(rng, x)
     return xp.take(x, rng.integers(0, x.shape[axis], 3), axis)
 
 
 @step()
-def _where(xp: Any, rng: Numbers, x: Any) -> Any:
+def _where(xp: Any, rng: Numbers, x: Any) -> Any:  # x with random elements replaced by zero
     mask = rng.integers(0, 2, x.shape).astype(bool)
     return xp.where(mask, x, xp.zeros_like(x))
 
@@ -324,7 +324,7 @@ def _order(xp: Any, rng: Numbers, x: Any) -> Any:
 
 
 @step("iu")
-def _shift(xp: Any, rng: Numbers, x: Any) -> Any:
+def _shift(xp: Any, rng: Numbers, x: Any) -> Any:  # x with its bits shifted by a random number
     k = x.dtype.type(rng.integers(0, x.dtype.itemsize * 8 - 1))
     return xp.left_shift(x, k) if rng.integers(2) else xp.right_shift(x, k)
 

@@ -65,7 +65,7 @@ def _with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
     except ValueError:
         raise ValueError(f"an artifact without the one file {start_of_name}*: {', '.join(f.name for f in files)}") from None
     code = bytearray(artifact)
-    by = _aligned(len(content) - file.size)
+    by = _aligned(len(content) - file.size)  # the distance by which all files after it move
     _move_data(code, files[0].start, file, len(content), by)
     for other in files:
         if other.start == file.start:
@@ -77,7 +77,7 @@ def _with_file(artifact: bytes, start_of_name: str, content: bytes) -> bytes:
     _add(code, ends + 8, by)  # the end of the central directory
     _add(code, struct.unpack_from("<Q", artifact, ends + 8)[0] + 48, by)  # the beginning of the central directory
     _seal(code, files[0], code[files[0].start : files[0].start + files[0].size])
-    padding = bytes(file.size + by - len(content))
+    padding = bytes(file.size + by - len(content))  # the next file begins at an aligned offset
     code[file.start : file.start + file.size] = content + padding
     return bytes(code)
 
@@ -88,6 +88,7 @@ def _files(artifact: bytes) -> list[_File]:
     with zipfile.ZipFile(io.BytesIO(artifact)) as archive:
         entry = archive.start_dir
         for file in archive.infolist():
+            # The header ends with the name and the extra fields; their lengths are at offset 26 of it, and at 28 of an entry.
             start = file.header_offset + _LOCAL + sum(struct.unpack_from("<HH", artifact, file.header_offset + 26))
             found.append(_File(file.filename, file.header_offset, start, file.file_size, entry))
             entry += _CENTRAL + sum(struct.unpack_from("<HHH", artifact, entry + 28))

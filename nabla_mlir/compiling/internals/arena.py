@@ -53,6 +53,7 @@ def place_in_arena(function: ir.Operation) -> int:
     allocations = _allocations(blocks)
     starts = _starts(allocations, blocks)
     total = max((start + a.size for start, a in zip(starts, allocations, strict=True) if not _is_short_lived(a)), default=0)
+    # A short-lived allocation that would enlarge the buffer stays as it is.
     has_room = [start + a.size <= total for start, a in zip(starts, allocations, strict=True)]
     allocations, starts = list(compress(allocations, has_room)), list(compress(starts, has_room))
     if total > _MOST * _at_once(allocations, blocks) or not total:
@@ -63,7 +64,7 @@ def place_in_arena(function: ir.Operation) -> int:
     for i, allocation in enumerate(allocations):
         _replace(allocation, buffer, starts[i], ends[i])
     for allocation in allocations:
-        if allocation.end is not None:
+        if allocation.end is not None:  # who waited for the deallocation now waits for what it waited for
             allocation.end.results[0].replace_all_uses_with(allocation.end.operands[2])
             allocation.end.erase()
         allocation.op.erase()
@@ -86,7 +87,7 @@ def _return_early(blocks: Blocks) -> None:
     for block in blocks:
         operations = [op.operation for op in block.operations]
         for op in operations if operations[-1].name == "util.return" else ():
-            if op.name == _END and len(op.operands) == 3:
+            if op.name == _END and len(op.operands) == 3:  # operand 2 is the time point for which the deallocation waits
                 op.results[0].replace_all_uses_with(op.operands[2])
 
 
@@ -96,6 +97,7 @@ def _allocations(blocks: Blocks) -> list[_Allocation]:
     Those are left out whose buffer is used by an unknown operation, or may outlive the call.
     """
     once = [k for k in range(len(blocks)) if not _can_reach(blocks, blocks[k].successors, k)]
+    # A position is the number of a block and the index of an operation in it.
     all_positions = {op.operation: (k, i) for k, block in enumerate(blocks) for i, op in enumerate(block.operations)}
     positions = {op: position for op, position in all_positions.items() if position[0] in once}
     found = []
@@ -155,7 +157,7 @@ def _ends_before(first: _Allocation, then: _Allocation, blocks: Blocks) -> bool:
     """True if `first` is freed before `then` is allocated on every path through the blocks."""
     if first.end_position is None:
         return False
-    (end, _), (start, _) = first.end_position, then.position
+    (end, _), (start, _) = first.end_position, then.position  # the blocks of both
     return first.end_position < then.position if end == start else not _can_reach(blocks, blocks[:1], start, without=end)
 
 
@@ -180,12 +182,14 @@ def _starts(allocations: Sequence[_Allocation], blocks: Blocks) -> list[int]:
     """
     starts: dict[int, int] = {}
     for i in sorted(range(len(allocations)), key=lambda i: (_is_short_lived(allocations[i]), -allocations[i].size)):
-        own, start = allocations[i], 0
+        allocation, start = allocations[i], 0
         neighbors = [
-            k for k in starts if not _ends_before(allocations[k], own, blocks) and not _ends_before(own, allocations[k], blocks)
+            k
+            for k in starts
+            if not _ends_before(allocations[k], allocation, blocks) and not _ends_before(allocation, allocations[k], blocks)
         ]
         for k in sorted(neighbors, key=lambda k: starts[k]):
-            if start + own.size <= starts[k]:
+            if start + allocation.size <= starts[k]:
                 break
             start = max(start, _aligned(starts[k] + allocations[k].size))
         starts[i] = start
@@ -202,15 +206,15 @@ def _waits(i: int, starts: Sequence[int], allocations: Sequence[_Allocation], bl
 
     `starts` has the offset of each allocation in the common buffer.
     """
-    own = allocations[i]
+    allocation = allocations[i]
     return [
         a.end.results[0]
         for start, a in zip(starts, allocations, strict=True)
         if a.end is not None
-        and a is not own
-        and start < starts[i] + own.size
+        and a is not allocation
+        and start < starts[i] + allocation.size
         and starts[i] < start + a.size
-        and _ends_before(a, own, blocks)
+        and _ends_before(a, allocation, blocks)
     ]
 
 

@@ -77,8 +77,8 @@ def number(value: ir.Attribute) -> str:
     if isinstance(value, ir.BoolAttr):
         return str(int(value.value))
     if isinstance(value, ir.IntegerAttr):
-        whole = value.value
-        return f"((int64_t){whole})" if whole > -(2**63) else "INT64_MIN"
+        integer = value.value
+        return f"((int64_t){integer})" if integer > -(2**63) else "INT64_MIN"
     real = ir.FloatAttr(value).value
     if np.isfinite(real):
         return float(real).hex()

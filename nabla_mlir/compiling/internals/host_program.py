@@ -270,7 +270,7 @@ class _Function:
         self._emit(f"{name} = {source} + {offset};")
         self._sizes[name] = size
 
-    def _stream_file_constant(self, op: ir.Operation) -> None:
+    def _stream_file_constant(self, op: ir.Operation) -> None:  # a pointer into constant data, without a variable
         source, _, offset, _ = self._names_of(op.operands)
         self._names[op.results[0]] = f"({source} + {offset})"
 
@@ -294,7 +294,7 @@ class _Function:
     def _hal_allocator_allocate(self, op: ir.Operation) -> None:
         self._emit(f"if (!({self._declare(op.results[0])} = take(&arena, {self._names[op.operands[4]]}))) goto no_memory;")
 
-    def _stream_resource_dealloca(self, op: ir.Operation) -> None:
+    def _stream_resource_dealloca(self, op: ir.Operation) -> None:  # gives memory back to the arena of the call
         self._emit(f"give(&arena, {self._names[op.operands[0]]});")
         self._names[op.results[0]] = "0"
 
@@ -307,12 +307,12 @@ class _Function:
     def _stream_resource_size(self, op: ir.Operation) -> None:
         self._set(op, self._sizes[self._names[op.operands[0]]])
 
-    def _stream_resource_load(self, op: ir.Operation) -> None:
+    def _stream_resource_load(self, op: ir.Operation) -> None:  # reads one element of memory
         source, _, offset = self._names_of(op.operands)
         type = str(op.results[0].type)
         self._set(op, f"*({stored(type)} *)({source} + {offset})")
 
-    def _stream_resource_store(self, op: ir.Operation) -> None:
+    def _stream_resource_store(self, op: ir.Operation) -> None:  # writes one element of memory
         target, _, offset, value = self._names_of(op.operands)
         self._emit(f"*({stored(str(op.operands[3].type))} *)({target} + {offset}) = {value};")
 
@@ -333,7 +333,7 @@ class _Function:
 
     _stream_timepoint_await = _util_optimization_barrier = _alias_all
 
-    def _stream_timepoint_barrier(self, op: ir.Operation) -> None:
+    def _stream_timepoint_barrier(self, op: ir.Operation) -> None:  # no code: all work before it is done
         self._alias(op.results[0], op.operands[0])
         self._names[op.results[1]] = "0"
 
@@ -352,7 +352,7 @@ class _Function:
 
     _stream_cmd_concurrent = _stream_cmd_serial = _nested
 
-    def _stream_cmd_copy(self, op: ir.Operation) -> None:
+    def _stream_cmd_copy(self, op: ir.Operation) -> None:  # copies a part of memory to another part
         source, _, start, target, _, offset, length = self._names_of(op.operands)
         self._emit(f"memmove({target} + {offset}, {source} + {start}, {length});")
 

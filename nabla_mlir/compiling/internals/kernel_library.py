@@ -60,11 +60,12 @@ def take_kernels(module: ir.Module) -> KernelLibrary | None:
         rename_calls(module, DISPATCH, home_of)
         kernels_module = ir.Module.create()
         with ir.InsertionPoint(kernels_module.body):
-            whole = home.clone()
-        whole.attributes["sym_visibility"] = ir.StringAttr.get("public")
+            copy = home.clone()
+        copy.attributes["sym_visibility"] = ir.StringAttr.get("public")
+        # The kernels that stay in the module become stubs: all operations except the terminator are erased.
         *exports, code, _ = inside(home)
         for kernel in inside(code):
-            *body, _ = kernel.regions[0].blocks[0].operations  # the terminator stays
+            *body, _ = kernel.regions[0].blocks[0].operations
             for op in reversed(body):
                 op.operation.erase()
     return KernelLibrary(name, tuple(map(name_of, exports)), str(kernels_module))

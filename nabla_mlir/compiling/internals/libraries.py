@@ -87,6 +87,7 @@ def divide(module: ir.Module, library: KernelLibrary | None = None) -> bool:
 def _others(executables: Sequence[ir.Operation], library: KernelLibrary) -> list[ir.Operation]:
     """The executables of a module without that of the stubs; raises ValueError if the stubs are not the library's kernels."""
     stubs = [op for op in executables if name_of(op) == library.name]
+    # The last operations are terminators, and the last but one of a variant is the module with the code.
     exports = [name_of(e) for op in stubs for variant in inside(op)[:-1] for e in inside(variant)[:-2]]
     if exports != list(library.names):
         raise ValueError(f"the kernels {', '.join(library.names)}, got {', '.join(exports)}")

@@ -99,7 +99,7 @@ def _peak_of(name: str, program: Mapping[str, Mapping[str, Block]]) -> int | Non
                 if number is None:
                     return None
                 size = number
-            elif callee[1:] in program and callee[1:] != name:
+            elif callee[1:] in program and callee[1:] != name:  # a call of itself is not followed
                 inner = _peak_of(callee[1:], program)
                 if inner is None:
                     return None

@@ -38,7 +38,7 @@ def _lost_in(blocks: Mapping[str, Block]) -> list[str]:
 
     They are found by a forward analysis of the registers that hold a reference on every path to a block.
     """
-    holders = {"bb0": set(range(_REGISTERS))}
+    holders = {"bb0": set(range(_REGISTERS))}  # at the start, all registers count as set
     work, uses = ["bb0"], {}
     while work:
         label = work.pop()
@@ -67,7 +67,7 @@ def _holders_after(holders: set[int], moves: Moves) -> set[int]:
         if source[1] == "i":
             continue
         (after.add if int(source[2:]) in after else after.discard)(int(target[2:]))
-        if source[1] == "R":
+        if source[1] == "R":  # "%R1" moves the reference away from register 1, "%r1" copies it
             after.discard(int(source[2:]))
     return after
 

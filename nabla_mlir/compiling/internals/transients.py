@@ -55,7 +55,10 @@ def _size_in(query: ir.Operation) -> int:
 
 
 def _set_size(function: ir.Operation, size: int) -> None:
-    """Writes the size of the buffer into a function, and into its reflection, which the runtime reads."""
+    """Writes the size in bytes of the buffer for intermediate values into a function, and into its reflection.
+
+    The runtime reads the reflection; a size of 0 is not written there.
+    """
     for op in nested(function):
         if _is_unknown(op):
             op.attributes["value"] = ir.IntegerAttr.get(ir.IndexType.get(), size)

@@ -99,6 +99,7 @@ def _counted(count: int, begin: Sequence[Any], body: Any) -> tuple[Any, ...]:
     """The final values and the collected rows of a loop with `count` iterations, as a scan that starts with the values `begin`."""
 
     def iteration(carry: Any, number: Any) -> Any:
+        """The next values and the collected row of one iteration; its condition is known to be true."""
         _, *outputs = body(number, np.array(True), *carry)
         return _tensors(outputs[: len(begin)]), _tensors(outputs[len(begin) :])
 
@@ -117,10 +118,12 @@ def _while(limit: Any, test: Any, begin: Sequence[Any], body: Any) -> tuple[Any,
         raise NeedsValue(*(i for i, x in enumerate((limit, test)) if x is not None and not isinstance(x, np.ndarray)))
 
     def goes_on(state: Any) -> Any:
+        """True if the condition holds and the limit is not reached; the state is (iteration, condition, values)."""
         iteration, is_on, _ = state
         return is_on if limit is None else is_on & (iteration < nnp.asarray(limit).reshape(()))
 
     def iterated(state: Any) -> Any:
+        """The state after one iteration."""
         iteration, is_on, carry = state
         after, *outputs = body(iteration, is_on, *carry)
         return iteration + 1, nnp.asarray(after).reshape(()), _tensors(outputs)
@@ -155,6 +158,7 @@ def _scan(
         columns[i] = nnp.flip(column, 0) if is_back else column
 
     def iteration(carry: Any, rows: Any) -> Any:
+        """The new states, and the rows that this iteration adds to the results."""
         outputs = _tensors(body(*carry, *rows))
         return outputs[:states], outputs[states:]
 
@@ -191,16 +195,16 @@ def _index(position: np.ndarray) -> int:
 @operator("SequenceInsert", static=("position",), is_raw=True, is_folded=False)
 def _sequence_insert(xs: list[Any], x: Any, position: Any = None) -> list[Any]:
     """The list `xs` with `x` inserted before `position`; at the end by default."""
-    at = len(xs) if position is None else _index(position)
-    at = at + len(xs) if at < 0 else at
-    return [*xs[:at], x, *xs[at:]]
+    index = len(xs) if position is None else _index(position)
+    index = index + len(xs) if index < 0 else index
+    return [*xs[:index], x, *xs[index:]]
 
 
 @operator("SequenceErase", static=("position",), is_raw=True, is_folded=False)
 def _sequence_erase(xs: list[Any], position: Any = None) -> list[Any]:
     """The list `xs` without the element at `position`, by default the last one."""
-    at = (-1 if position is None else _index(position)) % len(xs)
-    return [*xs[:at], *xs[at + 1 :]]
+    index = (-1 if position is None else _index(position)) % len(xs)
+    return [*xs[:index], *xs[index + 1 :]]
 
 
 @operator("SplitToSequence", static=("split",), is_folded=False)
@@ -237,6 +241,7 @@ def _optional_has_element(x: Any = None) -> np.ndarray:
 
 @operator("OptionalGetElement", is_raw=True, is_folded=False)
 def _optional_get_element(x: Any) -> Any:
+    """The value `x` itself; raises Refusal if it is None, an optional value that is absent."""
     if x is None:
         raise Refusal("a value", "none")
     return x

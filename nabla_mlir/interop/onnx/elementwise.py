@@ -103,6 +103,7 @@ def _celu(x: Tensor, alpha: float = 1.0) -> Tensor:
 def _selu(
     x: Tensor, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875, consumed_inputs: Any = None
 ) -> Tensor:
+    """The scaled exponential linear unit: gamma times x, or gamma * alpha * (exp(x) - 1) for negative x."""
     return nn.elu(x, alpha) * gamma
 
 

@@ -88,11 +88,11 @@ class UnknownValue(Exception):  # noqa: N818  (it becomes an ImportIRError that 
 def _sources(nodes: Sequence[Any], names: Sequence[str], values: Values) -> list[str]:
     """The names of the inputs of the graph from which the values `names` are computed by the nodes, without known values."""
     makers = {name: node for node in nodes for name in node.output}
-    found, rest = [], list(names)
-    while rest:
-        name = rest.pop()
+    found, pending = [], list(names)
+    while pending:
+        name = pending.pop()
         if name in makers:
-            rest += [x for x in _names_read(makers[name]) if x and not isinstance(values.get(x), np.ndarray)]
+            pending += [x for x in _names_read(makers[name]) if x and not isinstance(values.get(x), np.ndarray)]
         else:
             found.append(name)
     return list(dict.fromkeys(found))
@@ -175,7 +175,7 @@ class _Node:
         count = len(self.node.output)
         options |= {k: v for k, v in ((OUTPUTS, count), (OPSET, self.library.opset(self.node))) if k in entry.attributes}
         arguments = [self._argument(entry, i, x) for i, x in enumerate(inputs)]
-        while arguments and arguments[-1] is None and not entry.is_variadic:
+        while arguments and arguments[-1] is None and not entry.is_variadic:  # the defaults of our function hold for missing inputs
             arguments.pop()
         result = entry.function(*arguments, **options)
         return result if isinstance(result, tuple) else (result,)
@@ -210,7 +210,7 @@ class _Node:
         library_of_function = Library.of(function.opset_import, self.library.functions)
         library = Library({**self.library.opsets, **library_of_function.opsets}, library_of_function.functions)
         values = dict(zip(function.input, [*inputs, *[None] * (len(function.input) - len(inputs))], strict=True))
-        values |= {"": None}
+        values |= {"": None}  # an input without a name is missing
         defaults = {a.name: a for a in function.attribute_proto}
         try:
             library.evaluate(function.node, values, {**defaults, **self.attributes})
@@ -240,8 +240,8 @@ class _Node:
                 results = ReferenceEvaluator(graph, opsets=dict(self.library.opsets)).run(None, values)
         except Exception:  # onnx raises many classes of errors; the table computes the results instead
             return None
-        rest = iter([np.asarray(x) if isinstance(x, np.generic) else x for x in results])
-        return [next(rest) if name else None for name in node.output]
+        found = iter([np.asarray(x) if isinstance(x, np.generic) else x for x in results])
+        return [next(found) if name else None for name in node.output]  # an output without a name is not computed
 
 
 @dataclass(frozen=True)
@@ -296,17 +296,17 @@ def _body(node: Any, attributes: Any, opset: int, inputs: Sequence[Any]) -> Any:
     import onnx
 
     schema = _schema(node, opset)
-    whole = onnx.NodeProto()
-    whole.CopyFrom(node)
-    del whole.attribute[:]
-    whole.attribute.extend(attributes)
+    copy = onnx.NodeProto()  # the node with resolved attributes
+    copy.CopyFrom(node)
+    del copy.attribute[:]
+    copy.attribute.extend(attributes)
     text = b""
     if schema.has_function:
         text = schema.get_function_with_opset_version(_newest(schema.function_opset_versions, opset))
     elif schema.has_context_dependent_function:
         types = [_type_of(x).SerializeToString() for x in inputs]
         version = _newest(schema.context_dependent_function_opset_versions, opset)
-        text = schema.get_context_dependent_function_with_opset_version(version, whole.SerializeToString(), types)
+        text = schema.get_context_dependent_function_with_opset_version(version, copy.SerializeToString(), types)
     function = onnx.FunctionProto()
     function.ParseFromString(text)
     if not function.node:

@@ -192,7 +192,7 @@ def _class_probabilities(scores: Tensor, pairs: Any, a: np.ndarray, b: np.ndarra
     The method is algorithm 2 of Wu, Lin and Weng, "Probability estimates for multi-class classification by pairwise coupling", JMLR
     5 (2004). The first values and the stopping rule are those of LIBSVM, which stops at errors of 0.005 / classes.
     """
-    count = len(pairs) * 2 // max(j for _, j in pairs)
+    count = len(pairs) * 2 // max(j for _, j in pairs)  # n (n - 1) / 2 pairs of n classes, of which the last one is n - 1
     won = nnp.clip(1 - nn.sigmoid(scores * a + b), 1e-7, 1 - 1e-7)
     zero = nnp.zeros_like(won[:, 0])
     probabilities = [[zero] * count for _ in range(count)]
@@ -206,13 +206,13 @@ def _class_probabilities(scores: Tensor, pairs: Any, a: np.ndarray, b: np.ndarra
     def iteration(p: Any, _: Any) -> Any:
         """One iteration of the algorithm on the probabilities p; a row that has converged stays unchanged."""
         qp = nnp.sum(q * p[:, None], -1)
-        whole = nnp.sum(p * qp, -1)
-        is_done = nnp.max(nnp.abs(qp - whole[:, None]), -1) < 0.005 / count
+        quadratic_form = nnp.sum(p * qp, -1)
+        is_done = nnp.max(nnp.abs(qp - quadratic_form[:, None]), -1) < 0.005 / count
         new = p
-        for t in range(count):
-            step = (whole - qp[:, t]) / q[:, t, t]
+        for t in range(count):  # changes the probability of class t, and divides all by their sum 1 + step
+            step = (quadratic_form - qp[:, t]) / q[:, t, t]
             new = new + step[:, None] * np.eye(count, dtype=np.float32)[t]
-            whole = (whole + step * (step * q[:, t, t] + 2 * qp[:, t])) / (1 + step) ** 2
+            quadratic_form = (quadratic_form + step * (step * q[:, t, t] + 2 * qp[:, t])) / (1 + step) ** 2
             qp = (qp + step[:, None] * q[:, t]) / (1 + step)[:, None]
             new = new / (1 + step)[:, None]
         return nnp.where(is_done[:, None], p, new), None

@@ -243,7 +243,7 @@ def _result(name: str, value: Any) -> Any:
         return [_result(name, x) for x in value]
     if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":
         raise ImportIRError(f"the result {name!r} requires numbers, got strings.", help="cut it out by onnx.utils.Extractor.")
-    if value is None:
+    if value is None:  # an optional result that is absent
         return None
     try:
         dtype_named(value.dtype.name)

@@ -20,8 +20,8 @@ def _along(vector: Tensor, like: Tensor, axis: int, block_size: int = 0) -> Tens
     if not vector.ndim or (vector.size == 1 and vector.ndim <= 1):
         return vector.reshape(())
     if block_size:
-        whole = nnp.repeat(vector, block_size, axis)
-        return whole[tuple(slice(n) for n in like.shape)]
+        repeated = nnp.repeat(vector, block_size, axis)
+        return repeated[tuple(slice(n) for n in like.shape)]  # the last block may be shorter
     if vector.ndim > 1:
         return vector
     return vector.reshape([-1 if i == axis % like.ndim else 1 for i in range(like.ndim)])
@@ -44,11 +44,11 @@ def _quantize(
     parameters are ONNX's attributes: the dtypes of the result and of the quotient.
     """
     dtype = zero.dtype if zero is not None else dtype_of(output_dtype) if output_dtype else np.dtype(np.uint8)
-    position = (
+    wide = (
         dtype_of(precision) if precision else np.promote_types(np.float32, x.dtype) if x.dtype.kind == "f" else np.dtype(np.float32)
     )
-    ratio = x.astype(position) / _along(scale, x, axis, block_size).astype(position)
-    shift = 0 if zero is None else _along(zero, x, axis, block_size).astype(position)
+    ratio = x.astype(wide) / _along(scale, x, axis, block_size).astype(wide)
+    shift = 0 if zero is None else _along(zero, x, axis, block_size).astype(wide)
     if dtype.kind in "iu":
         bounds = np.iinfo(dtype)
         return nnp.clip(nnp.round(ratio) + shift, bounds.min, bounds.max).astype(dtype)
@@ -62,9 +62,9 @@ def _dequantize(x: Tensor, scale: Tensor, zero: Any = None, axis: int = 1, block
     There is one `scale` and `zero`, or one for each index along `axis`, or for each block of `block_size` indices.
     """
     dtype = dtype_of(output_dtype) if output_dtype else scale.dtype
-    position = np.promote_types(np.float32, scale.dtype) if scale.dtype.kind == "f" else np.dtype(np.float32)
-    shift = 0 if zero is None else _along(zero, x, axis, block_size).astype(position)
-    return ((x.astype(position) - shift) * _along(scale, x, axis, block_size).astype(position)).astype(dtype)
+    wide = np.promote_types(np.float32, scale.dtype) if scale.dtype.kind == "f" else np.dtype(np.float32)
+    shift = 0 if zero is None else _along(zero, x, axis, block_size).astype(wide)
+    return ((x.astype(wide) - shift) * _along(scale, x, axis, block_size).astype(wide)).astype(dtype)
 
 
 def _shifted(x: Tensor, zero: Any, axis: int) -> Tensor:

@@ -94,11 +94,11 @@ def _running(f: Callable[..., Any], start: int) -> Callable[..., Any]:
         """The running sum or product along an axis; with `exclusive` without the current element, with `reverse` from the end."""
         (axis,) = numbers(axis)
         x = nnp.flip(x, axis) if reverse else x
-        if exclusive:
-            whole = [(0, 0)] * x.ndim
-            whole[axis] = (1, 0)
-            before = tuple(slice(None, -1) if i == axis % x.ndim else slice(None) for i in range(x.ndim))
-            x = nnp.pad(x[before], whole, constant_values=start)
+        if exclusive:  # shifted by one element: the last one is cut off, and `start` comes first
+            widths = [(0, 0)] * x.ndim
+            widths[axis] = (1, 0)
+            without_last = tuple(slice(None, -1) if i == axis % x.ndim else slice(None) for i in range(x.ndim))
+            x = nnp.pad(x[without_last], widths, constant_values=start)
         y = f(x, axis).astype(x.dtype)
         return nnp.flip(y, axis) if reverse else y
 

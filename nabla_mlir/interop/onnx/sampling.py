@@ -73,6 +73,7 @@ def _matrix(x: np.ndarray, n: int, kernel: Callable[[Any], Any], reach: int, sca
     of the image have weight zero; otherwise they repeat the edge.
     """
     reach = int(np.ceil(reach / scale))
+    # The pixels near each coordinate, and their weights.
     taps = np.floor(x)[:, None] + np.arange(-reach, reach + 2)
     weights = kernel((taps - x[:, None]) * scale)
     if excludes:
@@ -114,13 +115,13 @@ def _resize(
     """
     positions = tuple(a % x.ndim for a in axes) if axes else tuple(range(x.ndim))
     counts, factors = _lengths([x.shape[a] for a in positions], scales, sizes, keep_aspect_ratio_policy)
-    whole = np.zeros(2 * len(positions)) if roi is None or not roi.size else np.asarray(roi, np.float64)
+    region = np.zeros(2 * len(positions)) if roi is None or not roi.size else np.asarray(roi, np.float64)
     is_crop = coordinate_transformation_mode == "tf_crop_and_resize"
     for i, (axis, count, scale) in enumerate(zip(positions, counts, factors, strict=True)):
         n = x.shape[axis]
         if count == n and scale == 1 and not is_crop:
             continue
-        where = _origins(coordinate_transformation_mode, count, n, scale, (whole[i], whole[i + len(positions)]))
+        where = _origins(coordinate_transformation_mode, count, n, scale, (region[i], region[i + len(positions)]))
         if mode == "nearest":
             x = nnp.take(x, np.clip(_NEAREST[nearest_mode](where), 0, n - 1).astype(np.int64), axis)
         else:
@@ -148,7 +149,8 @@ def _upsample(x: Tensor, scales: Any = None, mode: str = "nearest", height_scale
 def _lengths(shape: Sequence[int], scales: Any, sizes: Any, policy: str) -> tuple[list[int], list[float]]:
     """The lengths of the axes of the result, and the scale of each axis, from ONNX's `scales` or `sizes`.
 
-    `shape` has the lengths of the axes before, and `policy` says if the ratio of the sizes stays.
+    `shape` has the lengths of the axes before. `policy` is "stretch", or all axes get one scale: the smallest one for "not_larger",
+    otherwise the largest one.
     """
     if sizes is None or not np.size(sizes):
         factors = [float(s) for s in np.ravel(scales)]
@@ -186,7 +188,7 @@ def _samples(image: Tensor, positions: Sequence[Tensor], mode: str, padding: str
     sizes = image.shape[2:]
     flat = image.reshape(*image.shape[:2], -1)
     strides = [int(np.prod(sizes[i + 1 :])) for i in range(len(sizes))]
-    taps: list[list[tuple[Tensor, Any]]] = []
+    taps: list[list[tuple[Tensor, Any]]] = []  # for each axis, pairs of a pixel's coordinate and its weight; None is weight 1
     for x in positions:
         below = nnp.floor(x)
         if mode == "nearest":
@@ -200,13 +202,13 @@ def _samples(image: Tensor, positions: Sequence[Tensor], mode: str, padding: str
         index: Any = 0
         weight: Any = None
         is_inside: Any = None
-        for (at, w), n, stride, (low, high) in zip(corner, sizes, strides, ends, strict=True):
+        for (pixel, w), n, stride, (low, high) in zip(corner, sizes, strides, ends, strict=True):
             if padding == "reflection":
-                at = _reflected(at, low, high)
+                pixel = _reflected(pixel, low, high)
             if padding == "zeros":
-                inside = (at >= 0) & (at <= n - 1)
+                inside = (pixel >= 0) & (pixel <= n - 1)
                 is_inside = inside if is_inside is None else is_inside & inside
-            index = index + nnp.clip(nnp.round(at), 0, n - 1).astype(np.int64) * stride
+            index = index + nnp.clip(nnp.round(pixel), 0, n - 1).astype(np.int64) * stride
             weight = w if weight is None else weight if w is None else weight * w
         found = nnp.take_along_axis(flat, nnp.broadcast_to(index[:, None], (*image.shape[:2], index.shape[-1])), 2)
         found = found if is_inside is None else nnp.where(is_inside[:, None], found, nnp.zeros_like(found))
@@ -285,12 +287,12 @@ def _roi_align(
     images = nnp.take(x, batch_indices, 0)
     parts = [_weighted_pixels(images, positions, offsets) for offsets in itertools.product((0, 1), repeat=2)]
     is_inside = (in_rows[:, :, None] & in_columns[:, None]).reshape(shape[0], 1, -1)
-    whole = (shape[0], x.shape[1], output_height, sampling_ratio, output_width, sampling_ratio)
+    cells = (shape[0], x.shape[1], output_height, sampling_ratio, output_width, sampling_ratio)
     if mode == "max":  # the maximum over the four weighted pixels of each sample, as in onnx
         best = nnp.max(nnp.stack([nnp.where(is_inside, p, nnp.zeros_like(p)) for p in parts]), 0)
-        return nnp.max(best.reshape(whole), (3, 5))
+        return nnp.max(best.reshape(cells), (3, 5))
     total = sum(parts)
-    return nnp.mean(nnp.where(is_inside, total, nnp.zeros_like(total)).reshape(whole), (3, 5))
+    return nnp.mean(nnp.where(is_inside, total, nnp.zeros_like(total)).reshape(cells), (3, 5))
 
 
 def _weighted_pixels(images: Tensor, positions: Sequence[Tensor], offsets: Sequence[int]) -> Tensor:
@@ -300,10 +302,10 @@ def _weighted_pixels(images: Tensor, positions: Sequence[Tensor], offsets: Seque
     """
     index: Any = 0
     weight: Any = 1
-    for at, offset, n, stride in zip(positions, offsets, images.shape[2:], (images.shape[3], 1), strict=True):
-        below = nnp.floor(at)
+    for coordinate, offset, n, stride in zip(positions, offsets, images.shape[2:], (images.shape[3], 1), strict=True):
+        below = nnp.floor(coordinate)
         index = index + nnp.clip(below + offset, 0, n - 1).astype(np.int64) * stride
-        weight = weight * ((at - below) if offset else 1 - (at - below))
+        weight = weight * ((coordinate - below) if offset else 1 - (coordinate - below))
     flat = images.reshape(*images.shape[:2], -1)
     found = nnp.take_along_axis(flat, nnp.broadcast_to(index[:, None], (*images.shape[:2], index.shape[-1])), 2)
     return found * weight[:, None]
@@ -334,7 +336,7 @@ def _deform_conv(
     window, out = w.shape[2:], offset.shape[2:]
     strides, dilations, pads = strides or [1, 1], dilations or [1, 1], pads or [0] * 4
     shifts = offset.reshape(n, offset_group, *window, 2, *out)
-    axes = []
+    axes = []  # for each spatial axis, the coordinates that are read, by image and group: [window elements and results]
     for i in range(2):
         inside = (np.arange(window[i]) * dilations[i]).reshape([-1 if j == i else 1 for j in range(2)] + [1, 1])
         starts = (np.arange(out[i]) * strides[i] - pads[i]).reshape([1, 1] + [-1 if j == i else 1 for j in range(2)])
@@ -345,5 +347,6 @@ def _deform_conv(
         values = values * mask.reshape(n, offset_group, 1, *window, *out)
     values = values.reshape(n, group, c // group, *window, *out)
     kernel = w.reshape(group, w.shape[0] // group, *w.shape[1:])
+    # n: image, g: group, c: channel, o: result, ij: element of the window, hw: position of the window.
     y = nnp.einsum("ngcijhw,gocij->ngohw", values, kernel).reshape(n, w.shape[0], *out)
     return y if bias is None else y + bias.reshape(-1, 1, 1)

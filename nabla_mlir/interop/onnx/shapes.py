@@ -162,15 +162,15 @@ def _slice(x: Tensor, starts: Any = None, ends: Any = None, axes: Any = None, st
     begins, limits = numbers(starts), numbers(ends)
     positions = range(len(begins)) if axes is None else numbers(axes)
     strides = (1,) * len(begins) if steps is None else numbers(steps)
-    whole = [slice(None)] * x.ndim
+    slices = [slice(None)] * x.ndim
     for axis, start, end, step in zip(positions, begins, limits, strides, strict=True):
         n = x.shape[axis]
         # A negative end counts from the back. Ends are clamped; with negative steps the lower limit is below 0.
         first, last = (i + n if i < 0 else i for i in (start, end))
         low, high = (0, n) if step > 0 else (-1, n - 1)
         first, last = min(max(first, 0), high), min(max(last, low), high)
-        whole[axis] = slice(first, None if last < 0 else last, step)
-    return x[tuple(whole)]
+        slices[axis] = slice(first, None if last < 0 else last, step)  # None: Python would count -1 from the back
+    return x[tuple(slices)]
 
 
 @operator("Pad", static=("pads", "axes"))
@@ -193,8 +193,9 @@ def _pad(
     ends = [(0, 0)] * x.ndim
     for i, axis in enumerate(positions):
         ends[axis] = (widths[i], widths[i + len(widths) // 2])
-    whole = tuple(slice(max(-low, 0), n - max(-high, 0)) for n, (low, high) in zip(x.shape, ends, strict=True))
-    x, ends = x[whole], [(max(low, 0), max(high, 0)) for low, high in ends]
+    # Negative widths cut elements off, positive ones are padded below.
+    remaining = tuple(slice(max(-low, 0), n - max(-high, 0)) for n, (low, high) in zip(x.shape, ends, strict=True))
+    x, ends = x[remaining], [(max(low, 0), max(high, 0)) for low, high in ends]
     if mode == "constant":
         fill = value if constant_value is None else constant_value.reshape(())
         return nnp.pad(x, ends, constant_values=nnp.asarray(fill, dtype=x.dtype))
@@ -239,7 +240,7 @@ def _non_zero(x: np.ndarray) -> np.ndarray:
 def _unique(x: np.ndarray, axis: int | None = None, sorted: int = 1) -> Any:
     """The distinct elements, the index of each one's first occurrence, the inverse indices, and the counts."""
     values, positions, inverse, counts = np.unique(x, True, True, True, axis)
-    order = np.arange(len(positions)) if sorted else np.argsort(positions)
+    order = np.arange(len(positions)) if sorted else np.argsort(positions)  # if not sorted, the order of first occurrence
     rank = np.argsort(order)
     values = np.take(values, order, 0 if axis is None else axis)
     return values, positions[order], rank[inverse.ravel()], counts[order]

@@ -15,6 +15,7 @@ from nabla_mlir.table.tensor import Tensor
 
 
 def _complex(x: Tensor) -> Tensor:
+    """The complex numbers whose real and imaginary parts are the last axis of x; with one part they are real."""
     real = x[..., 0]
     return make_complex(real, x[..., 1] if x.shape[-1] == 2 else nnp.zeros_like(real))
 

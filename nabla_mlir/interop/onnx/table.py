@@ -88,6 +88,7 @@ def operator(*names: str, **options: Any) -> Callable[[Callable[..., Any]], Call
     """A decorator that adds a definition for all operators of `names`."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, unchanged, after it is added to the table under each name."""
         for name in names:
             define(name, function, **options)
         return function

@@ -88,30 +88,31 @@ class Forest:
 
     def _reached(self, x: Tensor) -> Tensor:
         """The index of the leaf that each row of x reaches in each tree, shape (rows, trees)."""
-        at: Any = np.broadcast_to(self.roots, (x.shape[0], len(self.roots)))
-        for _ in range(self._depth()):
-            at = nnp.where(self._is_passed(x, at), nnp.take(self.passed, at), nnp.take(self.failed, at))
-        return at
+        nodes: Any = np.broadcast_to(self.roots, (x.shape[0], len(self.roots)))
+        for _ in range(self._depth()):  # a leaf leads to itself
+            nodes = nnp.where(self._is_passed(x, nodes), nnp.take(self.passed, nodes), nnp.take(self.failed, nodes))
+        return nodes
 
-    def _is_passed(self, x: Tensor, at: Any) -> Tensor:
-        """True where the test of the node at which a row of `x` is passes; `at` has the node for each row and tree."""
-        value = nnp.take_along_axis(x, nnp.take(self.features, at), 1)
+    def _is_passed(self, x: Tensor, nodes: Any) -> Tensor:
+        """True where the test of the node at which a row of `x` is passes; `nodes` has this node for each row and tree."""
+        value = nnp.take_along_axis(x, nnp.take(self.features, nodes), 1)
         numbers = np.array([_MODES.index(mode) for mode in self.modes])
         branches = numbers[self._is_branch()]
-        answers = {int(i): self._answer(_MODES[i], value, at) for i in np.unique(branches)}
-        choose = lambda one, i: nnp.where(nnp.take(numbers, at) == i, answers[i], one)  # noqa: E731
+        # Each kind of test is computed for all nodes; then each node selects the result of its own kind.
+        answers = {int(i): self._answer(_MODES[i], value, nodes) for i in np.unique(branches)}
+        choose = lambda one, i: nnp.where(nnp.take(numbers, nodes) == i, answers[i], one)  # noqa: E731
         is_passed = functools.reduce(choose, list(answers)[1:], next(iter(answers.values())))
         if not self.is_true_of_nan.any() and "BRANCH_NEQ" not in self.modes:
             return is_passed  # a comparison with NaN is false, so the result is already correct
-        return nnp.where(nnp.isnan(value), nnp.take(self.is_true_of_nan, at), is_passed)
+        return nnp.where(nnp.isnan(value), nnp.take(self.is_true_of_nan, nodes), is_passed)
 
-    def _answer(self, mode: str, value: Tensor, at: Any) -> Tensor:
-        """The result of the test `mode` on `value` for each row and tree, as if all nodes had this kind of test; `at` has their
-        nodes.
+    def _answer(self, mode: str, value: Tensor, nodes: Any) -> Tensor:
+        """The result of the test `mode` on `value` for each row and tree, as if all nodes had this kind of test; `nodes` has
+        their nodes.
         """
         if mode == "BRANCH_MEMBER":
-            return nnp.any(value[..., None] == nnp.take(self.members, at, 0), -1)
-        return _TESTS[mode](value, nnp.take(self.thresholds, at))
+            return nnp.any(value[..., None] == nnp.take(self.members, nodes, 0), -1)
+        return _TESTS[mode](value, nnp.take(self.thresholds, nodes))
 
     def _is_branch(self) -> np.ndarray:
         """True for the nodes that are not leaves."""
@@ -283,6 +284,7 @@ def _tree_ensemble(
     splits, weights, modes = array_of(nodes_splits), array_of(leaf_weights), [_MODES[i] for i in array_of(nodes_modes)]
     count, size = len(splits), len(splits) + len(weights)
     leaves = np.arange(count, size)
+    # A leaf is numbered after all branches, and its own children are itself; its other attributes have no meaning.
     child = lambda ids, is_leaf: np.append(np.add(ids, np.multiply(is_leaf, count)), leaves)  # noqa: E731
     padding = lambda numbers, dtype: np.append(np.asarray(numbers, dtype), np.zeros(len(weights), dtype))  # noqa: E731
     is_true_of_nan = [0] * count if nodes_missing_value_tracks_true is None else nodes_missing_value_tracks_true

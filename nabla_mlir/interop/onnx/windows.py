@@ -39,6 +39,7 @@ def ends_of(sizes: Sequence[int], spans: Sequence[int], strides: Sequence[int], 
 
 
 def _dimensions(rank: int) -> tuple[str, str, str]:
+    """The dimension numbers of a convolution with `rank` spatial axes, as text for the images, the kernel and the result."""
     axes = "DHW"[3 - rank :] if rank <= 3 else ""
     return f"NC{axes}", f"OI{axes}", f"NC{axes}"
 

@@ -251,6 +251,7 @@ def _numpy_results(function: Callable[..., Any], has_several: bool) -> Callable[
     """A function with the results as arrays of NumPy: a tuple, or without `has_several` the only one."""
 
     def call(*args: Any) -> Any:
+        """The results of the function as arrays of NumPy: a tuple, or the only one itself."""
         results = tuple(np.array(part) for part in function(*args))
         return results if has_several else results[0]
 

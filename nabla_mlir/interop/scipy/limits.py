@@ -42,6 +42,7 @@ def bounds_of(who: str, bounds: Any, vectors: Vectors) -> Bounds | None:
         return Bounds(np.broadcast_to(lower, n), np.broadcast_to(upper, n), is_feasible)
     if _are_pairs(bounds, n):
         pairs = [tuple(np.asarray(pair).tolist()) if isinstance(pair, np.ndarray) else pair for pair in bounds]
+        # The lower and the upper bounds; None is no bound.
         sides = [[other if p[i] is None else p[i] for p in pairs] for i, other in enumerate((-np.inf, np.inf))]
         return Bounds(*(np.array(side, np.float64) for side in sides))
     if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:

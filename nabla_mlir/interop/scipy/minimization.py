@@ -229,9 +229,9 @@ class _Recorder:
         """The point `x` with all variables: SciPy removes those that the bounds fix for COBYLA."""
         if self._limits is None or np.size(x) == self._x.size:
             return x
-        whole, is_free = np.array(self._limits.lb, np.float64), self._limits.lb != self._limits.ub
-        whole[is_free] = x
-        return whole
+        point, is_free = np.array(self._limits.lb, np.float64), self._limits.lb != self._limits.ub
+        point[is_free] = x
+        return point
 
     def _add(self, x: np.ndarray, value: float) -> None:
         """Adds the iteration at the point `x` to the history, and shows it."""

@@ -42,7 +42,7 @@ def _power_integral(order: int, is_shifted: bool, x: Tensor, power: Tensor) -> T
 
 @_power_integral.defjvp
 def _power_integral_jvp(order: int, is_shifted: bool, primals: Any, tangents: Any) -> Any:
-    """The value and the tangent.
+    """The value of the integral, and its tangent for tangents of x and of the power.
 
     The derivative by x is a power. Its factors in the derivative of the formula, exp(power * log(x)) and 1 / x, could be 0 and inf.
     """

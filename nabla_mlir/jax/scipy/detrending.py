@@ -37,17 +37,17 @@ def detrend(data: Any, axis: Static[int] = -1, type: str = "linear", bp: Static[
       [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     """
     x = inexact(data)
-    at = axis_of("detrend", axis, x.ndim)
-    rows, n = moveaxis(x, at, -1), x.shape[at]
+    axis_number = axis_of("detrend", axis, x.ndim)
+    rows, n = moveaxis(x, axis_number, -1), x.shape[axis_number]
     ends = sorted({0, n, *np.ravel(bp).tolist()})
     if type not in ("linear", "constant") or ends[0] < 0 or ends[-1] > n:
         raise ShapeError(
             f"detrend requires type linear or constant and bp within {n} samples, got {type!r} and {bp}.", where=user_frame()
         )
     if type == "constant":
-        return x - mean(x, at, keepdims=True)
+        return x - mean(x, axis_number, keepdims=True)
     parts = [_without_line(rows[..., start:end]) for start, end in pairwise(ends)]
-    return moveaxis(concatenate(parts, axis=-1), -1, at)
+    return moveaxis(concatenate(parts, axis=-1), -1, axis_number)
 
 
 def _without_line(rows: Tensor) -> Tensor:

@@ -57,6 +57,7 @@ def _wofz(z: Tensor) -> Tensor:
     y = (_SCALE + 1j * up) / distance
     total, _ = scan(lambda total, a: (total * y + a, None), full_like(z, 0), np.array(_SERIES, z.dtype))
     upper = (2.0 * total / distance + 1.0 / _ROOT) / distance
+    # On the real axis, the real part is exactly exp(-x²).
     upper = where(imag(up) == 0.0, ew.make_complex(exp(-(real(up) ** 2)), imag(upper)), upper)
     return where(below, 2.0 * exp(-(where(below, z, 0.0) ** 2)) - upper, upper)
 
@@ -209,12 +210,13 @@ def _owens_t(h: Tensor, a: Tensor) -> Tensor:
     bound = where(steep, 1.0 / where(steep, slope, 1.0), slope)
     end = where(outer * bound > _END, _END / where(outer * bound > _END, outer, 1.0), bound)
 
-    def node(total: Tensor, at: Any) -> tuple[Tensor, None]:
-        """The sum with the value of the integrand at one node; `at` has the node in [0, 1] and its weight."""
-        t = end * at[0]
-        return total + exp(-0.5 * outer * outer * (1.0 + t * t)) / (1.0 + t * t) * at[1], None
+    def add(total: Tensor, item: Any) -> tuple[Tensor, None]:
+        """The sum with the weighted integrand at one more node; `item` has the node in [0, 1] and its weight."""
+        node, weight = item[0], item[1]
+        t = end * node
+        return total + exp(-0.5 * outer * outer * (1.0 + t * t)) / (1.0 + t * t) * weight, None
 
-    total, _ = scan(node, full_like(h, 0), np.array([0.5 * (_NODES + 1.0), _WEIGHTS], h.dtype).T)
+    total, _ = scan(add, full_like(h, 0), np.array([0.5 * (_NODES + 1.0), _WEIGHTS], h.dtype).T)
     value = total * end / (4.0 * math.pi)
     tail = lambda x: 0.5 * ew.erfc(x * math.sqrt(0.5))  # noqa: E731
     p, q = tail(high), tail(where(steep, outer, 0.0))

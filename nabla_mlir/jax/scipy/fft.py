@@ -106,12 +106,12 @@ def _rows(what: str, x: Tensor, type: int, n: int | None, axis: int, norm: str |
     """
     if type != 2 or norm not in (None, "backward", "ortho"):
         raise ShapeError(f"{what} requires type 2 and norm backward or ortho, got {type} and {norm!r}.", where=user_frame())
-    at = axis_of(what, axis, x.ndim)
-    rows = nnp.moveaxis(x, at, -1)
+    number = axis_of(what, axis, x.ndim)
+    rows = nnp.moveaxis(x, number, -1)
     if n is not None:
         more = max(0, n - rows.shape[-1])
         rows = nnp.pad(rows[..., :n], [(0, 0)] * (rows.ndim - 1) + [(0, more)])
-    return rows, at
+    return rows, number
 
 
 def _twiddles(count: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:

@@ -31,8 +31,8 @@ def gamma_density(a: Tensor, x: Tensor) -> Tensor:
     large = (a >= LARGE) & (y > 0.01)
     bell = gamma_term(where(large, a, LARGE), where(large, y, 1.0)) * (where(large, a, LARGE) / where(large, y, 1.0))
     # Not a quotient by x: x^a / x underflows for small x, and the terms of its derivative cancel for a = 1.
-    order, rest = where(large, 1.0, a), where(large, 1.0, y)
-    value = where(large, bell, exp((order - 1.0) * log(rest) - rest - gamma.lgamma(order)))
+    order, argument = where(large, 1.0, a), where(large, 1.0, y)
+    value = where(large, bell, exp((order - 1.0) * log(argument) - argument - gamma.lgamma(order)))
     at_end = exp(-gamma.lgamma(a)) * power(x, a - 1.0) * exp(-x)  # a power has derivatives at 0, but its logarithm does not
     return where(inside, value, where(x == 0.0, at_end, where(x == np.inf, 0.0, np.nan)))
 

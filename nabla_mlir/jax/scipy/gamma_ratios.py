@@ -107,9 +107,10 @@ def _with_slopes_of(plain: Callable[..., Tensor]) -> Callable[[Callable[..., Ten
     """A decorator: the function gets the derivatives of the shorter formula `plain`, which is accurate enough for derivatives."""
 
     def decorate(f: Callable[..., Tensor]) -> Any:
-        whole = custom_jvp(f)
-        whole.defjvp(lambda primals, tangents: (whole(*primals), jvp(plain, tuple(primals), tuple(tangents))[1]))
-        return whole
+        """The function `f` with the derivatives of `plain`."""
+        with_rule = custom_jvp(f)
+        with_rule.defjvp(lambda primals, tangents: (with_rule(*primals), jvp(plain, tuple(primals), tuple(tangents))[1]))
+        return with_rule
 
     return decorate
 
@@ -142,9 +143,9 @@ def _plain_log_binomial(n: Tensor, k: Tensor) -> Tensor:
 def log_binomial(n: Tensor, k: Tensor) -> Tensor:
     """The logarithm of abs(n! / (k! (n - k)!)), by the beta function for large n."""
     large = n >= LARGE
-    whole = where(large, n, LARGE)
+    large_n = where(large, n, LARGE)
     part = where(large, k, 1.0)
-    return where(large, -log_beta(whole - part + 1.0, part + 1.0) - ew.log_plus_one(whole), _plain_log_binomial(n, k))
+    return where(large, -log_beta(large_n - part + 1.0, part + 1.0) - ew.log_plus_one(large_n), _plain_log_binomial(n, k))
 
 
 def _plain_log_rising(z: Tensor, m: Tensor) -> Tensor:

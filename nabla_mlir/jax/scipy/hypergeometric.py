@@ -37,7 +37,7 @@ def _kummer(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     below = x < 0.0  # M(a, b, x) = exp(x) M(b - a, b, -x)
     c, size = where(below, b - a, a), absolute(x)
     ends = _pole(a) | _pole(b - a)
-    c, size = where(_pole(a), a, where(_pole(b - a), b - a, c)), size
+    c = where(_pole(a), a, where(_pole(b - a), b - a, c))
     y = where(_pole(a), x, where(_pole(b - a), -x, size))  # the series of a polynomial is summed without the transformation
     kummer = where(_pole(a), False, where(_pole(b - a), True, below))
     far = ~ends & (size > 100.0 + c * c + b * b)
@@ -108,6 +108,7 @@ def _nearer(a: Tensor, b: Tensor, c: Tensor, s: Tensor, r: Tensor, value: Tensor
     second = (a * b * s * value - middle * slope) / (2.0 * z) * r
 
     def step(n: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The last two terms, and the value and the slope with one more term."""
         last, part, value, slope = state
         above = (n + a) * (n + b) * s * r * r * last - (n + 1.0) * (n * (2.0 * s - 1.0) + middle) * r * part
         return part, above / ((n + 1.0) * (n + 2.0) * z), value + part * r, slope + (n + 1.0) * part
@@ -168,9 +169,9 @@ def _gauss(terms: bool, a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
     """
     # The series ends if a or b is 0, -1, -2, ...; the larger one of such parameters ends it first.
     last = maximum(where(_pole(a), a, -np.inf), where(_pole(b), b, -np.inf))
-    known = stop_gradient(last) > -np.inf
-    infinite = _pole(c) & ~(known & (stop_gradient(last) > stop_gradient(c)))
-    plain = known & (_pole(c) | (x >= 1.0) | terms)
+    known = stop_gradient(last) > -np.inf  # the series is a polynomial
+    infinite = _pole(c) & ~(known & (stop_gradient(last) > stop_gradient(c)))  # the polynomial does not end before the pole
+    plain = known & (_pole(c) | (x >= 1.0) | terms)  # computed as a polynomial
     inside = ~plain & ~infinite & (x < 1.0) & (x > -np.inf)
     polynomial = _start(where(plain, a, 0.0), b, where(infinite, 1.0, c), where(plain, x, 0.0))[0]
     lower = _continued(a, b, where(_pole(c), 1.0, c), where(inside, x, 0.0))

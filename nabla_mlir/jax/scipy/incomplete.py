@@ -70,9 +70,9 @@ def ratio(numerator: Callable[[Any], Any], denominator: Callable[[Any], Any], fi
     nonzero = lambda v: where(absolute(v) < tiny, tiny, v)  # noqa: E731
 
     def step(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """One step of the continued fraction n_1 / (m_1 + n_2 / (m_2 + ...)), by the method of Lentz."""
+        """One step of Lentz's method: c and 1 / d are the ratios of successive numerators and denominators of the fraction."""
         c, d, value = state
-        n, m = numerator(k), denominator(k)
+        n, m = numerator(k), denominator(k)  # m is d(k) of the formula
         d = 1.0 / nonzero(m + n * d)
         c = nonzero(m + n / c)
         return c, d, value * c * d
@@ -134,6 +134,7 @@ def _signed_root(u: Tensor) -> Tensor:
 
 @_signed_root.defjvp
 def _signed_root_jvp(primals: Any, tangents: Any) -> Any:
+    """The value and the tangent of `_signed_root`, by a formula without division by zero at u = 0."""
     (u,) = primals
     return _signed_root(u), tangents[0] / ((1.0 + u) * sqrt(2.0 * over_square(u)))
 
@@ -149,9 +150,9 @@ def _uniform_expansion(a: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
     for m in reversed(range(count)):
         above, before = before, _SLOPES[m + 1] + (m + 2.0) * inverse * above
         total = total * eta + before
-    rest = exp(-0.5 * a * eta * eta) / sqrt(a * (2 * math.pi)) * total / (1.0 + above * inverse)
-    position = eta * sqrt(0.5 * a)
-    return 0.5 * ew.erfc(-position) - rest, 0.5 * ew.erfc(position) + rest
+    correction = exp(-0.5 * a * eta * eta) / sqrt(a * (2 * math.pi)) * total / (1.0 + above * inverse)
+    z = eta * sqrt(0.5 * a)
+    return 0.5 * ew.erfc(-z) - correction, 0.5 * ew.erfc(z) + correction
 
 
 def _lower_and_upper(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -267,10 +268,10 @@ def _left_tail(a: Tensor, b: Tensor, x: Tensor, y: Tensor, d: Tensor) -> Tensor:
     length = stop_gradient(width * (sqrt(distance * distance + 80.0) - distance))
     length = where(length < x, length, stop_gradient(x))
     nodes, weights = (np.asarray(v, x.dtype) for v in (0.5 * (_NODES[0] + 1.0), 0.5 * _NODES[1]))
-    order, other, at, rest, shift, scale = (reshaped(v, (*v.shape, 1)) for v in (a, b, x, y, d, length))
+    order, other, t, complement, shift, scale = (reshaped(v, (*v.shape, 1)) for v in (a, b, x, y, d, length))
     step = scale * nodes
-    at, rest, shift = at - step, rest + step, shift - (order + other) * step
-    total = (exp(beta_exponent(order, other, at, rest, shift)) / (at * rest) * weights).sum(-1)
+    t, complement, shift = t - step, complement + step, shift - (order + other) * step  # complement is 1 - t, without rounding
+    total = (exp(beta_exponent(order, other, t, complement, shift)) / (t * complement) * weights).sum(-1)
     size = exp(stirling_series(n) - stirling_series(a) - stirling_series(b)) * sqrt(a / n * b * (0.5 / math.pi))
     return total * length * size
 
@@ -282,6 +283,7 @@ def _log_of_small(p: Tensor, q: Tensor, z: Tensor) -> Tensor:
     """
 
     def term(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The product of the factors up to term k of S, and the sum with that term."""
         part, total = state
         part = part * ((k - q) / k * z)
         return part, total + part / (p + k)
@@ -312,11 +314,13 @@ def _beta(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     gap = 1.0 - d1
 
     def numerator(k: Any) -> Any:
+        """Numerator k of the continued fraction."""
         scale = z1 / (p1 + 2.0 * k - 1.0)
         last = k - 1.0  # p1 + k would lose a small p1
         return where(last == 0.0, 1.0, p1 + last) * (k * (q1 - k) * scale) * ((p1 + q1 + last) * scale)
 
     def denominator(k: Any) -> Any:
+        """Denominator k of the continued fraction."""
         return k + k * (q1 - k) * z1 / (p1 + 2.0 * k - 1.0) + (p1 + k) / (p1 + 2.0 * k + 1.0) * (gap + k * (1.0 + w1))
 
     # The even part of the fraction of DLMF 8.17.22; it uses 1 - x if that is small (Didonato and Morris 1992).

@@ -36,14 +36,17 @@ _xlogy, _xlog1py = custom_jvp(times_log), custom_jvp(times_log1p)
 
 @_xlogy.defjvp
 def _xlogy_jvp(primals: Any, tangents: Any) -> Any:
-    """The value and the tangent. The slope by y is x / y and not x times 1 / y, whose slope 1 / y**2 overflows and underflows."""
+    """The value x log(y) and its tangent.
+
+    The slope by y is x / y and not x times 1 / y, whose slope 1 / y**2 overflows and underflows.
+    """
     (x, y), (dx, dy) = primals, tangents
     return _xlogy(x, y), product(dx, log(y)) + product(dy, _fraction(x, y))
 
 
 @_xlog1py.defjvp
 def _xlog1py_jvp(primals: Any, tangents: Any) -> Any:
-    """The value and the tangent, as those of `_xlogy`."""
+    """The value x log(1 + y) and its tangent; the slope by y is x / (1 + y), as one quotient."""
     (x, y), (dx, dy) = primals, tangents
     return _xlog1py(x, y), product(dx, log1p(y)) + product(dy, _fraction(x, 1.0 + y))
 
@@ -56,7 +59,7 @@ def _fraction(x: Tensor, y: Tensor) -> Tensor:
 
 @_fraction.defjvp
 def _fraction_jvp(primals: Any, tangents: Any) -> Any:
-    """The value and the tangent, whose factors are quotients of the same kind and no squares."""
+    """The value and the tangent of the quotient; its slopes 1 / y and (x / y) / y contain no square, which could overflow."""
     (x, y), (dx, dy) = primals, tangents
     z = _fraction(x, y)
     return z, product(dx, 1.0 / y) - product(dy, _fraction(z, y))

@@ -33,6 +33,7 @@ def series(term: Any, start: Tensor, total: Tensor) -> Tensor:
     """
 
     def step(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The part of term k, from which the next term follows, and the sum with term k."""
         part, summand = term(k, state[0])
         return part, state[1] + summand
 
@@ -122,6 +123,7 @@ def _expi(x: Tensor) -> Tensor:
 
 @_expi.defjvp
 def _expi_jvp(primals: Any, tangents: Any) -> Any:
+    """The value and the tangent of the exponential integral Ei, whose derivative is exp(x) / x."""
     (x,), (t,) = primals, tangents
     return _expi(x), t * exp(x) / x
 

@@ -88,15 +88,15 @@ class RegularGridInterpolator:
                 sides.append([(nnp.where(weight <= 0.5, below, below + 1), nnp.ones_like(weight))])
             else:
                 sides.append([(below, 1 - weight), (below + 1, weight)])
-        rest = (1,) * (values.ndim - len(grid))
+        trailing = (1,) * (values.ndim - len(grid))  # for the axes of values that are not axes of the grid
         total: Any = 0
         for corner in itertools.product(*sides):
             # The weight of a corner is the product of its weights along all axes.
             factor = math.prod((w for _, w in corner[1:]), start=corner[0][1])
-            total = total + factor.reshape(factor.shape + rest) * values[tuple(i for i, _ in corner)]
+            total = total + factor.reshape(factor.shape + trailing) * values[tuple(i for i, _ in corner)]
         if self.fill_value is None:
             return total
-        return nnp.where(outside.reshape(outside.shape + rest), nnp.asarray(self.fill_value, dtype=total.dtype), total)
+        return nnp.where(outside.reshape(outside.shape + trailing), nnp.asarray(self.fill_value, dtype=total.dtype), total)
 
 
 def _checked(method: str) -> str:

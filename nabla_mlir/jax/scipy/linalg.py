@@ -192,6 +192,7 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
     high = la.tril(packed[..., :k, :], lower=False)
     order = _row_order(pivots - 1, m)
     positions = tensor(np.arange(m, dtype=np.int32)[:, None])
+    # The matrix P: row `order[k]` of P has its 1 in column k.
     exchange = convert(reshaped(order, (*order.shape[:-1], 1, m)) == positions, a.dtype)
     return (matmul(exchange, low), high) if permute_l else (exchange, low, high)
 

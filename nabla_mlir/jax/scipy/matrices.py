@@ -205,11 +205,11 @@ def _helmert(n: int, full: bool = False) -> np.ndarray:
 def _inverse_hilbert(n: int) -> np.ndarray:
     """The inverse of the Hilbert matrix of size n, which has whole numbers as elements."""
 
-    def at(i: int, j: int) -> int:
+    def element(i: int, j: int) -> int:
         """Element (i, j) of the inverse, counted from 1."""
         return (-1) ** (i + j) * (i + j - 1) * comb(n + i - 1, n - j) * comb(n + j - 1, n - i) * comb(i + j - 2, i - 1) ** 2
 
-    return np.array([[float(at(i, j)) for j in range(1, n + 1)] for i in range(1, n + 1)]).reshape(n, n)
+    return np.array([[float(element(i, j)) for j in range(1, n + 1)] for i in range(1, n + 1)]).reshape(n, n)
 
 
 def _of_kind(name: str, kind: str | None, low: Any, product: Any) -> np.ndarray:
@@ -224,11 +224,13 @@ def _of_kind(name: str, kind: str | None, low: Any, product: Any) -> np.ndarray:
 
 
 def _pascal(n: int, kind: str | None = None) -> np.ndarray:
+    """The matrix of binomial coefficients of size n: lower triangular, upper triangular, or their product, as `kind` says."""
     low = np.array([[comb(i, j) for j in range(n)] for i in range(n)], object)
     return _of_kind("pascal", kind, low, low @ low.T)
 
 
 def _inverse_pascal(n: int, kind: str | None = None) -> np.ndarray:
+    """The inverse of the matrix of binomial coefficients of size n and of this kind."""
     low = np.array([[(-1) ** (i + j) * comb(i, j) for j in range(n)] for i in range(n)], object)
     return _of_kind("invpascal", kind, low, low.T @ low)
 

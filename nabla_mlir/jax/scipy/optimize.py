@@ -97,6 +97,7 @@ def _bfgs(fun: Callable[[Any], Any], x0: Any, settings: Mapping[str, Any]) -> Op
     unit = nnp.eye(x.size, dtype=x.dtype)
 
     def size(g: Any) -> Any:
+        """The norm of a gradient, by which convergence is tested."""
         return nnp.linalg.norm(g, ord=settings["norm"])
 
     def step(state: Any) -> Any:
@@ -146,7 +147,7 @@ def _line_search(both: Any, x: Any, f: Any, g: Any, d: Any, first: Any, maxiter:
     slope = g @ d
 
     def fits(state: Any) -> tuple[Any, Any]:
-        """Returns whether the step decreases the function enough, and whether the slope after it is flat enough."""
+        """Two truth values: the step decreases the function enough, and the slope after it is flat enough."""
         t, _, _, value, gradient, _ = state
         return value <= f + _DECREASE * t * slope, gradient @ d >= _CURVATURE * slope
 

@@ -183,9 +183,11 @@ def _sylvester(a: Tensor, b: Tensor, c: Tensor, tol: float) -> Tensor:
     is_solvable = (ew.absolute(sums) >= tol).all((-2, -1), keepdims=True)
 
     def solution(_: Any, c: Tensor) -> Tensor:
+        """The solution for the right-hand side c, by the Schur forms."""
         return _by_forms(left, right, c, is_solvable)
 
     def of_transpose(_: Any, c: Tensor) -> Tensor:
+        """The solution Y of Aᵀ Y + Y Bᵀ = c: its transpose solves B Yᵀ + Yᵀ A = cᵀ."""
         return la.matrix_transpose(_by_forms(right, left, la.matrix_transpose(c), is_solvable))
 
     return custom_linear_solve(lambda x: matmul(a, x) + matmul(x, b), c, solution, of_transpose)
@@ -209,8 +211,8 @@ def _triangular_sylvester(r: Tensor, s: Tensor, f: Tensor) -> Tensor:
     def step(j: Any, y: Tensor) -> Tensor:
         """The solution `y` with column j, which is computed from the columns before it."""
         column = _column(s, j)
-        rest = _column(f, j) - matmul(y, column)
-        new = triangular_solve(r + unit * _row(column, j), rest)
+        right = _column(f, j) - matmul(y, column)
+        new = triangular_solve(r + unit * _row(column, j), right)
         return where(columns == j, new, y)
 
     return fori_loop(0, f.shape[-1], step, f * 0)
@@ -272,6 +274,7 @@ def _root(a: Tensor) -> Tensor:
 
 @_root.defjvp
 def _root_jvp(primals: Any, tangents: Any) -> Any:
+    """The square root X of a matrix, and its tangent Y, the solution of X Y + Y X = da."""
     (a,), (da,) = primals, tangents
     x = _root(a)
     return x, solve_sylvester(x, x, da, tol=0.0)
@@ -297,11 +300,12 @@ def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
 
     @custom_jvp
     def value(a: Tensor) -> tuple[Tensor, Tensor]:
+        """The function of the matrix, and the estimate of the error."""
         return _parlett(a, func)
 
     @value.defjvp
     def value_jvp(primals: Any, tangents: Any) -> Any:
-        """The value and the tangent; the tangent is that of the function by eigenvectors."""
+        """The results of `value`, and their tangents: those of the formula with eigenvectors, and 0 for the error."""
 
         def by_vectors(a: Tensor) -> Tensor:
             """The function of A = V diag(w) V^-1 by eigenvectors: V diag(func(w)) V^-1."""
@@ -313,6 +317,7 @@ def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
 
     @library
     def of_matrix(a: Any) -> Any:
+        """The results of `value` for square matrices; raises ShapeError for others."""
         return value(fa.square("funm", a))
 
     result, error = of_matrix(A)
@@ -351,6 +356,7 @@ def _parlett(a: Tensor, func: Callable[[Any], Any]) -> tuple[Tensor, Tensor]:
 
     f = fori_loop(0, n, step, where(unit == 1, convert(func(values), t.dtype)[..., None, :], 0))
     result = matmul(matmul(z, f), la.adjoint(z))
+    # SciPy's estimate: the size of T above the diagonal times eps, divided by the smallest distance of two eigenvalues.
     gaps = ew.absolute(values[..., :, None] - values[..., None, :])
     least = where((columns > rows) & (gaps > 0), gaps, ew.absolute(values[..., :1, None])).min((-2, -1))
     least = where(least > 0, least, eps)

@@ -25,9 +25,9 @@ def with_slopes(
     @functools.cache
     def with_constants(constants: tuple[int, ...]) -> Any:
         """The function with its derivatives; the parameters at the positions `constants` are not differentiated."""
-        whole = custom_jvp(f, constants)
+        with_rule = custom_jvp(f, constants)
 
-        @whole.defjvp
+        @with_rule.defjvp
         def rule(*args: Any) -> Any:
             """The value, and the tangent as a sum over the argument and the parameters with tangents."""
             *fixed, primals, tangents = args
@@ -40,11 +40,12 @@ def with_slopes(
                 if t is not None:
                     along = lambda p, k=k: inner(*values[:k], p, *values[k + 1 :])  # noqa: E731
                     total = total + t * jvp(along, (values[k],), (full_like(values[k], 1),))[1]
-            return whole(*values), total
+            return with_rule(*values), total
 
-        return whole
+        return with_rule
 
     def call(*args: Tensor) -> Tensor:
+        """The value of `f`, by the form that does not differentiate the parameters that are constants of the program."""
         return with_constants(tuple(k for k, p in enumerate(args[:-1]) if has_constants and splat_of(p) is not None))(*args)
 
     return call

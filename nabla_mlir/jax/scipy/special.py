@@ -323,6 +323,7 @@ def _ndtri(p: Tensor) -> Tensor:
 
 @_ndtri.defjvp
 def _ndtri_jvp(primals: Any, tangents: Any) -> Any:
+    """The value and the tangent of the normal quantile, whose derivative is 1 divided by the density at the quantile."""
     (p,), (t,) = primals, tangents
     x = _ndtri(p)
     return x, t * exp(0.5 * x * x) * math.sqrt(2 * math.pi)

@@ -115,12 +115,12 @@ def stft(
       ([0.0, 0.25, 0.5], (3, 5))
     """
     x = inexact(x)
-    at = axis_of("stft", axis, x.ndim)
-    nperseg = min(nperseg, x.shape[at])
+    axis_number = axis_of("stft", axis, x.ndim)
+    nperseg = min(nperseg, x.shape[axis_number])
     overlap, count = _lengths("stft", nperseg, noverlap, nfft)
     if boundary is not None and boundary not in _BOUNDARIES:
         raise ShapeError(f"stft requires a boundary among {', '.join(_BOUNDARIES)} and None, got {boundary!r}.", where=user_frame())
-    rows, half = nnp.moveaxis(x, at, -1), nperseg // 2
+    rows, half = nnp.moveaxis(x, axis_number, -1), nperseg // 2
     none = [(0, 0)] * (rows.ndim - 1)
     if boundary is not None:
         around = nnp.pad(rows, [*none, (half, half)], mode=_BOUNDARIES[boundary])
@@ -131,7 +131,7 @@ def stft(
     is_onesided = return_onesided and rows.dtype.kind != "c"
     z = _transformed(_segments(rows, nperseg, nperseg - overlap), detrend, weights, count, is_onesided) / nnp.abs(nnp.sum(weights))
     times = (half + np.arange(z.shape[-2]) * (nperseg - overlap) - (0 if boundary is None else half)) / nnp.asarray(fs)
-    return _frequencies(count, is_onesided, fs), times, nnp.moveaxis(nnp.moveaxis(z, -1, -2), -2, at)
+    return _frequencies(count, is_onesided, fs), times, nnp.moveaxis(nnp.moveaxis(z, -1, -2), -2, axis_number)
 
 
 @library
@@ -225,9 +225,9 @@ def csd(
         )
     first = nnp.asarray(x)
     second = first if y is None else nnp.asarray(y)
-    at = axis_of("csd", axis, first.ndim)
+    axis_number = axis_of("csd", axis, first.ndim)
     dtype = inexact_dtype(common_dtype([first, second]))
-    rows = [nnp.moveaxis(s.astype(dtype), at, -1) for s in (first, second)]
+    rows = [nnp.moveaxis(s.astype(dtype), axis_number, -1) for s in (first, second)]
     length = max(s.shape[-1] for s in rows)
     rows = [nnp.pad(s, [(0, 0)] * (s.ndim - 1) + [(0, length - s.shape[-1])]) for s in rows]
     nperseg = min(256 if nperseg is None else nperseg, length)
@@ -244,7 +244,7 @@ def csd(
             factors[-1] = 1.0
         power = power * factors.astype(weights.dtype)
     power = nnp.mean(power, axis=-2) if average == "mean" else _median(power)
-    return _frequencies(count, is_onesided, fs), nnp.moveaxis(power, -1, at)
+    return _frequencies(count, is_onesided, fs), nnp.moveaxis(power, -1, axis_number)
 
 
 def _median(power: Tensor) -> Tensor:

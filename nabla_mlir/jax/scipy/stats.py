@@ -65,13 +65,13 @@ uniform: Distribution = Distribution(
 )  # fmt: skip
 
 
-def _laplace_quantile(q: Any) -> Any:
+def _laplace_quantile(q: Any) -> Any:  # computed from the nearer end of [0, 1] for accuracy
     low = q < 0.5
     value = log(2.0 * where(low, q, 1.0 - q))
     return where(low, value, -value)
 
 
-def _laplace_cdf(z: Any) -> Any:
+def _laplace_cdf(z: Any) -> Any:  # from the tail on the side of z
     tail = 0.5 * exp(-absolute(z))
     return where(z < 0, tail, 1.0 - tail)
 
@@ -183,7 +183,7 @@ pareto: Distribution = Distribution(
 )  # fmt: skip
 
 
-def _gennorm_cdf(z: Any, b: Any) -> Any:
+def _gennorm_cdf(z: Any, b: Any) -> Any:  # from the tail on the side of z; b is the exponent
     tail = 0.5 * sp.gammaincc(1.0 / b, power(absolute(z), b))
     return where(z < 0, tail, 1.0 - tail)
 
@@ -226,12 +226,12 @@ def _log_mass(a: Any, b: Any) -> Any:
     return where(nothing, -np.inf, upper + _log_complement(_unless(nothing, 0.0, upper) - lower))
 
 
-def _truncated_log_cdf(z: Any, a: Any, b: Any) -> Any:
+def _truncated_log_cdf(z: Any, a: Any, b: Any) -> Any:  # the normal distribution between a and b
     inner = _unless((z <= a) | (z >= b), (a + b) * 0.5, z)
     return where(z <= a, -np.inf, where(z >= b, 0.0, _log_mass(a, inner) - _log_mass(a, b)))
 
 
-def _truncated_log_sf(z: Any, a: Any, b: Any) -> Any:
+def _truncated_log_sf(z: Any, a: Any, b: Any) -> Any:  # the normal distribution between a and b
     inner = _unless((z <= a) | (z >= b), (a + b) * 0.5, z)
     return where(z <= a, 0.0, where(z >= b, -np.inf, _log_mass(inner, b) - _log_mass(a, b)))
 

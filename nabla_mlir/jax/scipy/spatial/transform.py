@@ -165,20 +165,20 @@ class Slerp(NamedTuple):
         Raises:
           ShapeError: the number of times is not the number of rotations.
         """
-        at = asarray(times, dtype=rotations.quat.dtype)
-        if rotations.single or len(rotations) < 2 or at.shape != (len(rotations),):
+        knots = asarray(times, dtype=rotations.quat.dtype)
+        if rotations.single or len(rotations) < 2 or knots.shape != (len(rotations),):
             raise ShapeError(
-                f"Slerp requires two or more rotations and a time for each, got shapes {rotations.quat.shape} and {at.shape}.",
+                f"Slerp requires two or more rotations and a time for each, got shapes {rotations.quat.shape} and {knots.shape}.",
                 where=user_frame(),
             )
         starts, ends = Rotation(rotations.quat[:-1]), Rotation(rotations.quat[1:])
-        return cls(at, diff(at), starts, (starts.inv() * ends).as_rotvec())
+        return cls(knots, diff(knots), starts, (starts.inv() * ends).as_rotvec())
 
     def __call__(self, times: Any) -> Rotation:
         """The rotations at these times: a number or a vector."""
-        at = asarray(times, dtype=self.times.dtype)
-        positions = maximum(searchsorted(self.times, at) - 1, 0)
-        parts = (at - self.times[positions]) / self.timedelta[positions]
+        requested = asarray(times, dtype=self.times.dtype)
+        positions = maximum(searchsorted(self.times, requested) - 1, 0)  # the last rotation before each time
+        parts = (requested - self.times[positions]) / self.timedelta[positions]
         return self.rotations[positions] * Rotation.from_rotvec(self.rotvecs[positions] * parts[..., None])
 
 
@@ -189,6 +189,7 @@ def _length(x: Tensor) -> Tensor:
 
 @library
 def _normalised(quat: Any) -> Tensor:
+    """The quaternions divided by their lengths."""
     q = inexact(quat)
     return q / _length(q)[..., None]
 
@@ -216,6 +217,7 @@ def _rotated(quat: Any, vectors: Any, inverse: Static[bool]) -> Tensor:
 
 @library
 def _magnitude(quat: Any) -> Tensor:
+    """The angles of the rotations, from 0 to pi."""
     q = inexact(quat)
     return 2.0 * arctan2(_length(q[..., :3]), absolute(q[..., 3]))
 
@@ -262,16 +264,16 @@ def _as_matrix(quat: Any) -> Tensor:
 def _from_matrix(matrix: Any) -> Tensor:
     """The quaternions of rotation matrices, by the formula with the largest divisor out of four."""
     m = inexact(matrix)
-    on = [m[..., k, k] for k in range(3)]
-    trace = on[0] + on[1] + on[2]
+    diagonal = [m[..., k, k] for k in range(3)]
+    trace = diagonal[0] + diagonal[1] + diagonal[2]
     formulas = []
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3
-        parts = {i: 1 - trace + 2 * on[i], j: m[..., j, i] + m[..., i, j], k: m[..., k, i] + m[..., i, k]}
+        parts = {i: 1 - trace + 2 * diagonal[i], j: m[..., j, i] + m[..., i, j], k: m[..., k, i] + m[..., i, k]}
         formulas.append(stack([parts[0], parts[1], parts[2], m[..., k, j] - m[..., j, k]], -1))
     differences = [m[..., 2, 1] - m[..., 1, 2], m[..., 0, 2] - m[..., 2, 0], m[..., 1, 0] - m[..., 0, 1]]
     formulas.append(stack([*differences, 1 + trace], -1))
-    choice = argmax(stack([*on, trace], -1), -1)[..., None]
+    choice = argmax(stack([*diagonal, trace], -1), -1)[..., None]
     out = formulas[3]
     for i in range(3):
         out = where(choice == i, formulas[i], out)
