@@ -61,6 +61,9 @@ class Dispatch:
         return self.name.endswith("memcpy")
 
 
+_ATTEMPTS = 3  # profiles that are made before one can be read: on a busy machine, iree-profile refused one once
+
+
 def dispatches_of(vmfb: bytes, entry: EntryPoint, calls: int = 1) -> tuple[Dispatch, ...]:
     """The dispatches of a call of an entry point, the slowest first; empty if it needs state or the profile fails.
 
@@ -90,10 +93,7 @@ def dispatches_of(vmfb: bytes, entry: EntryPoint, calls: int = 1) -> tuple[Dispa
             f"--device_profiling_output={profile}",
             "--device_profiling_flush_interval_ms=1",  # events that are not flushed are dropped after about 4000 others
         ]
-        if subprocess.run(command, capture_output=True).returncode or not profile.exists():
-            return ()
-        command = [_tool("iree-profile"), "dispatch", "--dispatch_events", "--format=jsonl", str(profile)]
-        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        lines = _profiled(command, profile)
     events: dict[str, list[dict[str, Any]]] = {}
     for event in map(json.loads, lines):
         if event["type"] == "host_dispatch_event":
@@ -103,6 +103,18 @@ def dispatches_of(vmfb: bytes, entry: EntryPoint, calls: int = 1) -> tuple[Dispa
         for name, group in events.items()
     ]
     return tuple(sorted(dispatches, key=lambda d: -d.seconds))
+
+
+def _profiled(command: list[str], profile: Path) -> list[str]:
+    """The events of a profile as lines of JSON; none if the command fails that writes the profile, or if it cannot be read."""
+    reading = [_tool("iree-profile"), "dispatch", "--dispatch_events", "--format=jsonl", str(profile)]
+    for _ in range(_ATTEMPTS):
+        if subprocess.run(command, capture_output=True).returncode or not profile.exists():
+            return []
+        read = subprocess.run(reading, capture_output=True, text=True)
+        if read.returncode == 0:
+            return read.stdout.splitlines()
+    return []
 
 
 _WORDS = {"bool": "i8", "float": "f", "int": "i", "uint": "ui", "bfloat": "bf", "complex": "complex"}
