@@ -28,6 +28,17 @@ _COMMON_FLAGS = (
     "--iree-opt-aggressively-propagate-transposes=false",
     "--iree-vm-bytecode-module-strip-source-map",
 )
+# The plugins of IREE's compiler for devices and inputs that most modules do not need. Each pass collects its rewrites from all
+# operations that a compiler knows: without these plugins a compilation of `sin(x) * x` takes 0.46 CPU seconds in place of 0.53.
+_PLUGINS = (
+    "hal_target_cuda",
+    "hal_target_metal_spirv",
+    "hal_target_rocm",
+    "hal_target_vmvx",
+    "hal_target_vulkan_spirv",
+    "input_torch",
+    "input_tosa",
+)
 
 
 @dataclass(frozen=True)
@@ -119,6 +130,7 @@ class Target:
     drivers: ClassVar[tuple[str, ...]]
     labelled: ClassVar[tuple[str, ...]] = ()  # the fields that tell it from others of its kind
     codegen: ClassVar[Codegen] = Codegen()
+    plugins: ClassVar[tuple[str, ...] | None] = None  # those of `_PLUGINS` that its code needs; None means all
     for_wide_convolutions: ClassVar[tuple[str, ...]] = ()  # flags for modules that contain wide convolutions
     maps_memory: ClassVar[bool] = False  # True if it shares its memory with the host, which may then map it
 
@@ -196,6 +208,8 @@ class Target:
         flags = [*self._device_flags(), *_COMMON_FLAGS]
         if self.asynchronous:
             flags.append("--iree-execution-model=async-external")
+        if self.plugins is not None and not any(flag.startswith("--iree-hal-target") for flag in self.options):
+            flags += [f"--iree-plugin=-{plugin}" for plugin in _PLUGINS if plugin not in self.plugins]
         return merge_flags(flags, self.options)
 
     def __dask_tokenize__(self) -> tuple[str, str]:

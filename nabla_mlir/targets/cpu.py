@@ -20,6 +20,7 @@ from nabla_mlir.targets.toolchain import has_compiler, iree_compile, run_compile
 
 # The flags for CPU code.
 LOCAL = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu")
+_known: set[tuple[str, str, str]] = set()  # CPUs, features and triples that the compiler has printed itself
 # Features and ABI without which generic code of an architecture calls a C library, which the embedded format does not
 # have.
 _DEFAULTS = {"riscv64": ("+m,+a,+f,+d,+c", "lp64d"), "riscv32": ("+m,+a,+f,+c", "ilp32f")}
@@ -65,6 +66,7 @@ class CPU(Target):
     name: ClassVar[str] = "cpu"
     drivers: ClassVar[tuple[str, ...]] = ("local-sync", "local-task")
     labelled: ClassVar[tuple[str, ...]] = ("cpu",)
+    plugins: ClassVar[tuple[str, ...] | None] = ()
     codegen: ClassVar[Codegen] = Codegen(
         exponentials=frozenset(["float32"]),
         tanh=frozenset(["float32"]),
@@ -117,6 +119,8 @@ class CPU(Target):
 
     def _check_names(self) -> None:
         """Raises TargetError if LLVM does not know the CPU, a feature or the triple."""
+        if (self.cpu, self.features, self.triple) in _known:
+            return
         if self.triple or self.features:
             _check_known(self.features, self.triple)
         if self.cpu not in ("host", "generic"):
@@ -167,7 +171,9 @@ class CPU(Target):
         triple = self.triple or _host_triple()
         defaults, abi = _DEFAULTS.get(triple.partition("-")[0], ("", ""))
         cpu, features = (self.cpu, defaults) if self.cpu == "generic" else _named_cpu(self.cpu, self.triple)
-        return replace(self, cpu=cpu, features=_merged(features, self.features), triple=triple, abi=self.abi or abi)
+        features = _merged(features, self.features)
+        _known.add((cpu, features, triple))
+        return replace(self, cpu=cpu, features=features, triple=triple, abi=self.abi or abi)
 
     def vector_bytes(self) -> int:
         """The width of the vector registers that the compiler uses."""
@@ -189,6 +195,7 @@ class CPU(Target):
             f"--iree-llvmcpu-target-cpu={host.cpu}",
             "--iree-llvmcpu-debug-symbols=false",
             f"--iree-llvmcpu-reassociate-fp-reductions={str(self.reassociate).lower()}",
+            "--iree-llvmcpu-link-ukernel-bitcode=false",  # no kernel calls one, but each executable would read all of them
         ]
         attributes = {"cpu-features": host.features, "triple": host.triple, "abi": host.abi}
         flags += [f"--iree-llvmcpu-target-{key}={value}" for key, value in attributes.items() if value]

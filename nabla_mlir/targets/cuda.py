@@ -50,6 +50,7 @@ class CUDA(Target):
     name: ClassVar[str] = "cuda"
     drivers: ClassVar[tuple[str, ...]] = ("cuda",)
     labelled: ClassVar[tuple[str, ...]] = ("arch",)
+    plugins: ClassVar[tuple[str, ...] | None] = ("hal_target_cuda",)
     codegen: ClassVar[Codegen] = Codegen(
         exponentials=frozenset(["float32", "float64"]),
         tanh=frozenset(["float32", "float64"]),

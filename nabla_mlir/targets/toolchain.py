@@ -1,4 +1,4 @@
-"""Finds and runs IREE's compiler, always in a separate process; no module of it is imported."""
+"""Finds and runs IREE's compiler, always in a separate process: a crash of it does not affect this one."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ def compiler_version() -> str:
       >>> compiler_version()
       '3.13.0rc20261016 @ 89ece87b89852100c0a4ac3d515e14842d090967'
     """
-    text = run_compiler(["--version"], b"").stdout.decode()
-    match = re.search(r"IREE compiler version (.+)", text)
-    return match[1].strip() if match else text.strip()
+    iree_compile()  # raises the error for a compiler that is not installed
+    version = importlib.import_module("iree.compiler.version")
+    return f"{version.VERSION} @ {version.REVISIONS['IREE']}"
 
 
 def disassembled(artifact: bytes) -> str:

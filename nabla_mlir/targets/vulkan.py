@@ -41,6 +41,7 @@ class Vulkan(Target):
     name: ClassVar[str] = "vulkan"
     drivers: ClassVar[tuple[str, ...]] = ("vulkan",)
     labelled: ClassVar[tuple[str, ...]] = ("device",)
+    plugins: ClassVar[tuple[str, ...] | None] = ("hal_target_vulkan_spirv",)
     codegen: ClassVar[Codegen] = Codegen(
         tanh=frozenset(["float32"]),
         longest_sort=256,

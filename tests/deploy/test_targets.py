@@ -132,6 +132,19 @@ SMALL = """func.func @f(%x: tensor<64xf32>) -> tensor<f32> {
   return %0 : tensor<f32> }"""
 
 
+@pytest.mark.parametrize("t", [CPU("generic"), CUDA(), Vulkan("nvidia")], ids=lambda t: t.name)
+def test_plugins_for_other_devices_are_off_and_change_no_code(t: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sum(flag.startswith("--iree-plugin=-") for flag in t.flags()) == 7 - len(t.plugins)
+    code = compile_module(SMALL, t, cache=False)
+    monkeypatch.setattr(type(t), "plugins", None)
+    assert not any(flag.startswith("--iree-plugin") for flag in t.flags())
+    assert compile_module(SMALL, t, cache=False) == code
+
+
+def test_another_device_gets_all_plugins() -> None:
+    assert not any("plugin" in flag for flag in CPU("generic", options=("--iree-hal-target-device=hip",)).flags())
+
+
 @pytest.fixture(scope="module")
 def energy():
     """With functions that need a C library or polynomials of ours."""

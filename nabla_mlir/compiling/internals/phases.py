@@ -21,7 +21,7 @@ SEPARATE = "--iree-hal-link-executables=false"
 # Makes machine code of one executable, without a module that calls it.
 LIBRARY_ALONE = ("--compile-mode=hal-executable", UNVERIFIED)
 # Flags that require a single library: C code calls it, the system's linker makes it, or the user requests it.
-_ONE_LIBRARY = ("--iree-hal-link", "--iree-llvmcpu-link", "--iree-llvmcpu-static")
+_ONE_LIBRARY = ("--iree-hal-link", "--iree-llvmcpu-link-embedded", "--iree-llvmcpu-link-static", "--iree-llvmcpu-static")
 # Operations that IREE computes in place: it fills memory, and writes into it. If two wrongly share a buffer, only IREE's
 # verifier detects it, before buffers are laid out. Example: two pads with one padding value of 64 bits.
 _UPDATES = (
