@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -83,8 +84,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if Path(name).as_posix() not in SMOKE else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds `--share=K/N`: of the slow tests, those of one share of N run."""
+    parser.addoption("--share", metavar="K/N", help="of the slow tests, only share K of N (K from 0)")
+
+
+def _leave_share(items: list[pytest.Item], config: pytest.Config) -> None:
+    """Leaves the slow tests of one share, which is the same in each process; all shares together are all tests."""
+    share, shares = map(int, config.option.share.split("/"))
+    others = [i for i in items if i.get_closest_marker("slow") and zlib.crc32(i.nodeid.encode()) % shares != share]
+    config.hook.pytest_deselected(items=others)
+    left_out = set(others)
+    items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
     """Marks the smoke tests, and puts those that run for minutes first: at the end one core would wait for them."""
+    if config.option.share:
+        _leave_share(items, config)
     items.sort(key=lambda item: item.get_closest_marker("minutes") is None)
     for item in items:
         name = item.path.relative_to(Path(__file__).parent).as_posix()
