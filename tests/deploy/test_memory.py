@@ -11,7 +11,7 @@ import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.runtime import Array
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no /proc")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no /proc")]
 LARGE = 36 << 20  # bytes, of which a slab of IREE's pool holds one
 
 

@@ -20,6 +20,8 @@ import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.runtime import Array, Executable
 
+pytestmark = pytest.mark.slow
+
 DRIVERS = ("local-sync", "local-task")
 
 
@@ -161,7 +163,6 @@ def test_results_that_are_passed_on() -> None:
     call_again("write", write, (z,), [x, y, z])
 
 
-@pytest.mark.slow
 def test_state() -> None:
     """A product whose residuals are written to; the point, and results of earlier points, stay."""
 

@@ -14,6 +14,8 @@ import nabla_mlir as nm
 from nabla_mlir.jax.scipy import stats
 from nabla_mlir.jax.scipy.distributions import Distribution
 
+pytestmark = pytest.mark.slow
+
 # The parameters of each, and the ends of the support.
 SHAPES: dict[str, list[tuple[tuple[float, ...], tuple[float, ...]]]] = {
     "norm": [((), (0,))],

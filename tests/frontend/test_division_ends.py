@@ -9,6 +9,8 @@ import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir import nn
 
+pytestmark = pytest.mark.slow
+
 NUMBERS = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0, -1.0, 7.5, -7.5, 0.1, 1e30])
 
 

@@ -14,6 +14,8 @@ from nabla_mlir import numpy as nnp
 from nabla_mlir.jax.scipy import special
 from nabla_mlir.testing.checks import interpret
 
+pytestmark = pytest.mark.slow
+
 BF16 = np.dtype(ml_dtypes.bfloat16)
 EDGES = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -2.0, 3.5])
 X, Y = (a.ravel() for a in np.meshgrid(EDGES, EDGES))

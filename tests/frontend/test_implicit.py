@@ -16,6 +16,8 @@ import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
 from nabla_mlir.base import errors
 
+pytestmark = pytest.mark.slow
+
 rng = np.random.default_rng(1)
 A, B = rng.normal(size=(4, 4)) + 4 * np.eye(4), rng.normal(size=4)
 

@@ -18,6 +18,8 @@ import nabla_mlir as nm
 from nabla_mlir.jax.scipy import special, stats
 from nabla_mlir.jax.scipy.gamma_ratios import deviance
 
+pytestmark = pytest.mark.slow
+
 MP = mpmath.mp
 BOUND = 12
 RNG = np.random.default_rng(5)
@@ -64,7 +66,6 @@ def _gamma_points() -> tuple[np.ndarray, np.ndarray]:
     return a, a + RNG.uniform(-6, 6, a.size) * np.sqrt(a) * np.resize([1, 0.1], a.size)
 
 
-@pytest.mark.slow
 def test_gammainc_at_large_parameters() -> None:
     a, x = _gamma_points()
     want = np.array([float(gamma_tail(*v)) for v in zip(a, x, strict=True)])
@@ -87,7 +88,6 @@ def test_gamma_over_its_domain(name: str) -> None:
         _assert_near(found[is_normal], want[is_normal], bound)
 
 
-@pytest.mark.slow
 def test_betainc_at_large_parameters() -> None:
     a, b = 10 ** RNG.uniform(2, 12, (2, 30))
     mean = a / (a + b)
@@ -98,7 +98,6 @@ def test_betainc_at_large_parameters() -> None:
         _assert_near(f(a, b, x), want, 60)
 
 
-@pytest.mark.slow
 def test_single_precision_at_large_parameters() -> None:
     """The numbers of the report: 1874 and 2.3 where probabilities are."""
     single = lambda *v: [np.float32(u) for u in v]  # noqa: E731
@@ -113,7 +112,6 @@ def test_single_precision_at_large_parameters() -> None:
     assert abs(float(special.gammainc(1e6, np.float64(1e6))) - (1 - float(gamma_tail(1e6, 1e6)))) < 1e-15
 
 
-@pytest.mark.slow
 def _small_points(dtype: Any, count: int) -> list[np.ndarray]:
     """Parameters from the smallest to 1000, and arguments, on a logarithmic scale."""
     rng = np.random.default_rng(7)
@@ -151,7 +149,6 @@ def test_small_parameters_of_the_incomplete_beta_function(dtype: Any) -> None:
     _assert_near(special.betainc(a, b, x)[seen], want[seen], 10)
 
 
-@pytest.mark.slow
 def test_small_parameters_compiled() -> None:
     for dtype in (np.float32, np.float64):
         a, x = (np.minimum(v, 30) for v in _small_points(dtype, 2))
@@ -196,7 +193,6 @@ def test_ratios_of_gamma_functions_of_large_numbers() -> None:
     np.testing.assert_allclose(nm.grad(special.betaln)(z, one), float(MP.digamma(z) - MP.digamma(z + one)), rtol=1e-7)
 
 
-@pytest.mark.slow
 def test_parameters_at_their_ends_are_limits() -> None:
     inf, nan = np.inf, np.nan
     cases: list[tuple[Any, tuple[float, ...], float]] = [
@@ -228,7 +224,6 @@ def _slope(f: Callable[..., Any], args: tuple[float, ...], k: int) -> float:
     return float((f(*up) - f(*down)) / (2 * step))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("args", [(30.0, 25.0), (1e5, 99900.0), (1e9, 1e9 - 2e4)])
 def test_derivatives_of_gammainc(args: tuple[float, ...]) -> None:
     for k in (0, 1):
@@ -240,7 +235,6 @@ def test_derivatives_of_gammainc(args: tuple[float, ...]) -> None:
     np.testing.assert_allclose(float(curvature), _slope(gamma_tail, args, 1) * ((a - 1 - x) / x), rtol=1e-8)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("args", [(30.0, 40.0, 0.4), (5000.0, 3000.0, 0.62), (1e8, 3e8, 0.24999)])
 def test_derivatives_of_betainc(args: tuple[float, ...]) -> None:
     for k in (0, 1, 2):

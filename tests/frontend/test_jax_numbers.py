@@ -19,7 +19,7 @@ jax = pytest.importorskip("jax")
 for _module in ("cluster.vq", "fft", "linalg", "ndimage", "signal", "special", "stats"):
     importlib.import_module(f"jax.scipy.{_module}")
 
-pytestmark = pytest.mark.usefixtures("interpreted", "with_32_bits")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted", "with_32_bits")]
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ POINTS = rng.normal(size=(2, 4))
 OURS, THEIRS = nm.jax.scipy.stats.gaussian_kde, jax.scipy.stats.gaussian_kde
 
 
-pytestmark = pytest.mark.usefixtures("interpreted_in_f64")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted_in_f64")]
 
 
 def same(got: Any, wanted: Any) -> None:

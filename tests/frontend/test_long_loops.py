@@ -14,6 +14,8 @@ from test_residual_bounds import stored
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
 
+pytestmark = pytest.mark.slow
+
 rng = np.random.default_rng(7)
 
 
@@ -62,7 +64,6 @@ def pendulum(lib: Any, xp: Any, steps: int, **options: Any) -> Any:
     return loss
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("bound", [None, 2000])
 def test_ode(bound: int | None) -> None:
     start, p = np.array([1.0, 0.2]), np.array([2.0, 0.1, 0.02])

@@ -16,6 +16,8 @@ from xla import run_traced
 
 import nabla_mlir as nm
 
+pytestmark = pytest.mark.slow
+
 T = "tensor<f64>"
 COMPARE = {"LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge, "NE": operator.ne}
 FLIPPED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "NE": "NE"}
@@ -67,7 +69,6 @@ def unrolled(start: int, limit: int, step: int, comparison: str, swapped: bool) 
     return f
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "counter",
     [
@@ -98,7 +99,6 @@ def test_counters(counter: Any, flipped: bool, subtract: bool, place: int, swapp
     check(lambda x, y: [g(x, y), nm.grad(g, (0, 1))(x, y), nm.hessian(g, (0, 1))(x, y)], expected, x, y)
 
 
-@pytest.mark.slow
 def test_trip_counts_from_a_shape_and_from_a_value() -> None:
     x = np.array([0.3, 0.8, -0.2])
     by_shape = lambda lib, xp: lambda x: lib.fori_loop(0, x.shape[0], lambda i, c: xp.sin(c) * x[i] + i, x[0])  # noqa: E731

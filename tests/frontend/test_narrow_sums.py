@@ -15,6 +15,8 @@ import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir import nn
 
+pytestmark = pytest.mark.slow
+
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 # Sums of these, and of their squares, are beyond the largest number of float16, and a bfloat16 no longer sees the next term.
 X = np.random.default_rng(0).uniform(100, 300, (3, 2001))
@@ -66,7 +68,6 @@ def test_sums_are_taken_in_float32(dtype: str) -> None:
             np.testing.assert_allclose(np.asarray(found, np.float64), want, rtol=4 * eps, atol=4 * eps, err_msg=name)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "dtype"), list(itertools.product(("mean", "var", "norm", "std", "avg_pool"), DTYPES)))
 def test_derivatives_are_those_of_float64(name: str, dtype: str) -> None:
     f = CASES[name][0]

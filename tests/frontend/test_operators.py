@@ -25,6 +25,8 @@ from nabla_mlir.base.errors import DtypeError, NablaError, NotFiniteError, Trace
 from nabla_mlir.prepared.instant import load_prepared
 from nabla_mlir.prepared.operators import StalePointError
 
+pytestmark = pytest.mark.slow
+
 jax.config.update("jax_enable_x64", True)
 RNG = np.random.default_rng(3)
 BLOCK = 4
@@ -120,7 +122,6 @@ def test_self_check(H: Any) -> None:
     assert report["finite_difference"] <= report["expected_difference"] < 1e-6
 
 
-@pytest.mark.slow
 def test_other_families() -> None:
     x = RNG.normal(size=3)
     stage = nm.ggnvp_module(lambda x: nnp.sin(x), lambda out: nnp.sum(out**3), nm.spec(3, "f64"))

@@ -17,6 +17,8 @@ import nabla_mlir.numpy as jnp
 from nabla_mlir.base.errors import ShapeError
 from nabla_mlir.transforms import physical as ph
 
+pytestmark = pytest.mark.slow
+
 R = np.random.default_rng(1)
 MODES = ("fwd_fwd", "fwd_rev", "rev_fwd", "rev_rev")
 
@@ -155,7 +157,6 @@ def test_third_order_in_all_eight_orders(name: str) -> None:
         np.testing.assert_allclose(mapped, want, rtol=1e-9, atol=1e-9, err_msg=str(order))
 
 
-@pytest.mark.slow
 def test_third_order_of_two_arguments_and_results() -> None:
     # The case of a public issue: jacfwd(jacrev(jacrev)) met another shape than jacrev(jacfwd(jacfwd)).
     def f(j: Any, lib: Any) -> Any:

@@ -16,6 +16,8 @@ from nabla_mlir.staging.eager import staged
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.transforms.recurrences import linear_recurrence
 
+pytestmark = pytest.mark.slow
+
 rng = np.random.default_rng(3)
 SHAPES = [((0,), 0), ((1,), 0), ((2,), 0), ((9,), 0), ((2, 0), 0), ((0, 3), 1), ((2, 5, 3), 1)]
 
@@ -83,14 +85,12 @@ def agree(f: Callable[..., Any], g: Callable[..., Any], args: tuple[Any, ...], w
             np.testing.assert_allclose(np.asarray(x), z, rtol=1e-9, atol=1e-9, err_msg=f"{where}: {name}")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, -1])
 def test_recurrences_and_their_derivatives(step: int) -> None:
     for shape, axis in SHAPES:
         agree(ours(axis, step), theirs(axis, step), (draw(shape), draw(shape)), f"{shape}")
 
 
-@pytest.mark.slow
 def test_running_products_and_their_derivatives() -> None:
     for shape, axis, reverse in (((0,), 0, False), ((1,), 0, True), ((9,), 0, False), ((3, 6), 1, True), ((2, 0), 0, False)):
         x = draw(shape)

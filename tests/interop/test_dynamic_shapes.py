@@ -17,6 +17,8 @@ from nabla_mlir.base.errors import ImportedShapeError, ImportIRError, PassError,
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.passes.pipeline import Pipeline
 
+pytestmark = pytest.mark.slow
+
 
 def exported(f: Callable[..., Any], *shapes: str) -> bytes:
     """The portable artifact of a function for symbolic shapes in f32."""

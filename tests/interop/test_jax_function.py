@@ -17,6 +17,8 @@ import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 from nabla_mlir.interop import jax_function
 
+pytestmark = pytest.mark.slow
+
 function = nm.interop.jax.function
 KEYS = jax.random.split(jax.random.key(0), 4)
 
@@ -60,7 +62,6 @@ def test_maps() -> None:
         np.testing.assert_allclose(transform(f), transform(g), rtol=1e-12)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("is_jitted", [False, True])
 def test_transforms_in_any_order(is_jitted: bool) -> None:
     f, g = function(lambda x, y: (nnp.exp(x) * y).sum() * y[0]), lambda x, y: (jnp.exp(x) * y).sum() * y[0]
@@ -153,7 +154,6 @@ def test_errors() -> None:
         function(3)
 
 
-@pytest.mark.slow
 def test_an_optimiser_of_jax_uses_it() -> None:
     """BFGS of `jax.scipy`, which is one compiled loop."""
     f = lambda x: ((x - 1) ** 4).sum() + (x**2).sum()  # noqa: E731

@@ -15,6 +15,8 @@ from jax import lax
 import nabla_mlir as nm
 from nabla_mlir.base.errors import ImportIRError, RuleMissingError
 
+pytestmark = pytest.mark.slow
+
 X = np.array([0.3, -0.7, 1.2])
 V = np.array([1.5, 0.4, -0.8])
 
@@ -174,7 +176,6 @@ def jax_hvp(f: Callable[..., Any], x: Any) -> Any:
     return jax.grad(lambda x: jax.grad(f)(x) @ V)(x)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [*FORWARD, *REVERSE])
 def test_rules_are_imported(name: str) -> None:
     theirs = (FORWARD | REVERSE)[name]
@@ -324,7 +325,6 @@ SAMPLES: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [*SPECIAL, *(pytest.param(name, marks=pytest.mark.slow) for name in SAMPLES)])
 def test_primitives_that_are_differentiated_by_a_formula(name: str) -> None:
     """A sample that was accepted does not say how it depends on the shape of its distribution."""
@@ -334,7 +334,6 @@ def test_primitives_that_are_differentiated_by_a_formula(name: str) -> None:
     np.testing.assert_allclose(gradient, jax.jit(jax.grad(theirs))(x), rtol=1e-9)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SPECIAL)
 def test_second_derivatives_of_a_formula(name: str) -> None:
     theirs, x = SPECIAL[name], np.abs(X)

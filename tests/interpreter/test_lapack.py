@@ -16,6 +16,8 @@ from jax.lax import linalg as lapack
 from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.interpreter import interpreted
 
+pytestmark = pytest.mark.slow
+
 jax.config.update("jax_enable_x64", True)
 
 RNG = np.random.default_rng(0)

@@ -13,6 +13,8 @@ from test_singular_derivatives import hessians
 import nabla_mlir as nm
 from nabla_mlir import numpy as nnp
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("f", [nnp.exp, nnp.log, lambda w: w - 1.0], ids=["exp", "log", "difference"])
 def test_vectors_of_equal_eigenvalues_have_no_derivative(f: Callable[[Any], Any]) -> None:

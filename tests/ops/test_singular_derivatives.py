@@ -15,6 +15,8 @@ from nabla_mlir import numpy as nnp
 from nabla_mlir.jax.scipy import special, stats
 from nabla_mlir.numpy.segments import segment_prod
 
+pytestmark = pytest.mark.slow
+
 INF, NAN = np.inf, np.nan
 norm = nnp.linalg.norm
 
@@ -125,7 +127,6 @@ FIRST: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FIRST)
 def test_first_derivatives(name: str) -> None:
     f, x, true = FIRST[name]
@@ -197,7 +198,6 @@ def test_nan_keep_their_tangents_in_sorts() -> None:
     np.testing.assert_array_equal(nm.vjp(nnp.sort, x)[1](t)[0], [5, 3, 1])
 
 
-@pytest.mark.slow
 def test_compiled_as_interpreted() -> None:
     names = ["norm**2", "std**2", "Gauss's kernel", "segment_prod", "masked sqrt", "norm, of order 3, **3"]
 

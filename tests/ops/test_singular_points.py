@@ -16,6 +16,8 @@ from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.testing.checks import interpret
 from nabla_mlir.testing.singular import REFERENCES, reference_of, wrong_numbers
 
+pytestmark = pytest.mark.slow
+
 norm = nnp.linalg.norm
 SINGULAR = [name for name, record in REGISTRY.items() if record.singular]
 CONVENTIONS = ("ad.root",)  # whose first derivative is one: 0, as that of a norm

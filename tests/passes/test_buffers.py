@@ -19,6 +19,8 @@ from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.runtime import Array, Executable
 from nabla_mlir.targets import CPU
 
+pytestmark = pytest.mark.slow
+
 T, I = "tensor<4x4xf32>", "tensor<i32>"  # noqa: E741
 
 
@@ -176,7 +178,6 @@ def test_what_else_reads_a_part_that_replaces_itself() -> None:
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("n", "dtype"), [(6, np.float64), (150, np.float32)])
 def test_arrays_updated_by_their_own_elements(n: int, dtype: Any) -> None:
     """Of an argument, and of what is computed; larger than what fits the stack of a dispatch, and on both drivers."""

@@ -11,6 +11,8 @@ import pytest
 from jax import lax
 from legalize_support import Program, jax_text, legalized
 
+pytestmark = pytest.mark.slow
+
 SLOW = pytest.mark.slow
 FORMS = [("f4", 64), pytest.param("f8", 64, marks=SLOW), pytest.param("f4", 32, marks=SLOW), pytest.param("f8", 16, marks=SLOW)]
 SIZES = (2, 3, 17, 33, 70)

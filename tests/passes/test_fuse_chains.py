@@ -26,6 +26,8 @@ from nabla_mlir.runtime.profile import dispatches_of
 from nabla_mlir.targets import CPU, CUDA
 from nabla_mlir.testing import fuzz, peers
 
+pytestmark = pytest.mark.slow
+
 rng = np.random.default_rng(0)
 
 
@@ -42,7 +44,6 @@ def recurrence(coefficients: Any) -> Any:
 
 
 # Without the pass, the compiler would take years.
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("shape", [(), (1,), (4,), (100,)])
 def test_sixty_steps(shape, dtype):
@@ -65,7 +66,6 @@ def _bound(text: str) -> list[int]:
 
 
 # The Hessian reads each value of the series again in every row.
-@pytest.mark.slow
 def test_hessian_of_a_series_of_thirty_terms():
     with jax.enable_x64(True):
         x = np.linspace(-9, 12, 6)
@@ -203,7 +203,6 @@ def test_results_that_become_equal_are_one() -> None:
     assert not fuzz.run([fuzz.Sample(93000143)])
 
 
-@pytest.mark.slow
 def test_chains_are_written_behind_what_they_read() -> None:
     """A fourth derivative whose chains read results of others that turn out to be equal: 35.97 in the place of 41.21."""
     seed = 7350057
@@ -214,7 +213,6 @@ def test_chains_are_written_behind_what_they_read() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sin", "tan"])
 def test_a_function_of_many_operations_is_one_dispatch(name, tmp_path):
     """IREE alone writes up to 16 values of each element to memory."""

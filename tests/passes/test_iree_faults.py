@@ -25,6 +25,8 @@ from nabla_mlir.passes.iree.faults.table import FAULTS, WITH_REMEDIES, Fault, re
 from nabla_mlir.runtime import Array, Executable
 from nabla_mlir.targets import CPU, CUDA, Target, Vulkan
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parent / "faults"
 TARGETS: dict[str, Target] = {"cpu": CPU(), "vulkan": Vulkan("lavapipe"), "cuda": CUDA("sm_80")}
 # Of a sum, IREE rounds every term where it may not reassociate; and flags of ours that are cures.

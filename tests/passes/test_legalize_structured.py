@@ -17,6 +17,8 @@ from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.ops.windows import reduce_window, window_params
 from nabla_mlir.targets import CUDA
 
+pytestmark = pytest.mark.slow
+
 rng = np.random.default_rng(0)
 
 
@@ -24,7 +26,6 @@ def _complex(*shape: int) -> np.ndarray:
     return rng.normal(size=shape) + 1j * rng.normal(size=shape)
 
 
-@pytest.mark.slow
 def test_fft() -> None:
     cases = {f"fft{n}": (jnp.fft.fft, (_complex(2, n),)) for n in (1, 2, 3, 12, 97, 1000, 1024, 521, 2 * 257)}
     for n in (2, 7, 12, 100):
@@ -71,7 +72,6 @@ def _top_ks() -> dict:
     return {f"{name}_{k}": (lambda a, k=k: lax.top_k(a, k), (x,)) for name, x in kinds.items() for k in (3, x.shape[1])}
 
 
-@pytest.mark.slow
 def test_top_k() -> None:
     check_against_jax(_top_ks(), 0.0)
 
@@ -153,7 +153,6 @@ _FOLDS = {
 }
 
 
-@pytest.mark.slow
 def test_windows_over_all_elements_keep_their_initial_value() -> None:
     """Each operation, dtype and side of padding; the padding of the operation consists of initial values."""
     cases = {}

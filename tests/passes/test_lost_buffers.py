@@ -23,6 +23,8 @@ from nabla_mlir.runtime import Executable
 from nabla_mlir.targets import CPU
 from nabla_mlir.targets.toolchain import disassembled
 
+pytestmark = pytest.mark.slow
+
 N, BATCH, STEPS = 64, 16, 20
 rng = np.random.default_rng(9)
 W, H, XS = (rng.normal(size=s).astype(np.float32) / 8 for s in [(N, N), (BATCH, N), (STEPS, BATCH, N)])

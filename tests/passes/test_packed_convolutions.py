@@ -19,6 +19,8 @@ from nabla_mlir.dialects.context import parse_module
 from nabla_mlir.passes.iree.scheduling.schedule_products import ScheduleProductsPass
 from nabla_mlir.passes.iree.scheduling.split_dilated_convolutions import SplitDilatedConvolutionsPass
 
+pytestmark = pytest.mark.slow
+
 rng = np.random.default_rng(7)
 EPS = {"f4": 2e-6, "f8": 1e-14}
 
@@ -152,7 +154,6 @@ def test_views_are_read_where_they_lie() -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.slow
 def test_derivatives_of_a_network_share_kernels() -> None:
     """Three kernels are enough for layers of all sizes: forwards, with regard to the image, and to the kernel."""
 
@@ -206,7 +207,6 @@ DILATED = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("split", [True, False])
 @pytest.mark.usefixtures("small_blocks")
 def test_dilated_convolutions_are_split_by_phases(split: bool) -> None:

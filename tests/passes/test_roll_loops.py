@@ -20,6 +20,8 @@ from nabla_mlir.passes.roll.periods import Run, runs
 from nabla_mlir.passes.roll.roll_loops import RollLoopsPass
 from nabla_mlir.tools.values import results_of
 
+pytestmark = pytest.mark.slow
+
 STEPS = 60
 X, Y = (np.random.default_rng(seed).normal(size=4).astype(np.float32) * 0.5 for seed in (1, 2))
 WEIGHTS = np.random.default_rng(3).normal(size=(2 * STEPS, 4)).astype(np.float32)

@@ -15,6 +15,8 @@ from legalize_support import Program, legalized
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
 
+pytestmark = pytest.mark.slow
+
 rng = np.random.default_rng(4)
 NUMPY: dict[str, Callable[..., Any]] = {
     "cumsum": np.cumsum,

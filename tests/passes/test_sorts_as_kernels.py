@@ -10,6 +10,8 @@ import pytest
 from jax import lax
 from legalize_support import Program, jax_text, legalized
 
+pytestmark = pytest.mark.slow
+
 rng = np.random.default_rng(9)
 DTYPES = ["f4", "f8", "i4", "i8", "u4", "u8", "i2", "u1", "f2"]
 

@@ -19,6 +19,8 @@ from nabla_mlir.base.errors import PassError
 from nabla_mlir.passes.cuts import Network
 from nabla_mlir.passes.pipeline import Pipeline
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(0)
 
 
@@ -89,7 +91,6 @@ def test_the_halves_are_the_whole(program: Any) -> None:
     assert split.late == (0,)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_a_limit_is_kept(program: Any, share: float) -> None:
@@ -203,7 +204,6 @@ def program_of(steps: Any, xp: Any, lib: Any) -> Any:
     return f
 
 
-@pytest.mark.slow
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(STEPS)
 def test_random_programs(steps: Any) -> None:

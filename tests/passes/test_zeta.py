@@ -13,6 +13,8 @@ import nabla_mlir.numpy as nnp
 from nabla_mlir.jax.scipy import special
 from nabla_mlir.ops import chlo
 
+pytestmark = pytest.mark.slow
+
 POINTS = np.concatenate([np.logspace(-9, 5, 15), -np.logspace(-6.2, 2.53, 18), [-9.75, -12.4, -1000.25, -9.51]])
 BOUND = 16  # units in the last place
 
@@ -30,7 +32,6 @@ def _errors(found: Any, want: np.ndarray) -> np.ndarray:
     return np.abs(found[finite].astype(np.float64) - want[finite]) / size
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_polygamma(dtype: Any) -> None:
     # Powers of what is larger are no normal numbers of f32.
@@ -48,7 +49,6 @@ def test_polygamma(dtype: Any) -> None:
                 assert _errors(found, want).max() < bound, name
 
 
-@pytest.mark.slow
 def test_polygamma_of_an_order_that_is_an_argument_and_at_poles() -> None:
     n, x = np.array([0.0, 1, 2, 3, 1, 2, 1, 1.5, -1, np.inf]), np.array([-12.3, -12.3, -12.3, -12.3, 0.0, -3, -4, 2, 2, 0.5])
     want = np.array([_psi(int(a), float(b)) for a, b in zip(n[:4], x[:4], strict=True)] + [np.inf, -np.inf, np.inf, *[np.nan] * 3])
@@ -56,7 +56,6 @@ def test_polygamma_of_an_order_that_is_an_argument_and_at_poles() -> None:
         np.testing.assert_allclose(np.asarray(found), want, rtol=1e-13)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_zeta(dtype: Any) -> None:
     cases = {

@@ -14,6 +14,8 @@ from nabla_mlir.testing import deep, deep_batches, fuzz, separate_runs
 from nabla_mlir.testing.deep_batches import Count, faults_of, join, shrunk
 from nabla_mlir.testing.deep_steps import STEPS
 
+pytestmark = pytest.mark.slow
+
 FLOATS, INTEGERS, COMPLEX = 3, 2, 13  # families
 
 
