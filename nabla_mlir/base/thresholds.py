@@ -130,9 +130,7 @@ UNKNOWN_TRIPS: Annotated[int, Chosen("assumed iterations of a loop of unknown le
 
 # A module with so many lines is compiled in several steps, without verification after each pass. Each step is a process; after
 # one of them, the kernels are divided into libraries.
-VERIFIED_ONCE: Annotated[
-    int, Chosen("lines of MLIR", "of the CPU time, a sixth is saved with 22 lines, a third with 29 to 136, nothing with 7")
-] = 20
+VERIFIED_ONCE: Annotated[int, Chosen("lines of MLIR", "a sixth of the CPU time is saved with 22, a third with 29 to 136")] = 20
 # The kernels of a long module become so many libraries, which are compiled in parallel, if the kernels have so many operations.
 LIBRARIES: Annotated[
     int, Chosen("libraries", "with two cores the last step takes 0.78 of the time of one with 2, 0.93 with 3, 0.9 with 4")
