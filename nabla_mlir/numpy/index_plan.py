@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import DtypeError, IndexingError, MaskError, SliceError, TraceError, user_frame
+from nabla_mlir.base.exchange import readable
 from nabla_mlir.dialects.types import is_integer
 from nabla_mlir.numpy.axes import Shape
 from nabla_mlir.numpy.operands import operand
@@ -231,8 +233,8 @@ def _bound(bound: Any, axis: int) -> int:
 
 def _check_index(i: int, n: int, axis: int) -> int:
     """The index `i`, counted from the start; raises IndexingError if it is out of range of axis `axis` of length `n`."""
-    if not -n <= i < n:
-        raise IndexingError(f"indexing requires an index below {n} along axis {axis}, got {i}.", where=user_frame())
+    if (error := _range_error(np.asarray(i), n, axis)) is not None:
+        raise error
     return i % n
 
 
@@ -241,16 +243,53 @@ def wrapped(i: Any, n: int, axis: int) -> Any:
     ones misfit.
     """
     if not isinstance(i, Tensor):
-        if i.size and not (-n <= i.min() and i.max() < n):
-            raise IndexingError(
-                f"indexing requires indices from {-n} to {n - 1} along axis {axis}, got {i.min()} to {i.max()}.", where=user_frame()
-            )
+        if (error := _range_error(i, n, axis)) is not None:
+            raise error
         return np.where(i < 0, i + n, i).astype(_INT32 if n < 2**31 else np.int64)
     if i.dtype.itemsize < 4:
         i = ew.convert(i, dtype=_INT32)
     if i.dtype.kind == "u":
         return i
     return lg.select(lg.compare(i, full_like(i, 0), comparison_direction="LT"), i + n, i)
+
+
+def _range_error(i: np.ndarray, n: int, axis: int) -> IndexingError | None:
+    """The error for the known indices `i` if one is out of range of axis `axis` of length `n`; None if all are in range."""
+    if not i.size or (-n <= (low := i.min()) and i.max() < n):
+        return None
+    wanted, got = f"indices from {-n} to {n - 1}", f"{low} to {i.max()}"
+    if not i.ndim:
+        wanted, got = f"an index below {n}", str(i)
+    return IndexingError(
+        f"indexing requires {wanted} along axis {axis}, got {got}.",
+        where=user_frame(),
+        help="known indices are checked; take(x, i, axis, mode='clip') clamps them, x.at[i].set(v, mode='drop') drops them.",
+    )
+
+
+def known_misfit(shape: Shape, items: Sequence[Any]) -> IndexingError | None:
+    """The error for the first known index out of range; None if there is none. The index has no masks (see `static_index`)."""
+    count = sum(item is not None and item is not Ellipsis for item in items)
+    axis = 0
+    for item in items:
+        if item is Ellipsis:
+            axis += len(shape) - count
+        if item is None or item is Ellipsis:
+            continue
+        if not 0 <= axis < len(shape):
+            return None  # too many indices, which `read_index` refuses
+        if not isinstance(item, slice) and not any(isinstance(leaf, _TRACED) for leaf in pytree.flatten(item)[0]):
+            error = _range_error(_integers(item), shape[axis], axis)
+            if error is not None:
+                return error
+        axis += 1
+    return None
+
+
+def _integers(item: Any) -> np.ndarray:
+    """The known indices of an item as an array; an empty one if the item is no integer, which `read_index` refuses."""
+    array = np.asarray(readable(item))
+    return array if is_integer(array.dtype) else np.empty(0, _INT32)
 
 
 def static_index(shape: Shape, index: Any) -> tuple[Shape, tuple[Any, ...]]:

@@ -14,14 +14,15 @@ import numpy as np
 from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.numpy.axes import axis_of, joined, reversed_along
-from nabla_mlir.numpy.index_modes import GatherScatterMode, brought_inside, filled, filler, longer, word_of
-from nabla_mlir.numpy.index_plan import Plan, Window, plain_index, read_index, static_index, wrapped
+from nabla_mlir.numpy.index_modes import GatherScatterMode, brought_inside, filled, filler, index_inside, longer, word_of
+from nabla_mlir.numpy.index_plan import Plan, Window, known_misfit, plain_index, read_index, static_index, wrapped
 from nabla_mlir.numpy.operands import convert, tensor
 from nabla_mlir.ops import logic as lg
 from nabla_mlir.ops import shape as sh
 from nabla_mlir.ops.gather import along_axis, gather, gather_dims
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.narrowing import follows_jax
 from nabla_mlir.table.promotion import Defaults, as_tensor, broadcast_shapes, broadcast_to
 from nabla_mlir.table.tensor import Tensor, constant, full, full_like, splat_of
 
@@ -109,10 +110,30 @@ def _get_index(x: Any, index: Any, shape: Static[Any]) -> Tensor:
     return take_index(reshaped(as_tensor(x), shape), index)
 
 
+@library
+def get_moded(x: Any, index: Any, shape: Static[Any], mode: str, fill_value: Any = None, wraps: bool = True) -> Tensor:
+    """The elements at an index, where `mode` treats indices out of range; `shape` is that of x with one axis for each mask.
+
+    Negative indices count from the end if `wraps`.
+    """
+    x = reshaped(as_tensor(x), shape)
+    items, axes = index_inside(shape, index, mode, wraps)
+    return take_index(longer(x, axes, filler(fill_value, x.dtype)), items)
+
+
 def get_index(x: Any, index: Any) -> Any:
-    """``x[index]`` on tensors and on concrete arrays."""
+    """``x[index]`` on tensors and on concrete arrays.
+
+    Raises:
+      IndexingError: a known index is out of range, and the rules of JAX do not hold; they clamp it.
+    """
     shape, items = static_index(tuple(np.shape(x)), index)
-    return _get_index(x, items, shape)
+    error = known_misfit(shape, items)
+    if error is None:
+        return _get_index(x, items, shape)
+    if not follows_jax():
+        raise error
+    return get_moded(x, items, shape, "clip")
 
 
 # ---------------------------------------------------------------- functions
@@ -133,7 +154,7 @@ def take(
       indices: integers of any shape; their axes replace the axis.
       axis: the axis; None flattens first.
       mode: the treatment of indices out of range: "fill" gives `fill_value`; "clip" clamps them; "wrap" uses the index
-        modulo the length; "promise_in_bounds" promises that there are none. None means "fill"; known indices are checked.
+        modulo the length; "promise_in_bounds" promises that there are none. None means "fill"; traces check known indices.
       unique_indices, indices_are_sorted: have no effect.
       fill_value: the value for "fill"; the default is NaN, or the smallest integer.
 

@@ -10,9 +10,9 @@ import numpy as np
 from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.numpy.axes import Shape, reversed_along
 from nabla_mlir.numpy.creation import ones_like, zeros
-from nabla_mlir.numpy.index_modes import filler, index_inside, longer, shorter, word_of
-from nabla_mlir.numpy.index_plan import Plan, Window, read_index, static_index
-from nabla_mlir.numpy.indexing import get_index, positions, starts, static_part, take_index, undropped
+from nabla_mlir.numpy.index_modes import index_inside, longer, shorter, word_of
+from nabla_mlir.numpy.index_plan import Plan, Window, known_misfit, read_index, static_index
+from nabla_mlir.numpy.indexing import get_index, get_moded, positions, starts, static_part, undropped
 from nabla_mlir.numpy.logic import where
 from nabla_mlir.numpy.operands import convert, operand, stored
 from nabla_mlir.numpy.reductions import any as any_
@@ -24,6 +24,7 @@ from nabla_mlir.ops.reduction import identity_of
 from nabla_mlir.ops.scatter import scatter
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import Static, library
+from nabla_mlir.table.narrowing import follows_jax
 from nabla_mlir.table.promotion import as_tensor, broadcast_to
 from nabla_mlir.table.tensor import Tensor, current_scope, full
 from nabla_mlir.transforms.control import while_loop
@@ -196,7 +197,11 @@ class IndexedUpdate:
         if isinstance(self._index, Tensor) and self._index.dtype.kind == "b":
             return _put_masked(self._x, self._index, operand(value), combiner)
         shape, items = static_index(tuple(np.shape(self._x)), self._index)
-        return _put_index(self._x, items, operand(value), combiner, shape, _mode(mode, wraps), wraps)
+        word = _mode(mode, wraps)
+        error = known_misfit(shape, items) if word is None else None
+        if error is not None and not follows_jax():
+            raise error
+        return _put_index(self._x, items, operand(value), combiner, shape, word if error is None else "fill", wraps)
 
     def _factors(self, values: Any, mode: Any, wraps: bool) -> Any:
         """An array of ones, with the products of the values at the index."""
@@ -216,7 +221,7 @@ class IndexedUpdate:
             return get_index(self._x, self._index)
         shape, items = static_index(tuple(np.shape(self._x)), self._index)
         word = word_of("x.at", mode or ("clip" if fill_value is None else "fill"))
-        return _get_moded(self._x, items, shape, word, fill_value, wrap_negative_indices)
+        return get_moded(self._x, items, shape, word, fill_value, wrap_negative_indices)
 
     def set(
         self,
@@ -363,14 +368,6 @@ class IndexedUpdate:
 def _mode(mode: Any, wraps: bool) -> str | None:
     """The word of a mode; None is the treatment of ``x[index]``, in which negative indices count from the end."""
     return None if mode is None and wraps else word_of("x.at", mode or "drop")
-
-
-@library
-def _get_moded(x: Any, index: Any, shape: Static[Any], mode: str, fill_value: Any, wraps: bool) -> Tensor:
-    """The elements at an index, where `mode` treats indices out of range; `shape` is that of x with one axis for each mask."""
-    x = reshaped(as_tensor(x), shape)
-    items, axes = index_inside(shape, index, mode, wraps)
-    return take_index(longer(x, axes, filler(fill_value, x.dtype)), items)
 
 
 @library

@@ -211,6 +211,10 @@ This page lists, for users of JAX, which names of JAX {version} exist here. To p
 Of the public names in these modules, {present} are present, {elsewhere} exist under another name, and {left_out} are
 left out.
 
+A known index out of range is an error here, as in NumPy. JAX clamps it in `x[10]` and drops it in `x.at[10].set(v)`, and so
+does this mirror in the functions that its `jit`, `grad` and `vmap` trace, and everywhere after `install()`. To clamp, write
+`jnp.take(x, 10, mode="clip")`.
+
 Parameters that are not accepted: those of sharding, of accuracy and of memory (`out`, `out_sharding`, `precision` unless
 stated otherwise, `accuracy`, ...), and those listed in `nabla_mlir/tools/jax_left_out.py`.
 """

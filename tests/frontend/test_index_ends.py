@@ -11,7 +11,7 @@ import pytest
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as nnp
-from nabla_mlir.jax import lax
+from nabla_mlir.jax import jit, lax
 
 jax = pytest.importorskip("jax")
 X = np.arange(20.0, dtype=np.float32).reshape(4, 5)
@@ -95,6 +95,24 @@ def test_known_indices_are_checked_and_promised_ones_are_plain() -> None:
         nm.jit(lambda x: nnp.take(x, [0, 12], axis=0))(X)
     text = str(nm.trace(lambda x, i: nnp.take(x, i, 0, mode="promise_in_bounds"), X, INDICES[0]).lower())
     assert text.count("stablehlo.select") == str(nm.trace(lambda x, i: x[i], X, INDICES[0]).lower()).count("stablehlo.select")
+
+
+@pytest.mark.parametrize(
+    "index", [9, -6, [0, 9], np.array([0, 9]), nnp.asarray([0, 9]), (slice(None), 9), (..., None, np.array([-6]))]
+)
+def test_known_indices_of_arrays_are_checked(index: Any) -> None:
+    for f in (lambda x: x[index], lambda x: x.at[index].get(), lambda x: x.at[index].add(1.0)):
+        for run in (f, nm.jit(f), nm.grad(lambda x, f=f: f(x).sum())):
+            with pytest.raises(nm.errors.IndexingError, match=r"(?s)along axis \d, got .*take\(x, i, axis, mode='clip'\)"):
+                run(nnp.asarray(X[:, :4]))
+
+
+@pytest.mark.parametrize("index", [9, -6, [0, 9], (slice(None), np.array([-6, 1]))])
+def test_functions_of_jax_clamp_known_indices_and_drop_writes(index: Any) -> None:
+    index = np.array(index) if isinstance(index, list) else index  # JAX refuses lists
+    f = lambda x: (x[index], x.at[index].set(-1.0))  # noqa: E731
+    for found, want in zip(jit(f)(X), jax.jit(f)(X), strict=True):
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(want))
 
 
 def test_derivatives_of_take_leave_out_what_is_not_there() -> None:
