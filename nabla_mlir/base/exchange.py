@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.array_methods import ArrayMethods
-from nabla_mlir.base.errors import ExchangeError, user_frame
+from nabla_mlir.base.errors import DtypeError, ExchangeError, user_frame
 
 _HOST = {1, 3, 11}  # kDLCPU, and the host's memory that CUDA and ROCm have pinned
 _DEVICES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda", 14: "oneapi"}
@@ -31,6 +31,7 @@ def readable(x: Any) -> Any:
 
     Raises:
       ExchangeError: its memory is not the host's, or its owner does not give it away.
+      DtypeError: it is a masked array, whose mask would be lost.
 
     Example:
       >>> class Owner:
@@ -40,6 +41,12 @@ def readable(x: Any) -> Any:
       >>> readable(Owner(np.arange(3))).tolist(), readable(2.0)
       ([0, 1, 2], 2.0)
     """
+    if isinstance(x, np.ma.MaskedArray):
+        raise DtypeError(
+            f"an array function requires an array without a mask, got a masked array of shape {x.shape}.",
+            where=user_frame(),
+            help="x.filled(np.nan) is an array; nm.numpy.where(x.mask, 0, x.data) leaves elements out of a sum.",
+        )
     if isinstance(x, (ArrayMethods, np.ndarray, np.generic, type)) or not hasattr(x, "__dlpack__"):
         return x
     if isinstance(getattr(x, "dtype", None), np.dtype) and hasattr(x, "__array__"):  # JAX, which copies from other devices

@@ -50,8 +50,6 @@ def asarray(a: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None,
         dtype, a = None if dtype is None else narrow_dtype(dtype), narrowed(a)
     if isinstance(a, (bytearray, memoryview, array_module.array)):
         a = np.asarray(a)
-    if isinstance(a, np.ma.MaskedArray):
-        raise DtypeError("asarray requires an array without a mask, got a masked array.", where=user_frame(), help="use filled().")
     leaves = [a]
     if isinstance(a, (list, tuple)):
         leaves, tree = pytree.flatten(a)

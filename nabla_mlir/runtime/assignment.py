@@ -8,6 +8,7 @@ import numpy as np
 
 from nabla_mlir.base.conversion import rank_of
 from nabla_mlir.base.errors import DtypeError, IndexingError, ShapeError, TraceError, user_frame
+from nabla_mlir.base.exchange import readable
 
 
 def assign(host: np.ndarray, index: Any, value: Any) -> None:
@@ -15,7 +16,7 @@ def assign(host: np.ndarray, index: Any, value: Any) -> None:
 
     Raises:
       TraceError: the value is traced.
-      DtypeError: the value is of a wider kind, such as a complex number for a real array.
+      DtypeError: the value is of a wider kind, such as a complex number for a real array, or has a mask.
       IndexingError, ShapeError: the index lies outside the array, or the value does not broadcast to its part.
     """
     if hasattr(value, "__nabla_tensor__"):
@@ -24,7 +25,7 @@ def assign(host: np.ndarray, index: Any, value: Any) -> None:
             where=user_frame(),
             help="write x = x.at[...].set(v).",
         )
-    array = np.asarray(value)
+    array = np.asarray(readable(value))
     if rank_of(array.dtype) > rank_of(host.dtype):
         raise DtypeError(
             f"x[...] = v requires values of a dtype of the kind of {host.dtype}, got {array.dtype}.",

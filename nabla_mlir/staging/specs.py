@@ -12,6 +12,7 @@ import numpy as np
 
 from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
+from nabla_mlir.base.exchange import readable
 from nabla_mlir.base.typing import DTypeLike
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.table.narrowing import is_narrowing, narrow_dtype
@@ -108,6 +109,8 @@ def as_spec(leaf: Any) -> Spec:
     if is_scalar(leaf):
         return Spec((), scalar_dtype(leaf), weak=True)
     if pytree.is_array(leaf):
+        if isinstance(leaf, np.ma.MaskedArray):
+            readable(leaf)  # raises
         if is_narrowing() and isinstance(leaf, (np.ndarray, np.generic)):
             return Spec(leaf.shape, narrow_dtype(leaf.dtype))
         return Spec(tuple(leaf.shape), np.dtype(leaf.dtype), getattr(leaf, "weak", False) is True)

@@ -13,7 +13,7 @@ from support import assert_same
 
 import nabla_mlir as nm
 import nabla_mlir.numpy as xp
-from nabla_mlir.base.errors import ConcretizationError, CopyError, ExchangeError
+from nabla_mlir.base.errors import ConcretizationError, CopyError, DtypeError, ExchangeError
 from nabla_mlir.runtime.array import Array
 
 BINARY = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne", "matmul"]
@@ -212,3 +212,26 @@ def test_what_cannot_be_read_is_refused(x, message, help) -> None:
             use()
         assert help in error.value.help
         assert error.value.where.filename == __file__
+
+
+MASKED = np.ma.array([1.0, 999.0, 3.0], mask=[0, 1, 0])
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda: xp.sum(MASKED),
+        lambda: xp.ones(3) + MASKED,
+        lambda: nm.jit(xp.sum)(MASKED),
+        lambda: nm.grad(lambda p: xp.sum(p["a"]))({"a": MASKED}),
+        lambda: nm.jit(lambda x: x * MASKED)(np.ones(3)),
+        lambda: xp.ones(3).at[:].set(MASKED),
+        lambda: xp.ones(3).__setitem__(slice(None), MASKED),
+        lambda: xp.ones(3)[np.ma.array([0, 1], mask=[0, 1])],
+        lambda: nm.HessianOperator(xp.sum, np.ones(3)) @ MASKED,
+        lambda: xp.sum(np.ma.masked),
+    ],
+)
+def test_masked_arrays_are_refused(f) -> None:
+    with pytest.raises(DtypeError, match=r"(?s)without a mask, got a masked array.*x\.filled\(np\.nan\)"):
+        f()

@@ -319,7 +319,7 @@ def test_items_and_bytes() -> None:
     for axis, shift in (((0, 1), [1, 2]), (1, [1, 1]), ((0, 1), [2])):
         found = nm.jit(lambda s, axis=axis: jnp.roll(x, s, axis))(np.array(shift))
         np.testing.assert_array_equal(found, np.roll(x, shift, axis))
-    with pytest.raises(nm.errors.DtypeError, match="asarray requires an array without a mask"):
+    with pytest.raises(nm.errors.DtypeError, match="requires an array without a mask"):
         jnp.array(np.ma.masked_array([1.0], [True]))
 
 
