@@ -172,9 +172,68 @@ def test_quantiles_are_those_of_scipy(name: str) -> None:
             want: Any = getattr(getattr(scipy.stats, name), function)(q, *shapes)
             with np.errstate(all="ignore"):
                 found = getattr(getattr(stats, name), function)(q, *map(np.float64, shapes))
-            if name == "bernoulli":  # SciPy has -1 at a probability of 0: JAX and we have the least value there is
-                want = np.maximum(want, 0.0)
             np.testing.assert_allclose(np.asarray(found), want, rtol=1e-8, atol=1e-15, err_msg=f"{function} {shapes}")
+
+
+# The slope of the log density at -inf and at inf, and that of another function where it has a constant one.
+SLOPES: dict[str, tuple[tuple[float, ...], float, float]] = {
+    "expon": ((), 0.0, -1.0),
+    "laplace": ((), 1.0, -1.0),
+    "logistic": ((), 1.0, -1.0),
+    "uniform": ((), 0.0, 0.0),
+    "gamma": ((1.0,), 0.0, -1.0),
+    "chi2": ((3.5,), 0.0, -0.5),
+    "beta": ((1.0, 1.0), 0.0, 0.0),
+    "pareto": ((2.5,), 0.0, 0.0),
+    "cauchy": ((), 0.0, 0.0),
+    "gumbel_r": ((), np.inf, -1.0),
+    "gumbel_l": ((), 1.0, -np.inf),
+    "bernoulli": ((0.3,), 0.0, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_slopes_at_infinity_are_limits_and_those_at_nan_are_nan(name: str) -> None:
+    parameters, *want = SLOPES[name]
+    ours = getattr(stats, name)
+    f = ours.logpmf if ours.is_discrete else ours.logpdf
+    functions = [f] if name in LONG else [getattr(ours, n) for n in functions_of(name)]
+    for slope in _slopes(lambda x: f(x, *parameters))[:2]:
+        np.testing.assert_array_equal(np.asarray(slope(np.array([-np.inf, np.inf]))), want)
+    for each in functions:
+        for slope in _slopes(lambda x, each=each: each(x, *parameters))[:2]:
+            assert np.isnan(np.asarray(slope(np.array([np.nan])))), each
+
+
+# The tail of the other side is computed by its own formula. (`mp` has the incomplete functions.)
+TAILS: dict[str, tuple[Any, Any, list[float]]] = {
+    "gamma.logsf": (lambda z: stats.gamma.logsf(z, 2.0), lambda z: mp.gammainc(2, z, regularized=True), [1e-12, 1e-4, 0.5, 50.0]),
+    "gamma.logcdf": (lambda z: stats.gamma.logcdf(z, 2.0), lambda z: mp.gammainc(2, 0, z, regularized=True), [1e-4, 0.5, 50.0]),
+    "chi2.logsf": (lambda z: stats.chi2.logsf(z, 3.0), lambda z: mp.gammainc(1.5, z / 2, regularized=True), [1e-8, 50.0]),
+    "beta.logsf": (lambda z: stats.beta.logsf(z, 2.0, 3.0), lambda z: mp.betainc(2, 3, z, 1, regularized=True), [1e-12, 1e-4, 0.7]),
+    "truncnorm.logcdf": (
+        lambda z: stats.truncnorm.logcdf(z, -3.0, 8.0), lambda z: 1 - (mp.ncdf(8) - mp.ncdf(z)) / (mp.ncdf(8) - mp.ncdf(-3)),
+        [-2.0, 1.0, 7.5],
+    ),
+    "uniform.logcdf": (stats.uniform.logcdf, lambda z: z, [1e-12, 0.3, 1 - 2.0**-20]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TAILS)
+def test_logarithms_of_probabilities_near_one_from_the_other_tail(name: str) -> None:
+    f, probability, points = TAILS[name]
+    with mp.workdps(80):
+        want = [[float(mp.diff(lambda z: mp.log(probability(z)), mp.mpf(x), n)) for x in points] for n in (0, 1)]
+    x = np.array(points)
+    for found, exact in zip((f(x), _slopes(f)[0](x)), want, strict=True):
+        np.testing.assert_allclose(np.asarray(found), exact, rtol=2e-12)
+    narrow = np.asarray(f(x.astype(np.float32)))
+    np.testing.assert_allclose(narrow[:-1], want[0][:-1], rtol=2e-5)
+
+
+def test_the_survival_function_of_bernoulli_is_its_parameter() -> None:
+    assert float(stats.bernoulli.sf(0.0, np.float64(1e-20))) == 1e-20
+    assert float(stats.bernoulli.logsf(0.0, np.float64(1e-20))) == pytest.approx(np.log(1e-20), rel=1e-15)
 
 
 COMPLEMENTS: dict[str, tuple[Any, Any]] = {

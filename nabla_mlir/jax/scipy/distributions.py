@@ -41,6 +41,7 @@ class Distribution:
       shapes: the names of the parameters besides location and scale, in order; "a=1" is a parameter with a default.
       is_discrete: True for a distribution of whole numbers.
       has_location, has_scale: True if the functions have the parameters `loc` and `scale`.
+      has_lines: True if a formula may have a constant slope, which is replaced by NaN at NaN.
       formulas: functions of the standardized variable and the shapes, by name: "log" (the logarithm of the density or of the
         probability), "outside" (True where the density is 0; never for NaN), "valid" (of the shapes alone: False where the
         functions are NaN), "cdf", "sf", "logcdf", "logsf", "ppf", "isf", "entropy". Functions without a formula are computed
@@ -57,6 +58,7 @@ class Distribution:
         is_discrete: bool = False,
         has_location: bool = True,
         has_scale: bool = True,
+        has_lines: bool = False,
         support: tuple[float, float] = (-np.inf, np.inf),
         **formulas: Formula,
     ):
@@ -66,7 +68,7 @@ class Distribution:
         self._shapes = [part.partition("=")[::2] for part in shapes.split()]
         self._has_location, self._has_scale = has_location, has_scale and not is_discrete
         density = "pmf" if is_discrete else "pdf"
-        self.is_discrete = is_discrete
+        self.is_discrete, self._has_lines = is_discrete, has_lines
         names = [f"log{density}", density]
         if "cdf" in formulas or "sf" in formulas:
             names += ["cdf", "sf", "logcdf", "logsf"]
@@ -118,6 +120,8 @@ class Distribution:
     def _value(self, name: str, values: list[Any], location: Any, scale: Any) -> Any:
         """The function `name` at some values; NaN where the shapes are not valid."""
         out, valid = self._formula(name, values, location, scale), self._formulas.get("valid")
+        if self._has_lines and name != "entropy":
+            out = where(values[0] == values[0], out, values[0] * values[0])
         return out if valid is None else where(valid(*values[len(values) - len(self._shapes) :]), out, np.nan)
 
     def _formula(self, name: str, values: list[Any], location: Any, scale: Any) -> Any:
@@ -173,9 +177,10 @@ class Distribution:
         if name in ("cdf", "sf"):
             return 1.0 - self._formulas["sf" if name == "cdf" else "cdf"](z, *shapes)
         plain_name = name[3:]
-        if plain_name in self._formulas:
-            return log(self._formulas[plain_name](z, *shapes))
-        return log1p(-self._formulas["sf" if plain_name == "cdf" else "cdf"](z, *shapes))
+        own, other = (self._formulas.get(n) for n in (plain_name, "sf" if plain_name == "cdf" else "cdf"))
+        if own is None or other is None:
+            return log(own(z, *shapes)) if own else log1p(-other(z, *shapes))  # type: ignore[misc]
+        return log_probability(own(z, *shapes), other(z, *shapes))
 
     def _quantile(self, name: str, q: Any, shapes: list[Any]) -> Any:
         """The quantile function `name` (ppf or isf) at the probability q, from its formula or from that of the other one.
@@ -185,6 +190,12 @@ class Distribution:
         if name in self._formulas:
             return self._formulas[name](q, *shapes)
         return self._formulas["isf" if name == "ppf" else "ppf"](1.0 - q, *shapes)
+
+
+def log_probability(probability: Any, complement: Any) -> Any:
+    """The logarithm of a probability, from its complement if it is near 1, where the logarithm is small."""
+    high = probability > 0.5
+    return where(high, log1p(-where(high, complement, 0.5)), log(where(high, 0.5, probability)))
 
 
 def _bound(name: str, signature: inspect.Signature, args: Any, kwargs: Any) -> list[Any]:

@@ -16,6 +16,7 @@ from nabla_mlir.jax.scipy.kde import gaussian_kde as gaussian_kde
 from nabla_mlir.jax.scipy.multivariate import dirichlet as dirichlet
 from nabla_mlir.jax.scipy.multivariate import multinomial as multinomial
 from nabla_mlir.jax.scipy.multivariate import multivariate_normal as multivariate_normal
+from nabla_mlir.jax.scipy.truncated import log_complement, log_mass, truncated_log_cdf, truncated_log_sf
 from nabla_mlir.numpy import bessel, extrema, reductions
 from nabla_mlir.numpy.axes import axis_of
 from nabla_mlir.numpy.dtypes import finfo
@@ -43,12 +44,6 @@ def _unless(outside: Any, other: float, value: Any) -> Any:
     return where(outside, other, value)
 
 
-def _log_complement(t: Any) -> Any:
-    """The logarithm of 1 - exp(-t) for t >= 0, computed without loss of digits."""
-    far = t > math.log(2)
-    return where(far, log1p(-exp(-_unless(~far, 1.0, t))), log(-expm1(-_unless(far, 1.0, t))))
-
-
 # ---------------------------------------------------------------- continuous distributions
 norm: Distribution = Distribution(
     "norm", log=lambda z: z * z * -0.5 - _HALF_LOG_2_PI, cdf=sp.ndtr, sf=lambda z: sp.ndtr(-z), logcdf=sp.log_ndtr,
@@ -56,11 +51,11 @@ norm: Distribution = Distribution(
 )  # fmt: skip
 expon: Distribution = Distribution(
     "expon", log=lambda z: -_unless(z < 0, 0.0, z), outside=lambda z: z < 0, cdf=lambda z: -expm1(-z), sf=lambda z: exp(-z),
-    logsf=lambda z: -z, logcdf=_log_complement, ppf=lambda q: -log1p(-_valid_or_nan(q)), isf=lambda q: -log(_valid_or_nan(q)),
-    support=(0.0, np.inf),
+    logsf=lambda z: -z, logcdf=log_complement, ppf=lambda q: -log1p(-_valid_or_nan(q)), isf=lambda q: -log(_valid_or_nan(q)),
+    support=(0.0, np.inf), has_lines=True,
 )  # fmt: skip
 uniform: Distribution = Distribution(
-    "uniform", log=lambda z: _unless((z < 0) | (z > 1), 0.5, z) * 0.0, outside=lambda z: (z < 0) | (z > 1),
+    "uniform", has_lines=True, log=lambda z: _unless((z < 0) | (z > 1), 0.5, z) * 0.0, outside=lambda z: (z < 0) | (z > 1),
     cdf=lambda z: z, sf=lambda z: 1.0 - z, ppf=lambda q: _valid_or_nan(q), support=(0.0, 1.0),
 )  # fmt: skip
 
@@ -83,6 +78,7 @@ def _laplace_log_cdf(z: Any) -> Any:
 laplace: Distribution = Distribution(
     "laplace", log=lambda z: -absolute(z) - math.log(2.0), cdf=_laplace_cdf, sf=lambda z: _laplace_cdf(-z), ppf=_laplace_quantile,
     logcdf=_laplace_log_cdf, logsf=lambda z: _laplace_log_cdf(-z), isf=lambda q: -_laplace_quantile(q),
+    has_lines=True,
 )  # fmt: skip
 logistic: Distribution = Distribution(
     "logistic", log=lambda z: -absolute(z) - 2.0 * log1p(exp(-absolute(z))), cdf=sp.expit, sf=lambda z: sp.expit(-z),
@@ -128,19 +124,18 @@ cauchy: Distribution = Distribution(
 
 
 def _gumbel_log_density(z: Any) -> Any:
-    """The log density -z - exp(-z) of the Gumbel distribution; -inf at -inf."""
+    """The log density -z - exp(-z) of the Gumbel distribution; -inf at -inf, with an infinite slope."""
     lowest = z == -np.inf
-    y = _unless(lowest, 0.0, z)
-    return where(lowest, -np.inf, -y - exp(-y))
+    return where(lowest, 0.0, -_unless(lowest, 0.0, z)) - exp(-z)
 
 
 gumbel_r: Distribution = Distribution(
     "gumbel_r", log=_gumbel_log_density, cdf=lambda z: exp(-exp(-z)), logcdf=lambda z: -exp(-z), sf=lambda z: -expm1(-exp(-z)),
-    logsf=lambda z: _log_complement(exp(-z)), ppf=lambda q: -log(-log(q)), isf=lambda q: -log(-log1p(-q)),
+    logsf=lambda z: log_complement(exp(-z)), ppf=lambda q: -log(-log(q)), isf=lambda q: -log(-log1p(-q)),
 )  # fmt: skip
 gumbel_l: Distribution = Distribution(
     "gumbel_l", log=lambda z: _gumbel_log_density(-z), cdf=lambda z: -expm1(-exp(z)), sf=lambda z: exp(-exp(z)),
-    logcdf=lambda z: _log_complement(exp(z)), logsf=lambda z: -exp(z), ppf=lambda q: log(-log1p(-q)), isf=lambda q: log(-log(q)),
+    logcdf=lambda z: log_complement(exp(z)), logsf=lambda z: -exp(z), ppf=lambda q: log(-log1p(-q)), isf=lambda q: log(-log(q)),
 )  # fmt: skip
 t: Distribution = Distribution(
     "t", "df", log=lambda z, n: sp.gammaln((n + 1.0) * 0.5) - sp.gammaln(n * 0.5) - 0.5 * log(n * math.pi)
@@ -148,28 +143,30 @@ t: Distribution = Distribution(
 )  # fmt: skip
 
 
-def _not_positive(z: Any) -> Any:
-    """True where the density of a distribution of positive numbers is 0: at numbers <= 0, and at infinity."""
-    return (z < 0) | (z == np.inf)
-
-
 def _positive(z: Any) -> Any:
-    return _unless(_not_positive(z), 1.0, z)
+    """The variable of a distribution of positive numbers where its formula holds, and 1 elsewhere, also at infinity."""
+    return _unless((z < 0) | (z == np.inf), 1.0, z)
+
+
+def _beyond(z: Any, rate: float) -> Any:
+    """-inf with the slope -rate at infinity, where a formula has inf - inf; 0 elsewhere."""
+    far = z == np.inf
+    return where(far, -rate * _unless(~far, 0.0, z), 0.0)
 
 
 gamma: Distribution = Distribution(
-    "gamma", "a", outside=lambda z, a: _not_positive(z), valid=lambda a: a > 0,
-    log=lambda z, a: times_log(a - 1.0, _positive(z)) - _positive(z) - sp.gammaln(a),
+    "gamma", "a", outside=lambda z, a: z < 0, valid=lambda a: a > 0, has_lines=True,
+    log=lambda z, a: times_log(a - 1.0, _positive(z)) - _positive(z) - sp.gammaln(a) + _beyond(z, 1.0),
     cdf=lambda z, a: sp.gammainc(a, z), sf=lambda z, a: sp.gammaincc(a, z), support=(0.0, np.inf),
 )  # fmt: skip
 chi2: Distribution = Distribution(
-    "chi2", "df", outside=lambda z, n: _not_positive(z), valid=lambda n: n > 0, support=(0.0, np.inf),
+    "chi2", "df", outside=lambda z, n: z < 0, valid=lambda n: n > 0, has_lines=True, support=(0.0, np.inf),
     log=lambda z, n: times_log(n * 0.5 - 1.0, _positive(z)) - _positive(z) * 0.5 - sp.gammaln(n * 0.5)
-    - n * (0.5 * math.log(2.0)),
+    - n * (0.5 * math.log(2.0)) + _beyond(z, 0.5),
     cdf=lambda z, n: sp.gammainc(n * 0.5, z * 0.5), sf=lambda z, n: sp.gammaincc(n * 0.5, z * 0.5),
 )  # fmt: skip
 beta: Distribution = Distribution(
-    "beta", "a b", outside=lambda z, a, b: (z < 0) | (z > 1), valid=lambda a, b: (a > 0) & (b > 0),
+    "beta", "a b", has_lines=True, outside=lambda z, a, b: (z < 0) | (z > 1), valid=lambda a, b: (a > 0) & (b > 0),
     log=lambda z, a, b: times_log(a - 1.0, _inside(z)) + times_log1p(b - 1.0, -_inside(z)) - sp.betaln(a, b) + _inside(z) * 0.0,
     cdf=lambda z, a, b: sp.betainc(a, b, z), sf=lambda z, a, b: sp.betainc(b, a, 1.0 - z), support=(0.0, 1.0),
 )  # fmt: skip
@@ -177,7 +174,7 @@ beta: Distribution = Distribution(
 
 pareto: Distribution = Distribution(
     "pareto", "b", outside=lambda z, b: z < 1, log=lambda z, b: log(b) - (b + 1.0) * log(_unless(z < 1, 1.0, z)),
-    cdf=lambda z, b: -expm1(-b * log(z)), logcdf=lambda z, b: _log_complement(b * log(z)), support=(1.0, np.inf),
+    cdf=lambda z, b: -expm1(-b * log(z)), logcdf=lambda z, b: log_complement(b * log(z)), support=(1.0, np.inf),
     sf=lambda z, b: exp(-b * log(z)), logsf=lambda z, b: -b * log(z), valid=lambda b: b > 0,
     ppf=lambda q, b: exp(-log1p(-_valid_or_nan(q)) / b), isf=lambda q, b: exp(-log(_valid_or_nan(q)) / b),
 )  # fmt: skip
@@ -217,30 +214,11 @@ def _valid_or_nan(q: Any) -> Any:
     return _unless((q < 0) | (q > 1), np.nan, q)
 
 
-def _log_mass(a: Any, b: Any) -> Any:
-    """The logarithm of ndtr(b) - ndtr(a) for a < b, computed in the tail in which the difference is accurate."""
-    swap = a > 0
-    low, high = where(swap, -b, a), where(swap, -a, b)
-    upper, lower = sp.log_ndtr(high), sp.log_ndtr(low)
-    nothing = upper == -np.inf
-    return where(nothing, -np.inf, upper + _log_complement(_unless(nothing, 0.0, upper) - lower))
-
-
-def _truncated_log_cdf(z: Any, a: Any, b: Any) -> Any:  # the normal distribution between a and b
-    inner = _unless((z <= a) | (z >= b), (a + b) * 0.5, z)
-    return where(z <= a, -np.inf, where(z >= b, 0.0, _log_mass(a, inner) - _log_mass(a, b)))
-
-
-def _truncated_log_sf(z: Any, a: Any, b: Any) -> Any:  # the normal distribution between a and b
-    inner = _unless((z <= a) | (z >= b), (a + b) * 0.5, z)
-    return where(z <= a, 0.0, where(z >= b, -np.inf, _log_mass(inner, b) - _log_mass(a, b)))
-
-
 truncnorm: Distribution = Distribution(
     "truncnorm", "a b", outside=lambda z, a, b: (z < a) | (z > b), valid=lambda a, b: a < b,
-    log=lambda z, a, b: z * z * -0.5 - _HALF_LOG_2_PI - _log_mass(a, b),
-    cdf=lambda z, a, b: exp(_truncated_log_cdf(z, a, b)), logcdf=_truncated_log_cdf,
-    sf=lambda z, a, b: exp(_truncated_log_sf(z, a, b)), logsf=_truncated_log_sf,
+    log=lambda z, a, b: z * z * -0.5 - _HALF_LOG_2_PI - log_mass(a, b),
+    cdf=lambda z, a, b: exp(truncated_log_cdf(z, a, b)), logcdf=truncated_log_cdf,
+    sf=lambda z, a, b: exp(truncated_log_sf(z, a, b)), logsf=truncated_log_sf,
 )  # fmt: skip
 
 
@@ -264,10 +242,11 @@ def _up_to(k: Any, n: Any) -> Any:
 
 
 bernoulli: Distribution = Distribution(
-    "bernoulli", "p", is_discrete=True, outside=lambda k, p: _above(k, 1.0),
+    "bernoulli", "p", is_discrete=True, has_lines=True, outside=lambda k, p: _above(k, 1.0),
     log=lambda k, p: times_log(_up_to(k, 1.0), p) + times_log1p(1.0 - _up_to(k, 1.0), -p),
-    cdf=lambda k, p: where(k >= 0, 1.0 - p, k), support=(0.0, 0.0),
-    ppf=lambda q, p: where(_valid_or_nan(q) <= 1.0 - p, 0.0, where(_valid_or_nan(q) >= 0, 1.0, np.nan)),
+    cdf=lambda k, p: where(k >= 0, 1.0 - p, k), sf=lambda k, p: where(k >= 0, p, k), support=(0.0, 0.0),
+    ppf=lambda q, p: where(q == 0, -1.0, where(_valid_or_nan(q) <= 1.0 - p, 0.0, where(_valid_or_nan(q) >= 0, 1.0, np.nan))),
+    isf=lambda q, p: where(q == 1, -1.0, where(_valid_or_nan(q) >= p, 0.0, where(_valid_or_nan(q) <= 1, 1.0, np.nan))),
 )  # fmt: skip
 binom: Distribution = Distribution(
     "binom", "n p", is_discrete=True, outside=lambda k, n, p: _above(k, n),
