@@ -125,12 +125,29 @@ def _narrow(x: Any) -> np.ndarray:
     Raises TypeError for other dtypes.
     """
     capsule = x.__dlpack__()
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    tensor = _Tensor.from_address(pointer(capsule, b"dltensor"))
+    tensor = _tensor_of(capsule)
     name = _NARROW.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
     if name is None:
         raise TypeError(f"its elements are of DLPack's type {tensor.code} of {tensor.bits} bits")
     import ml_dtypes
 
     return np.asarray(_Memory(capsule, tensor)).view(getattr(ml_dtypes, name))
+
+
+def _tensor_of(capsule: Any) -> _Tensor:
+    """The description of the memory in a DLPack capsule of the first version, which may be changed in place."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return _Tensor.from_address(pointer(capsule, b"dltensor"))
+
+
+def lent(host: np.ndarray, **options: Any) -> Any:
+    """A DLPack capsule that shares the memory of a writable array of NumPy, whose dtype may be one of ml_dtypes, such as bfloat16.
+
+    `options` are those of `__dlpack__`.
+    """
+    if host.dtype.isbuiltin == 1:  # NumPy itself knows the dtype
+        return host.__dlpack__(**options)
+    capsule = host.view(f"u{host.dtype.itemsize}").__dlpack__(**options)
+    _tensor_of(capsule).code = next(code for (code, _), name in _NARROW.items() if name == host.dtype.name)
+    return capsule

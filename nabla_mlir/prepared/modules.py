@@ -109,7 +109,10 @@ def ggnvp_module(
     max_residual_bytes: int | None = None,
     entry_points: Sequence[str] | str = (),
 ) -> Prepared:
-    """The Gauss-Newton matrix of ``loss(model(x, *data), *data)``, prepared as in `hvp_module`; see `nm.ggnvp`."""
+    """The Gauss-Newton matrix of ``loss(model(x, *data), *data)``, prepared as in `hvp_module`; see `nm.ggnvp`.
+
+    Both functions get all data, such as ``model(w, rows, targets)`` and ``loss(prediction, rows, targets)``.
+    """
     whole = lambda x, *data: loss(model(x, *data), *data)  # noqa: E731
     family = Family(gauss_newton_product(model, loss), {"value": whole, "gradient": grad(whole)})
     names = of_x(model, 0, len(data_specs))[1]

@@ -19,7 +19,8 @@ from nabla_mlir.base.typing import ArrayLike, Operator
 from nabla_mlir.prepared.points import TreeOperator
 
 try:
-    from scipy.sparse.linalg import LinearOperator
+    from scipy.sparse import issparse
+    from scipy.sparse.linalg import LinearOperator, aslinearoperator
 except ImportError as error:  # pragma: no cover
     raise ImportError("preconditioners require SciPy: pip install scipy") from error
 
@@ -33,8 +34,12 @@ def operator_diagonal(operator: Operator, probes: int | None = None, *, seed: in
     ``Σ v * (A v) / m`` over vectors v of random signs (Bekas, Kokiopoulou, Saad, 2007), whose variance is the sum of the squares
     of the other elements of a row, divided by m. It is exact for a diagonal matrix.
 
+    A probe reads whole rows: where the other elements of a row are large, an estimate of few probes may be worse than no
+    preconditioner. The diagonal of a sparse matrix is read, without products: pass `nm.sparse.hessian(f)(x)`.
+
     Args:
-      operator: a square `LinearOperator` of real numbers, such as `nm.HessianOperator`.
+      operator: a square `LinearOperator` of real numbers, such as `nm.HessianOperator`; a `nm.sparse.SparseMatrix`; or a matrix of
+        `scipy.sparse`.
       probes: the number of random vectors.
       seed: the seed of the vectors.
       block: the number of columns that are multiplied at once; None means as many as the operator does.
@@ -48,7 +53,10 @@ def operator_diagonal(operator: Operator, probes: int | None = None, *, seed: in
       >>> nm.operator_diagonal(H).tolist()
       [6.0, 12.0]
     """
+    operator = _operator(operator)
     n, width = _size(operator), _width(operator, block)
+    if issparse(matrix := getattr(operator, "A", None)):
+        return np.asarray(matrix.diagonal(), float)
     if probes is None:
         parts = [
             np.einsum("ij,ij->j", np.asarray(product)[start : start + product.shape[1]], np.eye(product.shape[1]))
@@ -68,7 +76,7 @@ class DiagonalPreconditioner(LinearOperator):
     """The inverse of the absolute diagonal, ``M v = v / max(|d|, floor)``, which is Jacobi's preconditioner.
 
     Args:
-      operator: a symmetric `LinearOperator` of real numbers.
+      operator: a symmetric `LinearOperator` of real numbers, or a sparse matrix, whose diagonal is read.
       probes, seed, block: as for `operator_diagonal`; without `probes` the diagonal is exact.
       floor: the smallest number by which an element is divided, relative to the largest absolute one.
 
@@ -87,6 +95,7 @@ class DiagonalPreconditioner(LinearOperator):
         self, operator: Operator, probes: int | None = None, *, seed: int = 0, block: int | None = None, floor: float = _FLOOR
     ):
         """Computes the diagonal of the operator at its present point; the class describes the arguments."""
+        operator = _operator(operator)
         self.diagonal: np.ndarray = operator_diagonal(operator, probes, seed=seed, block=block)
         self._inverse = 1.0 / _floored(self.diagonal, floor)
         super().__init__(np.dtype(float), operator.shape)
@@ -108,7 +117,7 @@ class BlockPreconditioner(LinearOperator):
     The absolute value of a block is ``Q |Λ| Qᵀ`` with its eigenvalues Λ and eigenvectors Q. It takes n products.
 
     Args:
-      operator: a symmetric `LinearOperator` of real numbers.
+      operator: a symmetric `LinearOperator` of real numbers, a `nm.sparse.SparseMatrix`, or a matrix of `scipy.sparse`.
       sizes: the sizes of consecutive blocks. By default each leaf of the point is a block; a leaf with more than `largest`
         elements is several.
       largest: the size of the largest block.
@@ -138,6 +147,7 @@ class BlockPreconditioner(LinearOperator):
         """Computes and inverts the diagonal blocks of the operator at its present point; the class describes the arguments. Raises
         ShapeError if the sizes of the blocks do not add up.
         """
+        operator = _operator(operator)
         n, width = _size(operator), _width(operator, block)
         sizes = list(sizes) if sizes is not None else _leaves_in_blocks(operator, n, largest)
         if sum(sizes) != n or min(sizes, default=1) < 1:
@@ -220,6 +230,12 @@ class LBFGSPreconditioner(LinearOperator):
 
     def _adjoint(self) -> LBFGSPreconditioner:
         return self
+
+
+def _operator(given: Any) -> Any:
+    """A sparse matrix, of this package or of SciPy, as a linear operator; other values are returned unchanged."""
+    matrix = given.to_scipy() if hasattr(given, "to_scipy") else given
+    return aslinearoperator(matrix.tocsr()) if issparse(matrix) else given
 
 
 def _size(operator: Any) -> int:

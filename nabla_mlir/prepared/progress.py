@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 
-from nabla_mlir.base.errors import DeployError
 from nabla_mlir.base.progress import running
 
 
@@ -17,12 +17,10 @@ def bar(title: str, total: int | None, is_wanted: bool) -> Iterator[Callable[[in
     Args:
       title: the name of the work.
       total: the number of parts, if it is known.
-      is_wanted: True shows a bar if standard error is a terminal; False shows one line, if the work takes more than a second.
-
-    Raises:
-      DeployError: rich is not installed.
+      is_wanted: True shows a bar if standard error is a terminal and rich is installed; otherwise there is one line, if the work
+        takes more than a second.
     """
-    if not is_wanted:
+    if not is_wanted or (sys.stderr.isatty() and find_spec("rich") is None):
         parts = _Parts(total)
         with running(title, parts):
             yield parts.set
@@ -30,11 +28,9 @@ def bar(title: str, total: int | None, is_wanted: bool) -> Iterator[Callable[[in
     if not sys.stderr.isatty():
         yield lambda count: None
         return
-    try:
-        from rich.console import Console
-        from rich.progress import Progress
-    except ImportError:
-        raise DeployError("progress requires rich, got none.", help="pip install rich") from None
+    from rich.console import Console
+    from rich.progress import Progress
+
     with Progress(console=Console(stderr=True), transient=True) as display:
         task = display.add_task(title, total=total)
         yield lambda count: display.update(task, completed=count)

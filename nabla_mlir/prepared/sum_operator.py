@@ -48,7 +48,7 @@ class SumOperator(SummedOperator):
       damping: a number that is added to the diagonal.
       target: where it runs; None compiles for this CPU.
       check_data: True refuses a pass over the data that differs from the first one.
-      progress: True shows a bar on a terminal; needs rich.
+      progress: True shows a bar on a terminal if rich is installed, otherwise a line.
 
     Attributes:
       stored_batches: the number of batches with residuals in memory.

@@ -12,6 +12,7 @@ from iree.runtime import BufferUsage, HalBufferView, MemoryType, VmRef
 from nabla_mlir.base import thresholds
 from nabla_mlir.base.array_methods import AnyArray, ArrayMethods
 from nabla_mlir.base.errors import DeletedArrayError, OutOfMemoryError, ShapeError, user_frame
+from nabla_mlir.base.exchange import lent
 from nabla_mlir.base.locks import new_lock
 from nabla_mlir.runtime.assignment import assign
 from nabla_mlir.runtime.device import Device, reason
@@ -317,10 +318,9 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
                 host.setflags(write=False)
                 return host
             return self.numpy()
-        host = self.numpy()
         if copy is False:
             raise ValueError(f"an array of another dtype requires a copy, got copy=False, {self.dtype} to {dtype}.")
-        return host.astype(dtype)
+        return self.numpy().astype(dtype)
 
     def copy(self) -> Array:
         """A copy in separate memory."""
@@ -336,9 +336,9 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
 
     def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None) -> Any:
         # Only DLPack 1.0 can mark memory as read-only. Consumers with older versions get a copy, unless they refuse it.
-        if max_version is not None and tuple(max_version) >= (1, 0):
+        if max_version is not None and tuple(max_version) >= (1, 0) and self.dtype.isbuiltin == 1:
             return self.numpy().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
-        return self.own(copy=copy is not False).__dlpack__(stream=stream, dl_device=dl_device)
+        return lent(self.own(copy=copy is not False), stream=stream, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # the host, through which the memory of other devices is read

@@ -80,6 +80,20 @@ class SparseMatrix:
         """The matrix as a dense array."""
         return staged(_dense)(self)
 
+    def toarray(self) -> Any:
+        """The matrix as a dense array, under the name of SciPy."""
+        return self.to_dense()
+
+    def diagonal(self) -> Any:
+        """The elements of the main diagonal, a vector.
+
+        Example:
+          >>> import nabla_mlir as nm
+          >>> nm.sparse.hessian(lambda x: (x**3).sum())(np.array([1.0, 2.0])).diagonal().tolist()
+          [6.0, 12.0]
+        """
+        return staged(_diagonal)(self)
+
     def to_scipy(self, format: str = "csr") -> Any:
         """The matrix as a SciPy matrix.
 
@@ -186,6 +200,14 @@ def _sparse_product(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
     target = np.searchsorted(pattern.rows.keys(), keys[order])
     terms = read(as_tensor(a.data), left[order]) * read(as_tensor(b.data), right[order])
     return SparseMatrix(added(terms, target, (pattern.nnz,)), pattern)
+
+
+def _diagonal(matrix: SparseMatrix) -> Tensor:
+    """The elements of the main diagonal as a tensor; zero where the pattern has no entry."""
+    _check_plain("diagonal", matrix)
+    rows = matrix.pattern.row_of_entry
+    entries = np.flatnonzero(rows == matrix.pattern.indices)
+    return added(read(as_tensor(matrix.data), entries), rows[entries], (min(matrix.shape),))
 
 
 def _dense(matrix: SparseMatrix) -> Tensor:

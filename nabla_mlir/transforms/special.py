@@ -58,6 +58,8 @@ def _along_axes(
 def hessian_diagonal(fun: Callable[..., Any], argnums: int = 0, batch_size: int | None = None) -> Callable[..., Any]:
     """The second derivatives d²f/dx_i² of a scalar function, in the shape of its argument, each by forward mode twice.
 
+    If the Hessian is sparse, `nm.sparse.hessian(fun)(x).diagonal()` needs only as many products as its colouring has colours.
+
     Args:
       fun: a function with a scalar result.
       argnums: the position of the argument, a pytree.

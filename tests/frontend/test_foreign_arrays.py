@@ -175,6 +175,14 @@ def test_types_that_numpy_lacks(strided) -> None:
         assert xp.asarray(x).dtype == ml_dtypes.bfloat16
 
 
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_types_that_numpy_lacks_are_given_away(name) -> None:
+    x = xp.asarray(np.arange(4.0).astype(name))
+    for found in (jnp.from_dlpack(x), xp.from_dlpack(Foreign(x))):
+        assert found.dtype == x.dtype
+        np.testing.assert_array_equal(np.asarray(found, np.float32), np.arange(4.0))
+
+
 def test_memory_is_shared_where_it_can_be_and_never_written_to() -> None:
     raw = np.zeros(64 + 3 * 8, np.uint8)
     start = -raw.ctypes.data % 64

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator, cg
 
 import nabla_mlir as nm
@@ -20,6 +21,26 @@ A = A @ A.T + np.diag(np.logspace(0, 4, 12))
 def operator(dtype: str = "f8", target: Any = None) -> Any:
     matrix = A.astype(dtype)
     return nm.HessianOperator(lambda x: x @ (matrix @ x) / 2, np.ones(12, dtype), target=target)
+
+
+@pytest.mark.parametrize("form", ["ours", "csc_array", "coo_matrix"])
+def test_sparse_matrices_are_read_without_products(form: str) -> None:
+    matrix = nm.sparse.hessian(lambda x: ((x[1:] - x[:-1] ** 2) ** 2).sum() + (x[:1] ** 4).sum())(np.linspace(1, 2, 6))
+    whole = np.asarray(matrix.toarray())
+    np.testing.assert_array_equal(np.asarray(matrix.diagonal()), np.diag(whole))
+    given = matrix if form == "ours" else getattr(scipy.sparse, form)(matrix.to_scipy())
+    for probes in (None, 1):
+        np.testing.assert_array_equal(nm.operator_diagonal(given, probes), np.diag(whole))
+    np.testing.assert_allclose(dense(nm.DiagonalPreconditioner(given)), np.diag(1 / np.abs(np.diag(whole))))
+    blocks = nm.BlockPreconditioner(given, [2, 4])
+    np.testing.assert_allclose(dense(blocks), dense(nm.BlockPreconditioner(aslinearoperator(whole), [2, 4])), rtol=1e-12)
+
+
+def test_the_diagonal_of_a_sparse_matrix_is_an_array_of_the_program() -> None:
+    x = np.array([1.0, 2.0, 3.0])
+    diagonal = lambda x: nm.sparse.jacobian(lambda x: x[1:] * x[:-1] ** 2)(x).diagonal()  # noqa: E731
+    assert np.asarray(nm.jit(diagonal)(x)).tolist() == [4.0, 12.0]
+    assert np.asarray(nm.grad(lambda x: diagonal(x).sum())(x)).tolist() == [4.0, 8.0, 4.0]
 
 
 def dense(M: LinearOperator) -> np.ndarray:

@@ -389,6 +389,9 @@ def test_progress_is_silent_when_piped(capsys: pytest.CaptureFixture[str], monke
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     nm.SumOperator(stage(), W, BATCHES, target=TINY, progress=True)
     assert "update" in capsys.readouterr().err
+    monkeypatch.setattr("nabla_mlir.prepared.progress.find_spec", lambda name: None)  # without rich there is no bar
+    nm.SumOperator(stage(), W, BATCHES, target=TINY, progress=True)
+    assert "━" not in capsys.readouterr().err
 
 
 def test_sums_are_a_tree_of_pairs() -> None:
