@@ -55,7 +55,8 @@ def operator_diagonal(operator: Operator, probes: int | None = None, *, seed: in
     """
     operator = _operator(operator)
     n, width = _size(operator), _width(operator, block)
-    if issparse(matrix := getattr(operator, "A", None)):
+    matrix: Any = getattr(operator, "A", None)
+    if issparse(matrix):
         return np.asarray(matrix.diagonal(), float)
     if probes is None:
         parts = [
