@@ -49,7 +49,7 @@ def bytecode_of(module: ir.Module | ir.Operation) -> bytes:
     return file.getvalue()
 
 
-def parse_module(source: str | bytes, *, filename: str = "<module>") -> ir.Module:
+def parse_module(source: str | bytes, *, filename: str = "the module") -> ir.Module:
     """Parses MLIR text or bytecode.
 
     Raises:
@@ -59,16 +59,25 @@ def parse_module(source: str | bytes, *, filename: str = "<module>") -> ir.Modul
         try:
             return ir.Module.parse(source)
         except ir.MLIRError as error:
-            lines = [f"{d.location}: {d.message}{_excerpt(source, d.location)}" for d in error.error_diagnostics]
-            message = f"parsing requires valid MLIR, got an error in {filename}.\n"
+            lines = [f"{_place(d.location)}{d.message}{_excerpt(source, d.location)}" for d in error.error_diagnostics]
+            message = f"parsing requires valid MLIR, got an error in {filename}, "
             raise ImportIRError(message + "\n".join(lines)) from None
         except (ValueError, RuntimeError) as error:
             raise ImportIRError(f"parsing requires valid MLIR, got an error in {filename}: {error}") from None
 
 
+def _place(location: ir.Location) -> str:
+    """The place of a diagnostic of the parser, as the beginning of its line."""
+    position = _POSITION.fullmatch(str(location))
+    return f"line {position[1]}, column {position[2]}: " if position else f"{location}: "
+
+
+_POSITION = re.compile(r'loc\("-":(\d+):(\d+)\)')
+
+
 def _excerpt(source: str | bytes, location: ir.Location) -> str:
     """The line of the source at a location of the parser, with a mark at the column; "" if the location or the text is unknown."""
-    position = re.fullmatch(r'loc\("-":(\d+):(\d+)\)', str(location))
+    position = _POSITION.fullmatch(str(location))
     if position is None or isinstance(source, bytes):
         return ""
     line, column = (int(n) for n in position.groups())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,6 +45,12 @@ def register(cls: P) -> P:
         raise PassError(f"a pass requires a new name with a prefix, such as 'nabla-vmap', got {cls.name!r}.")
     PASSES[cls.name] = cls
     return cls
+
+
+def similar_names(name: str) -> list[str]:
+    """The registered passes and pipelines whose names are similar to `name`, apart from the prefix of nabla_mlir."""
+    names = {known.removeprefix("nabla-"): known for known in (*PASSES, *PIPELINES)}
+    return [names[each] for each in difflib.get_close_matches(name.removeprefix("nabla-"), names, n=3)]
 
 
 def require_target(item: Pass | NamedPipeline, target: str) -> None:

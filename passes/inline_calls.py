@@ -8,6 +8,7 @@ from typing import ClassVar
 from iree.compiler import ir
 
 from nabla_mlir.base.errors import ImportIRError
+from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import functions_of, is_private, nested
 from nabla_mlir.passes.base import Pass, register
 from nabla_mlir.table.registry import clone_op
@@ -35,9 +36,10 @@ class InlineCallsPass(Pass):
             elif op.name == "stablehlo.return" and op.parent.name == "func.func":
                 remade(op, "func.return", {})
         functions = functions_of(module)
+        check_calls(functions)
         complete: set[str] = set()
         for name in functions:
-            _inline_into(name, functions, complete, ())
+            _inline_into(name, functions, complete)
         applied = applied_functions(module)
         for name, function in functions.items():
             if name in applied:  # JAX writes them as public functions, which are no entry points
@@ -56,24 +58,43 @@ def applied_functions(module: ir.Operation) -> set[str]:
     }
 
 
-def _inline_into(name: str, functions: dict[str, ir.Operation], complete: set[str], callers: tuple[str, ...]) -> None:
+def check_calls(functions: dict[str, ir.Operation]) -> None:
+    """Raises ImportIRError if a function of a module calls itself, also through others."""
+    calls = {
+        name: [(op, op.attributes["callee"].value) for op in nested(function) if op.name == "func.call"]
+        for name, function in functions.items()
+    }
+    ends: set[str] = set()  # the functions whose calls all end
+
+    def visit(name: str, callers: tuple[str, ...]) -> None:
+        for op, callee in calls[name]:
+            if callee in (*callers, name):
+                raise ImportIRError(
+                    f"importing requires functions that do not call themselves, got @{callee}.", where=source_of(op.location)
+                )
+            if callee in calls and callee not in ends:
+                visit(callee, (*callers, name))
+        ends.add(name)
+
+    for name in calls:
+        visit(name, ())
+
+
+def _inline_into(name: str, functions: dict[str, ir.Operation], complete: set[str]) -> None:
     """Inlines the calls in the function `name`, after those in the functions that it calls.
 
     Args:
       name: the function.
       functions: all functions of the module.
       complete: the functions without calls; the function `name` is added.
-      callers: the functions whose calls led to this one; a function among them is recursive.
     """
-    if name in callers:
-        raise ImportIRError(f"importing requires functions that do not call themselves, got @{name}.")
     if name in complete:
         return
     for op in nested(functions[name]):
         callee = op.attributes["callee"].value if op.name == "func.call" else None
         if callee not in functions or not len(functions[callee].regions[0].blocks):
             continue
-        _inline_into(callee, functions, complete, (*callers, name))
+        _inline_into(callee, functions, complete)
         block = functions[callee].regions[0].blocks[0]
         mapping = dict(zip(block.arguments, op.operands, strict=True))
         *operations, terminator = (o.operation for o in block.operations)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import gc
 import re
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from nabla_mlir.base.errors import PassError
 from nabla_mlir.base.locks import after_fork, new_lock
 from nabla_mlir.dialects.context import context
 from nabla_mlir.dialects.locations import source_of
-from nabla_mlir.passes.base import PASSES, PIPELINES, NamedPipeline, Pass, Step, register_pipeline
+from nabla_mlir.passes.base import PASSES, PIPELINES, NamedPipeline, Pass, Step, register_pipeline, similar_names
 from nabla_mlir.passes.canonicalize_batch import CanonicalizeBatchPass
 from nabla_mlir.passes.dce import DcePass
 from nabla_mlir.passes.expand import ExpandPass
@@ -29,6 +28,7 @@ from nabla_mlir.passes.iree.pipeline import IreePipeline as IreePipeline  # the 
 from nabla_mlir.passes.iree.scheduling.place_transients import PlaceTransientsPass
 from nabla_mlir.passes.jvp import JvpPass
 from nabla_mlir.passes.normalize.normalize import NormalizePass
+from nabla_mlir.passes.outside import run_pass
 from nabla_mlir.passes.remove_stop_gradient import RemoveStopGradientPass
 from nabla_mlir.passes.simplify.simplify import SimplifyPass
 from nabla_mlir.passes.sparsity import SparsityPass
@@ -191,7 +191,7 @@ def _callable(item: Pass) -> Callable[..., None]:
 
     def run(op: Any, _: Any) -> None:
         with context(), ir.Location.unknown():
-            item.run(op.operation)
+            run_pass(item, op.operation)
 
     return run
 
@@ -227,7 +227,7 @@ def _parse_item(text: str) -> tuple[Pass | str, ...]:
     if not match or cls is None:
         if text.startswith("nabla-"):
             names = sorted((*PASSES, *PIPELINES))
-            alike = difflib.get_close_matches(text, names, n=3)
+            alike = similar_names(text)
             question = f"did you mean {' or '.join(alike)}?" if alike else f"known: {', '.join(names)}"
             raise PassError(f"a pipeline requires passes that exist, got {text!r}.", help=question)
         _check_foreign(text)
@@ -242,7 +242,9 @@ def _check_foreign(text: str) -> None:
         try:
             passmanager.PassManager.parse(f"builtin.module({text})")
         except (ValueError, ir.MLIRError) as error:
-            raise PassError(f"a pipeline requires passes that exist, got {text!r}: {error}") from None
+            ours = next((name for name in re.findall(r"[\w-]+", text) if name in PASSES or name in PIPELINES), None)
+            advice = f"{ours} runs on the module: 'builtin.module({ours})'." if ours else ""
+            raise PassError(f"a pipeline requires passes that exist, got {text!r}: {error}", help=advice) from None
 
 
 def _parse_option(cls: type[Pass | NamedPipeline], text: str) -> tuple[str, Any]:

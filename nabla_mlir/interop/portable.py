@@ -6,7 +6,7 @@ import re
 
 from iree.compiler import ir
 
-from nabla_mlir.base.errors import ImportIRError
+from nabla_mlir.base.errors import ImportIRError, user_frame
 from nabla_mlir.dialects.context import BYTECODE, context, parse_module
 from nabla_mlir.dialects.regions import check_order, nested
 from nabla_mlir.passes.inline_calls import remade
@@ -15,6 +15,12 @@ from nabla_mlir.targets.toolchain import bytecode_fault, run_compiler
 
 def parse(source: str | bytes) -> ir.Module:
     """A module of StableHLO from text, bytecode or a portable artifact; raises ImportIRError if MLIR cannot read the source."""
+    if not isinstance(source, (str, bytes)):
+        raise ImportIRError(
+            f"importing requires the text or the bytes of a module, got {type(source).__name__} {source!r:.60}.",
+            where=user_frame(),
+            help="read a file with pathlib.Path(name).read_bytes().",
+        )
     try:
         if isinstance(source, bytes) and source.startswith(BYTECODE) and (fault := bytecode_fault(source)):
             raise ImportIRError(f"importing requires bytecode that MLIR reads, got {fault}.")

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import faulthandler
 import io
 import re
 import runpy
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,8 +26,9 @@ from nabla_mlir.base.files import write_files
 from nabla_mlir.dialects.context import BYTECODE, bytecode_of, context
 from nabla_mlir.dialects.locations import source_of
 from nabla_mlir.dialects.regions import check_order, nested
-from nabla_mlir.passes.base import PASSES, PIPELINES, Pass
+from nabla_mlir.passes.base import PASSES, PIPELINES, Pass, similar_names
 from nabla_mlir.passes.explain_batch import ExplainBatchPass
+from nabla_mlir.passes.outside import run_pass
 from nabla_mlir.passes.pipeline import Pipeline
 from nabla_mlir.passes.verify import OWN_DIALECTS, VerifyPass
 from nabla_mlir.targets.toolchain import bytecode_fault
@@ -156,7 +157,7 @@ def _load(file: str) -> None:
 def _unknown(argument: str) -> str:
     """The message for an unknown argument, with the passes whose names are similar."""
     name = argument.partition("=")[0].removeprefix("--")
-    alike = difflib.get_close_matches(name, [*PASSES, *PIPELINES], n=3)
+    alike = similar_names(name)
     hint = f" Did you mean {' or '.join(f'--{each}' for each in alike)}?" if alike else ""
     return f"unknown command line argument '{argument}'.{hint} Try: 'nabla-opt --help'"
 
@@ -217,7 +218,7 @@ def process(text: str | bytes, pipeline: Pipeline, options: argparse.Namespace) 
             )
         if options.mlir_timing:
             manager.enable_timing()
-        entries = values.entries_of(module, options.entry) if options.run or options.check_values else []
+        entries = values.entries_of(module, options.entry, options.file) if options.run or options.check_values else []
         inputs = {entry: values.inputs_of(module, entry, options.inputs) for entry in entries}
         before = {entry: values.results_of(module, entry, inputs[entry]) for entry in entries if options.check_values}
         manager.run(module.operation)
@@ -245,7 +246,7 @@ def _with_verification(item: Pass) -> Callable[..., None]:
     def run(op: Any, _: Any) -> None:
         """Runs the pass, and raises PassError if the IR is invalid afterwards."""
         with context(), ir.Location.unknown():
-            item.run(op.operation)
+            run_pass(item, op.operation)
             try:
                 VerifyPass().run(op.operation)
             except NablaError as error:
@@ -265,6 +266,8 @@ def diagnose(
         try:
             return process(text, pipeline, options), diagnostics
         except NablaError as error:
+            if error.__cause__ is not None:  # what the code of a user's pass raised
+                traceback.print_exception(error.__cause__)
             diagnostics.append(from_error(error, file))
         except ir.MLIRError as error:
             if not any(d.severity == "error" for d in diagnostics):
@@ -367,7 +370,7 @@ def _write(file: str, data: bytes) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """The entry point of nabla-opt with the command line `argv`; returns the exit code, 1 after an error."""
     with contextlib.suppress(io.UnsupportedOperation):  # standard error may be no file
-        faulthandler.enable()  # MLIR ends the process if a pass erases an operation that is still read
+        faulthandler.enable()  # a fault of MLIR ends the process
     try:
         return run(parse_arguments(sys.argv[1:] if argv is None else argv))
     except UsageError as error:

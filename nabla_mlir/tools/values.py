@@ -12,6 +12,7 @@ from nabla_mlir.base.errors import PassError
 from nabla_mlir.dialects.regions import functions_of, is_private
 from nabla_mlir.dialects.types import shape_and_dtype
 from nabla_mlir.interpreter import interpreted
+from nabla_mlir.passes.inline_calls import check_calls
 from nabla_mlir.runtime.manifest import Leaf
 from nabla_mlir.tools.inputs import InputError, bind
 
@@ -19,15 +20,21 @@ _DIGITS = {2: 2, 4: 4, 8: 10}  # the number of digits that must agree, by the by
 _MOST_ELEMENTS = 1 << 27  # the largest number of 64-bit elements of a generated argument
 
 
-def entries_of(module: ir.Module, name: str | None) -> list[str]:
+def entries_of(module: ir.Module, name: str | None, file: str) -> list[str]:
     """The names of the functions to run: the function with this name, or all public functions.
 
     Raises:
-      InputError: no such function exists.
+      InputError: the module of the file named `file` has no such function, or none with a body.
+      ImportIRError: a function calls itself.
     """
-    names = [n for n, f in functions_of(module.operation).items() if not is_private(f)]
-    if not names or (name is not None and name not in names):
-        raise InputError(f"--entry requires a function of the module, got {name} among {', '.join(names) or 'none'}.")
+    functions = functions_of(module.operation)
+    names = [n for n, f in functions.items() if not is_private(f) and len(f.regions[0].blocks)]
+    if not names:
+        file = "the standard input" if file == "-" else file
+        raise InputError(f"--run and --check-values require a public function with a body, got none in {file}.")
+    if name is not None and name not in names:
+        raise InputError(f"--entry requires a function of the module, got {name} among {', '.join(names)}.")
+    check_calls(functions)
     return names if name is None else [name]
 
 

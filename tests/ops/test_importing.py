@@ -194,6 +194,13 @@ def test_a_function_that_calls_itself_is_refused() -> None:
         nm.from_stablehlo(text, "main")
 
 
+def test_sources_that_are_no_module_are_named() -> None:
+    with pytest.raises(ImportIRError, match=r"requires the text or the bytes of a module, got int 3\."):
+        nm.from_stablehlo(3)  # type: ignore[arg-type]
+    with pytest.raises(ImportIRError, match=r"valid MLIR, got an error in the module, line 2, column 3: .*'garbage'"):
+        nm.from_stablehlo("\n  garbage")
+
+
 TWO = """
   func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> { %0 = call @double(%x) : (tensor<3xf32>) -> tensor<3xf32>
     return %0 : tensor<3xf32> }

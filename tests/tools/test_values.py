@@ -80,6 +80,125 @@ def test_a_pass_from_outside_that_does_not(module: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out == line
 
 
+WRONG = """
+import gc
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iree.compiler import ir
+from iree.compiler.dialects import tensor
+
+from nabla_mlir.dialects.regions import nested
+from nabla_mlir.passes.base import Pass, register
+
+
+def erase(op):
+    op.erase()
+
+
+def detach(op):
+    op.detach_from_parent()
+
+
+def argument(op):
+    op.block.erase_argument(0)
+
+
+def replace(op, new):
+    op.results[0].replace_all_uses_with(new.results[0])
+    op.erase()
+
+
+def nowhere(op):
+    replace(op, ir.Operation.create(op.name, results=[op.results[0].type], operands=list(op.operands)))
+
+
+def clone(op):
+    replace(op, op.clone(ip=False))
+
+
+def view(op):
+    replace(op, tensor.CastOp(op.results[0].type, op.operands[0]))
+
+
+def fail(op):
+    raise ValueError("oh no")
+
+
+def reorder(op):
+    with ir.InsertionPoint(op), op.location:
+        new = ir.Operation.create("stablehlo.cosine", results=[op.results[0].type], operands=list(op.operands))
+    op.detach_from_parent()
+    new.block.append(op)
+    op.move_before(new)
+    replace(op, new)
+
+
+def of(action):
+    @register
+    @dataclass(frozen=True)
+    class Wrong(Pass):
+        name: ClassVar[str] = f"wrong-{action.__name__}"
+
+        def run(self, module):
+            for op in [op for op in nested(module) if op.name == "stablehlo.sine"]:
+                action(op)
+            gc.collect()
+
+
+for action in (erase, detach, argument, nowhere, clone, view, fail, reorder):
+    of(action)
+"""
+
+
+def test_mistakes_in_a_pass_from_outside_are_errors_that_name_it(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The module would read freed memory after all but the last two, and the process would end."""
+    Path("mistakes.py").write_text(WRONG)
+    unread = "requires that nothing reads what it erases, got {}, which a stablehlo.{} reads."
+    lost = "requires that each operation stands in a block, got a {} in none, which a stablehlo.multiply reads."
+    messages = {
+        "erase": unread.format("a stablehlo.sine", "multiply"),
+        "argument": unread.format("argument 0 of a block", "sine"),
+        "detach": lost.format("stablehlo.sine"),
+        "nowhere": lost.format("stablehlo.sine"),
+        "clone": lost.format("stablehlo.sine"),
+        "view": lost.format("tensor.cast"),
+        "fail": "requires a run without errors, got ValueError: oh no",
+    }
+    load = ["--load", "mistakes.py"]
+    try:
+        for name, message in messages.items():
+            for verify in ("true", "false"):
+                assert opt.main([str(module), *load, f"--wrong-{name}", f"--verify-each={verify}"]) == 1
+                assert f"wrong-{name} {message}" in (error := capsys.readouterr().err)
+                assert ("Traceback" in error) == ("in fail" in error) == (name == "fail")
+                load = []
+        assert opt.main([str(module), "--wrong-reorder"]) == 0
+        assert "stablehlo.cosine" in capsys.readouterr().out
+    finally:
+        for name in (*messages, "reorder"):
+            PASSES.pop(f"wrong-{name}", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "--run and --check-values require a public function with a body, got none in case.mlir."),
+        ("func.func private @g() -> tensor<f32>", "require a public function with a body, got none in case.mlir."),
+        (
+            "func.func @f() -> tensor<f32> { %0 = func.call @g() : () -> tensor<f32> return %0 : tensor<f32> }"
+            "func.func @g() -> tensor<f32> { %0 = func.call @f() : () -> tensor<f32> return %0 : tensor<f32> }",
+            "requires functions that do not call themselves, got @f.",
+        ),
+    ],
+)
+def test_modules_without_functions_to_run(module: Path, capsys: pytest.CaptureFixture[str], text: str, message: str) -> None:
+    Path("case.mlir").write_text(text)
+    for flag in ("--run", "--check-values"):
+        assert opt.main(["case.mlir", flag]) == 1
+        assert message in capsys.readouterr().err
+
+
 def test_files_that_cannot_be_loaded(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("broken.py").write_text("1 / 0")
     Path("unnamed.py").write_text(PASS.format(name="swap", old="a", new="b"))

@@ -2,6 +2,8 @@
 // RUN: nabla-opt --help | filecheck %s --check-prefix=HELP
 // RUN: not nabla-opt %s --nabla-vamp 2>&1 | filecheck %s --check-prefix=FLAG
 // RUN: not nabla-opt %s --pass-pipeline='builtin.module(nabla-vamp)' 2>&1 | filecheck %s --check-prefix=PASS
+// RUN: not nabla-opt %s --nabla-foo 2>&1 | filecheck %s --check-prefix=UNLIKE
+// RUN: not nabla-opt %s --pass-pipeline='func.func(nabla-jvp)' 2>&1 | filecheck %s --check-prefix=NESTED
 // RUN: not nabla-opt %s --pass-pipeline='builtin.module(cse' 2>&1 | filecheck %s --check-prefix=BALANCE
 // RUN: not nabla-opt %s --nabla-expand=simplify=perhaps 2>&1 | filecheck %s --check-prefix=VALUE
 // RUN: not nabla-opt %s --nabla-expand=speed=3 2>&1 | filecheck %s --check-prefix=OPTION
@@ -20,6 +22,9 @@
 // FLAG-NOT: Traceback
 // PASS: nabla-opt: error: a pipeline requires passes that exist, got 'nabla-vamp'.
 // PASS-NEXT: help: did you mean nabla-vmap
+// UNLIKE: nabla-opt: unknown command line argument '--nabla-foo'. Try: 'nabla-opt --help'
+// NESTED: nabla-opt: error: a pipeline requires passes that exist, got 'func.func(nabla-jvp)'
+// NESTED: help: nabla-jvp runs on the module: 'builtin.module(nabla-jvp)'.
 // BALANCE: nabla-opt: error: a pipeline requires balanced parentheses, got 'builtin.module(cse'.
 // VALUE: nabla-opt: error: nabla-expand requires a value of type bool for simplify, got 'perhaps'.
 // OPTION: nabla-opt: error: nabla-expand requires options among ['simplify'], got 'speed=3'.
