@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from iree.compiler import ir
 
-from nabla_mlir.base.errors import NablaError, SourceRange, is_internal
+from nabla_mlir.base.errors import ConcretizationError, NablaError, SourceRange, is_internal
 from nabla_mlir.base.locks import new_lock
 
 _FRAMES = 32  # the number of frames of the Python stack that MLIR stores in a location
@@ -110,6 +110,10 @@ def blaming(op: ir.Operation) -> Iterator[None]:
         frames = traceback.extract_tb(error.__traceback__)
         if error.where is not None and any(not is_internal(frame.filename) for frame in frames[1:]):
             where = error.where
+            if isinstance(
+                error, ConcretizationError
+            ):  # a function of NumPy, or of nabla_mlir.numpy, which makes operations of its own
+                help = "a rule calls operators and operations, such as nabla_mlir.ops.elementwise.sine: see CONTRIBUTING.md."
             help = f"{help}\n  note: a rule of {op.name} failed, which is used at {position.filename}:{position.line}.".lstrip()
         blame = type(error)(error.message, where=where, help=help)
         blame.placed = True  # type: ignore[attr-defined]  # an outer operation does not move it

@@ -14,7 +14,7 @@ import importlib
 import sys
 from typing import Any
 
-from nabla_mlir.base.names import explained, imported, missing, public_names
+from nabla_mlir.base.names import explained, imported, installed_version, no_attribute, public_names
 
 _HOMES = public_names(__file__)
 # Modules that run without the compiler.
@@ -33,8 +33,10 @@ __all__ = list(_HOMES)
 
 def __getattr__(name: str) -> Any:
     """The public object `name`, whose module is imported when the name is first used."""
+    if name == "__version__":
+        return installed_version()
     if name not in _HOMES:
-        raise AttributeError(missing("module 'nabla_mlir'", name), name=name, obj=sys.modules[__name__])
+        raise no_attribute("module 'nabla_mlir'", name, sys.modules[__name__])
     home = _HOMES[name]
     try:
         if home not in _LIGHT and name != "targets":

@@ -140,7 +140,7 @@ def _install() -> None:
     before(rewrite.PatternRewriter, "erase_op", lambda _, op: _check_unread(op.results, f"a {op.operation.name}", op.location))
     before(ir.Block, "erase_argument", _check_argument)
     before(_BASE, "detach_from_parent", lambda op: _state.outside.append(op.operation))
-    ir.Operation.create = staticmethod(noted(ir.Operation.create))  # type: ignore[method-assign]
+    ir.Operation.create = staticmethod(noted(ir.Operation.create))
     for owner, name in ((_BASE, "clone"), (ir.OpView, "__init__")):
         setattr(owner, name, noted(getattr(owner, name)))
 

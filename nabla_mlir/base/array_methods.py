@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from nabla_mlir.base.array_operators import ArrayOperators
-from nabla_mlir.base.names import missing
+from nabla_mlir.base.names import no_attribute
 
 Axis = int | Sequence[int] | None
 
@@ -27,7 +27,7 @@ class ArrayMethods(AnyArray, ArrayOperators):
         def __getattr__(self, name: str) -> Any:
             if name[0] == "_":  # protocols, which are requested often
                 raise AttributeError(name)
-            raise AttributeError(missing(f"{type(self).__name__!r} object", name), name=name, obj=self)
+            raise no_attribute(f"{type(self).__name__!r} object", name, self)
 
     # ---------------------------------------------------------------- axes
 

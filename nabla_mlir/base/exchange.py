@@ -73,12 +73,19 @@ def _read_by(x: Any, reader: Callable[[Any], Any]) -> Any:
         reason = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
         is_of_jax = type(x).__module__.startswith("jax")
         raise ExchangeError(
-            f"an argument requires numbers that its owner gives away, got {type(x).__name__}: {reason}.",
+            f"an argument requires numbers that can be read, got {type(x).__name__}: {reason}.",
             where=user_frame(),
-            help="nm.interop.jax.function(f) is a function that JAX traces and differentiates."
-            if is_of_jax
-            else "a tensor that requires a gradient is passed as x.detach(); others as a dense array of numbers on the host.",
+            help="nm.interop.jax.function(f) is a function that JAX traces and differentiates." if is_of_jax else _advice_on(x),
         ) from None
+
+
+def _advice_on(x: Any) -> str:
+    """What to pass instead of an array that cannot be read, such as a tensor of PyTorch."""
+    if getattr(x, "is_meta", False) is True:
+        return "a tensor on the device meta has no numbers; nm.spec(x.shape) stands for it in nm.trace."
+    if "sparse" in str(getattr(x, "layout", "")):
+        return "x.to_dense() is the dense array."
+    return "a tensor that requires a gradient is passed as x.detach(); others as a dense array of numbers on the host."
 
 
 # ---------------------------------------------------------------- what NumPy cannot read

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import importlib
 import re
 import types
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +68,13 @@ _WORDS = {
     ("backward", "derivative", "grad", "gradient", "requires_grad", "autograd"): "nm.grad(f)(x) is the derivative of f at x",
     ("detach", "no_grad"): "nm.stop_gradient(x) has no derivative",
     ("Tensor", "as_tensor", "from_numpy", "tensor"): "nm.numpy.asarray(x) makes an array",
-    ("Linear", "Module", "Sequential", "functional"): "a layer is a function of nm.nn and nm.numpy whose weights are arguments",
+    ("Linear", "Module", "Sequential", "functional", "BatchNorm2d", "batch_norm"): "a layer is a function of nm.nn and nm.numpy "
+    "whose weights are arguments",
+    ("Embedding", "embedding"): "table[indices] reads rows of a table",
+    ("Conv1d", "Conv2d", "conv1d", "conv2d"): "nm.nn.conv(x, kernel) is the convolution, with the kernel as an argument",
+    ("Dropout", "dropout"): "nm.random.bernoulli(key, p, x.shape) draws which elements stay",
+    ("MaxPool2d", "max_pool2d", "AvgPool2d", "avg_pool2d"): "nm.nn.max_pool and nm.nn.avg_pool are the pooling layers",
+    ("optim", "Adam", "AdamW", "SGD", "adam", "sgd"): "nm.jax.install() makes optax work, and nm.minimize calls SciPy",
     ("compile",): "nm.jit(f) compiles at the first call, and nm.trace(f, *specs).lower().compile(target) to a file",
     ("manual_seed", "seed"): "nm.random.key(seed) makes a key, the first argument of the functions of nm.random",
     ("randn",): "nm.random.normal(key, shape) draws normal numbers",
@@ -79,6 +88,24 @@ _WORDS = {
     ("save",): "save_mlir(path) writes the IR of a stage, and stage.lower().compile(target).save(path) an artifact",
     ("toarray", "todense"): "to_dense() is the matrix",
 }
+
+
+def no_attribute(owner: str, name: str, obj: Any) -> AttributeError:
+    """The error for the name that `obj` does not have: with advice, or with the similar names of `obj`.
+
+    Args:
+      owner: the words for `obj` in the message, such as "module 'nabla_mlir'".
+      name: the name.
+      obj: the module or the object.
+    """
+    message = missing(owner, name)
+    if ";" not in message and not name.startswith("_"):
+        known = [each for each in dir(obj) if not each.startswith("_")]
+        begins = [each for each in known if len(name) > 2 and each.startswith(name)]
+        if alike := difflib.get_close_matches(name, known, n=1) or begins[:3]:
+            # Without the object, Python does not add a name of its own.
+            return AttributeError(f"{message}; did you mean {' or '.join(alike)}?", name=name)
+    return AttributeError(message, name=name, obj=obj)
 
 
 def missing(owner: str, name: str) -> str:
@@ -113,6 +140,18 @@ def imported(package: str, home: str, name: str) -> Any:
     if home != package and hasattr(module := importlib.import_module(home), name):
         return getattr(module, name)
     return importlib.import_module(f"{home}.{name}")
+
+
+def installed_version() -> str:
+    """The version of the installed distribution, which is the whole package or its runtime alone.
+
+    Raises:
+      AttributeError: nabla_mlir is not installed, but for example copied.
+    """
+    for distribution in ("nabla-mlir", "nabla-mlir-runtime"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return metadata.version(distribution)
+    raise AttributeError("module 'nabla_mlir' has no attribute '__version__': it is not installed, but imported from a folder.")
 
 
 def module_named(path: str) -> types.ModuleType:

@@ -107,9 +107,13 @@ def flatten_like(spec: TreeSpec, tree: Any, what: str, like: str, as_arrays: boo
     except ExchangeError:
         raise
     except (ValueError, TypeError):
+        got = optree.tree_structure(tree, namespace=NAMESPACE)
+        missing, other = (", ".join(p for p in paths(a) if p not in paths(b)) for a, b in ((spec, got), (got, spec)))
+        advice = [f"it lacks {missing}"] * bool(missing) + [f"it has {other}, which {like} lacks"] * bool(other)
         raise TreeError(
-            f"{what} requires the structure of {like}, got {optree.tree_structure(tree, namespace=NAMESPACE)} instead of {spec}.",
+            f"{what} requires the structure of {like}, got {got} instead of {spec}.",
             where=user_frame(),
+            help=f"{'; '.join(advice)}." if advice else "",
         ) from None
 
 

@@ -12,14 +12,13 @@ import contextlib
 import functools
 import hashlib
 import json
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Literal, cast, get_args
 
 from iree.compiler import ir
 
-from nabla_mlir.base.errors import CompileError, MiscompileError, TargetError, one_of, user_frame
+from nabla_mlir.base.errors import CompileError, MiscompileError, TargetError, one_of, user_frame, warn
 from nabla_mlir.base.locks import new_lock
 from nabla_mlir.base.log import logger
 from nabla_mlir.compiling import cache as disk
@@ -118,11 +117,9 @@ def compile_checked(
             vmfb = compile_lowered(module, target, flags=flags, cache=cache, title=title, strategy=other)
             checks = check(vmfb, other)
             if _first_difference(checks) is None:
-                warnings.warn(
+                warn(
                     f"compiled code of {what}: it differed from the reference interpreter, and was compiled again "
-                    f"{other.name}, which is right and may be slower; {advice}.",
-                    RuntimeWarning,
-                    stacklevel=2,
+                    f"{other.name}, which is right and may be slower; {advice}."
                 )
                 return vmfb, checks
     raise MiscompileError(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-import warnings
 from collections.abc import Sequence
 
 from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
-from nabla_mlir.base.errors import CompileError
+from nabla_mlir.base.errors import CompileError, warn
 from nabla_mlir.base.log import logger
 from nabla_mlir.base.progress import watch
 from nabla_mlir.compiling.compiler import compile_module
@@ -141,11 +140,9 @@ def _compile_lowered(module: ir.Module, target: Target, flags: Sequence[str], ca
                 legal = None  # the next form gets a new legalised module
             continue
         if WHOLE in errors:
-            warnings.warn(
+            warn(
                 "IREE refuses this module as nabla-schedule writes it; it was compiled as it was before, which is right "
-                f"but slower. Please report it: {errors[WHOLE].message}",
-                RuntimeWarning,
-                stacklevel=3,
+                f"but slower. Please report it: {errors[WHOLE].message}"
             )
         return artifact
     _refuse_unknown(original)
@@ -174,17 +171,15 @@ def _with_kernels(module: ir.Module, target: Target, schedule: bool, cache: bool
     `schedule` is as in `legalize`; with `cache`, machine code is read from the cache and stored there.
     """
     if (name := target.missing_compiler()) and any(op.name in _PRODUCTS for op in nested(module.operation)):
-        warnings.warn(
+        warn(
             f"{name} is not installed: products and convolutions run without fast kernels, up to 10 times slower. "
-            f"Install nabla-mlir[{target.name}], or write {type(target).__name__}(triton=False).",
-            RuntimeWarning,
-            stacklevel=4,
+            f"Install nabla-mlir[{target.name}], or write {type(target).__name__}(triton=False)."
         )
     legal = legalize(module, target, schedule)
     try:
         put_machine_code(legal, target, cache)
     except CompileError as error:
-        warnings.warn(f"compiled without kernels for tensor cores, slower: {error.message}", RuntimeWarning, stacklevel=4)
+        warn(f"compiled without kernels for tensor cores, slower: {error.message}")
         return legalize(module, target, schedule=False)
     return legal
 

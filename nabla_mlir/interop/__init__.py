@@ -9,14 +9,14 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-from nabla_mlir.base.names import explained, missing
+from nabla_mlir.base.names import explained, no_attribute
 from nabla_mlir.base.plugins import plugin, plugins
 
 
 def __getattr__(name: str) -> ModuleType:
     """The interop module with this name, imported as a plugin."""
     if name not in plugins():
-        raise AttributeError(missing("module 'nabla_mlir.interop'", name), name=name, obj=sys.modules[__name__])
+        raise no_attribute("module 'nabla_mlir.interop'", name, sys.modules[__name__])
     try:
         return plugin(name)
     except ModuleNotFoundError as error:

@@ -31,7 +31,7 @@ from nabla_mlir.table.tensor import Tensor, current_scope, set_scope
 from nabla_mlir.transforms.vectorized import per_entry
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ImportedFunction:
     """An entry point of an imported module as a function of its flat arguments.
 
@@ -41,6 +41,10 @@ class ImportedFunction:
     module: ir.Module
     func: ir.Operation
     sizes: tuple[int, ...] = ()  # the arguments whose numbers are sizes
+
+    def __repr__(self) -> str:
+        types = (", ".join(f"{dtype}[{','.join(map(str, shape))}]" for shape, dtype in x) for x in (self.inputs, self.outputs))
+        return f"<{self.__name__}({next(types)}) -> {next(types)}>".replace("None", "?")
 
     @property
     def __name__(self) -> str:
@@ -99,7 +103,7 @@ class ImportedFunction:
         return tensors
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PolymorphicFunction(ImportedFunction):
     """An entry point of a module with dynamic shapes: each call, or each trace, decides the sizes.
 

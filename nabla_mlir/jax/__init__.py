@@ -11,7 +11,7 @@ import types
 from typing import Any
 
 import nabla_mlir.numpy  # noqa: F401  (gives tensors and arrays their methods)
-from nabla_mlir.base.names import imported, missing, public_names
+from nabla_mlir.base.names import imported, no_attribute, public_names
 from nabla_mlir.jax.mirrored import mirrored
 
 _HOMES = public_names(__file__)
@@ -26,7 +26,7 @@ __all__ = list(_HOMES)
 def __getattr__(name: str) -> Any:
     """Imports a name of `jax` when it is first used, and keeps it."""
     if name not in _HOMES:
-        raise AttributeError(missing("module 'nabla_mlir.jax'", name), name=name, obj=sys.modules[__name__])
+        raise no_attribute("module 'nabla_mlir.jax'", name, sys.modules[__name__])
     value = imported(__name__, _HOMES[name], name)
     if _HOMES[name] in _MIRRORED and isinstance(value, types.FunctionType):
         value = mirrored(value, __name__, name)

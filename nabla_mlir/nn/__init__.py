@@ -8,7 +8,7 @@ import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from nabla_mlir.base.names import missing as _missing
+from nabla_mlir.base.names import no_attribute as _no_attribute
 from nabla_mlir.nn import initializers as initializers
 from nabla_mlir.nn.activations import celu as celu
 from nabla_mlir.nn.activations import elu as elu
@@ -59,4 +59,4 @@ if not _TYPE_CHECKING:  # type checkers would accept every name
 
     def __getattr__(name: str) -> _Any:
         """Raises AttributeError, with the path of the name if it is elsewhere."""
-        raise AttributeError(_missing(f"module {__name__!r}", name), name=name, obj=_sys.modules[__name__])
+        raise _no_attribute(f"module {__name__!r}", name, _sys.modules[__name__])

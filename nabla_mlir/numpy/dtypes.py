@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nabla_mlir.base.conversion import limits_of
-from nabla_mlir.base.names import missing
+from nabla_mlir.base.names import no_attribute
 from nabla_mlir.base.typing import ArrayLike
 from nabla_mlir.dialects.types import as_dtype
 from nabla_mlir.table.narrowing import stated_dtype
@@ -110,5 +110,5 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 def extended(name: str) -> Any:
     """The scalar type of a narrow dtype such as bfloat16. Raises AttributeError for an unknown name."""
     if name != "bfloat16" and not name.startswith("float8_"):
-        raise AttributeError(missing("module 'nabla_mlir.numpy'", name), name=name, obj=sys.modules[__package__])
+        raise no_attribute("module 'nabla_mlir.numpy'", name, sys.modules[__package__])
     return as_dtype(name).type

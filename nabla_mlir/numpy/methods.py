@@ -35,7 +35,7 @@ from nabla_mlir.runtime.named import VectorizedArray
 from nabla_mlir.staging.specs import Spec
 from nabla_mlir.staging.tracing import is_tracing
 from nabla_mlir.table.narrowing import stated_dtype
-from nabla_mlir.table.promotion import is_scalar
+from nabla_mlir.table.promotion import is_scalar, refuse_list
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.table.vectorized import separate
 
@@ -120,6 +120,8 @@ def _binary(f: Callable[..., Any], name: str, flip: bool) -> Callable[..., Any]:
         other types.
         """
         if not (is_scalar(other) or _has_numbers(other)):
+            if name in _BINARY:
+                refuse_list(f.__name__, self, other)
             return NotImplemented
         if name != "pow":  # the code of a power depends on the exponent
             other = _as_operand(self, other)

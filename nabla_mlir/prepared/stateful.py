@@ -18,6 +18,7 @@ from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.arguments import OUTPUT
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.types import tensor_type
+from nabla_mlir.runtime.executable import BEFORE_UPDATE
 from nabla_mlir.runtime.manifest import Sparsity
 from nabla_mlir.staging.entry import Entry
 from nabla_mlir.staging.specs import Spec, as_spec
@@ -193,7 +194,7 @@ def _checked_version(method: Method) -> list[ir.Value]:
     is_set = ir.Operation.create(
         "arith.cmpi", operands=[version, _integer(0)], results=[ir.IntegerType.get_signless(1)], attributes=attributes
     )
-    message = f"{method.name} requires a point, got a call before the first update"
+    message = f"{method.name} requires a point, got {BEFORE_UPDATE}"
     ir.Operation.create("cf.assert", operands=list(is_set.results), attributes={"msg": ir.StringAttr.get(message)})
     return [version]
 

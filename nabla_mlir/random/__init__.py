@@ -9,7 +9,7 @@ import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from nabla_mlir.base.names import missing as _missing
+from nabla_mlir.base.names import no_attribute as _no_attribute
 from nabla_mlir.random.choices import categorical as categorical
 from nabla_mlir.random.choices import choice as choice
 from nabla_mlir.random.choices import permutation as permutation
@@ -63,4 +63,4 @@ if not _TYPE_CHECKING:  # type checkers would accept every name
 
     def __getattr__(name: str) -> _Any:
         """Raises AttributeError, with the path of the name if it is elsewhere."""
-        raise AttributeError(_missing(f"module {__name__!r}", name), name=name, obj=_sys.modules[__name__])
+        raise _no_attribute(f"module {__name__!r}", name, _sys.modules[__name__])

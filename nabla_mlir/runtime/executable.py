@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmModule, VmVariantList, create_hal_module
 
-from nabla_mlir.base.errors import DeployError, NablaError, OutOfMemoryError
+from nabla_mlir.base.errors import DeployError, NablaError, OutOfMemoryError, user_frame
 from nabla_mlir.base.locks import after_fork, cached_property
 from nabla_mlir.base.progress import shown
 from nabla_mlir.runtime import leak_reports
@@ -30,6 +30,7 @@ from nabla_mlir.targets import TARGETS
 
 Types = Sequence[tuple[Shape, np.dtype]]
 Recipe = tuple[Callable[..., Any], tuple[Any, ...]]
+BEFORE_UPDATE = "a call before the first update"  # the end of the message of a prepared product's code
 _OPEN = 64  # the number of modules from other processes that stay loaded
 
 
@@ -192,7 +193,13 @@ class Function:
             return error
         if "RESOURCE_EXHAUSTED" in str(error):
             return OutOfMemoryError(self.name, reason(error))
-        return DeployError(f"{self.name} requires the arguments it was compiled for, got: {reason(error)}.")
+        if BEFORE_UPDATE in str(error):
+            return DeployError(
+                f"{self.name} requires a point, got {BEFORE_UPDATE}.",
+                where=user_frame(),
+                help="first call update(x, ...), which stores the point.",
+            )
+        return DeployError(f"{self.name} requires the arguments it was compiled for, got: {reason(error)}.", where=user_frame())
 
     @staticmethod
     def _count(outputs: VmVariantList, types: Types | None) -> tuple[int, int | None]:

@@ -208,7 +208,9 @@ class Artifact:
             raise DeployError(f"load requires an archive, got {self._path}: {error}.", help=SAVE_ANEW) from None
         if len(stems) != 1:
             names = ", ".join(f"{name}.json" for name in sorted(stems)) or "none"
-            raise DeployError(f"load requires one manifest in {self._path}, got {names}.", help="name the manifest.")
+            is_code = self._content is not None and not stems
+            advice = "the bytes of an artifact are those of a .zip; a .vmfb needs its path." if is_code else "name the manifest."
+            raise DeployError(f"load requires one manifest in {self._path}, got {names}.", help=advice)
         return stems[0]
 
     def _archive(self) -> Path | IO[bytes]:

@@ -106,7 +106,9 @@ class TreeSpec:
             return leaves
         lines = [*problems[:8], *([f"and {len(problems) - 8} more"] if len(problems) > 8 else [])]
         message = f"{name} requires the structure {self}, got {describe(tree)}."
-        raise TreeError("\n    ".join([message, *lines]), where=user_frame())
+        is_list = self.kind == "leaf" and isinstance(tree, (list, tuple))
+        advice = f"np.array(x) is the array of the {type(tree).__name__} x." if is_list else ""
+        raise TreeError("\n    ".join([message, *lines]), where=user_frame(), help=advice)
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
         """The tree of this structure with these leaves.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import re
 import sys
@@ -86,13 +87,19 @@ class users_call:  # noqa: N801  # a context manager
             return
         if isinstance(error, (TypeError, AttributeError)):
             self._advise(error)
+            if isinstance(error, TypeError) and trace is not None and trace.tb_next is None and "missing" in str(error):
+                count = f"{len(self._args)} argument{'' if len(self._args) == 1 else 's'}"
+                error.add_note(f"help: the function got {count}: pass an array for each parameter, in nm.trace nm.spec(shape).")
         if os.environ.get(TRACEBACK) != "full":
             error.__traceback__ = _user_traceback(error, trace)
 
     def _advise(self, error: BaseException) -> None:
-        """Adds a note about lists to an error, if an argument is a list of numbers and the error is about it."""
+        """Adds a note to an error that is about an argument, if that is None or a list of numbers."""
+        position = next((i for i, a in enumerate(self._args) if a is None), None)
+        if position is not None and "NoneType" in str(error):
+            error.add_note(f"help: argument {position} is None: pass an array or a number.")
         lists = [a for a in self._args if isinstance(a, (list, tuple)) and a and _is_of_numbers(a)]
-        is_of_lists = lists and re.search(rf"\b{type(lists[0]).__name__}\b", str(error)) and not isinstance(error, NablaError)
+        is_of_lists = lists and re.search(rf"\b{type(lists[0]).__name__}\b|\bscalar index\b", str(error))
         if is_of_lists or (lists and isinstance(error, ConcretizationError)):
             kind = type(lists[0]).__name__
             error.add_note(_LIST.format(kind, str(lists[0])[:40] if is_scalar(lists[0][0]) else f"the {kind}"))
@@ -132,11 +139,12 @@ def refuse_keywords(name: str, keywords: Iterable[str], accepted: Sequence[str])
     """Raises TraceError for keywords that a function does not have; the error lists `accepted`."""
     unknown = next(keyword for keyword in keywords if keyword not in accepted)
     name_here = _OF_TORCH.get(unknown)
-    raise TraceError(
-        f"{name} requires keywords among {', '.join(accepted)}, got {unknown}.",
-        where=user_frame(),
-        help=f"PyTorch's {unknown} is {name_here} in NumPy." if name_here is not None and name_here in accepted else "",
-    )
+    if name_here is not None and name_here in accepted:
+        advice = f"PyTorch's {unknown} is {name_here} in NumPy."
+    else:
+        alike = difflib.get_close_matches(unknown, accepted, n=1)
+        advice = f"did you mean {alike[0]}?" if alike else ""
+    raise TraceError(f"{name} requires keywords among {', '.join(accepted)}, got {unknown}.", where=user_frame(), help=advice)
 
 
 # ---------------------------------------------------------------- slow forms

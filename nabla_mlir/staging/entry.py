@@ -14,7 +14,7 @@ from nabla_mlir.base import pytree
 from nabla_mlir.base.errors import DtypeError, ShapeError, TreeError, user_frame, writing
 from nabla_mlir.base.files import write_files
 from nabla_mlir.base.locks import cached_property
-from nabla_mlir.base.names import missing
+from nabla_mlir.base.names import no_attribute
 from nabla_mlir.base.plugins import plugin
 from nabla_mlir.dialects.context import bytecode_of, parse_module
 from nabla_mlir.runtime.manifest import Sparsity
@@ -152,7 +152,7 @@ class Stage:
     if not TYPE_CHECKING:  # type checkers would accept every name
 
         def __getattr__(self, name: str) -> Any:
-            raise AttributeError(missing(f"{type(self).__name__!r} object", name), name=name, obj=self)
+            raise no_attribute(f"{type(self).__name__!r} object", name, self)
 
     def mlir(self) -> str:
         """The IR as text."""

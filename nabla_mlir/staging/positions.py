@@ -40,12 +40,20 @@ def positions(what: str, argnums: Any, count: int | None, word: str = "argnums")
             raise TraceError(
                 f"{what} requires {word} among the {count} positional arguments, got {index}.",
                 where=user_frame(),
-                help="pass the argument by position, not by keyword.",
+                help=_advice_on_position(what, index, count) if word == "argnums" else "the first argument has the position 0.",
             )
         result.append(index if count is None else index % count)
     if len(set(result)) != len(result):
         raise TraceError(f"{what} requires each position once in {word}, got {argnums!r}.", where=user_frame())
     return tuple(result)
+
+
+def _advice_on_position(what: str, index: int, count: int) -> str:
+    """Advice for a call of the transform `what` with `count` arguments by position, none of which has the position `index`."""
+    if count == 0:
+        return f"pass the arguments of the function by position: {what}(f)(x)."
+    given = "one argument, at position 0" if count == 1 else f"{count} arguments, at positions 0 to {count - 1}"
+    return f"the call has {given}; pass argument {index} by position, too, or choose another one."
 
 
 def bind_static(

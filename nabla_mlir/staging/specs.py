@@ -22,6 +22,12 @@ from nabla_mlir.table.promotion import Defaults, is_inexact, is_scalar, scalar_d
 FLOAT0: np.dtype[Any] = np.dtype([("float0", np.void, 0)])
 
 
+_FIXED = (
+    "the shapes of a program are fixed: compile it once for each size, pad the data to one size, or sum over batches with "
+    "nm.SumOperator."
+)
+
+
 @dataclass(frozen=True)
 class Spec:
     """The shape and the dtype of an argument; `nm.spec` makes it.
@@ -96,9 +102,10 @@ def spec(shape: Sequence[int] | int = (), dtype: DTypeLike | None = None) -> Spe
     try:
         lengths = tuple(map(operator.index, shape if isinstance(shape, (Sequence, np.ndarray)) else (shape,)))
     except TypeError:
-        raise ShapeError(f"spec requires lengths that are integers, got {shape!r}.", where=user_frame()) from None
+        advice = "a dtype is the second argument: spec(4, 'f32') for 4 numbers." if isinstance(shape, str) else _FIXED
+        raise ShapeError(f"spec requires lengths that are integers, got {shape!r}.", where=user_frame(), help=advice) from None
     if any(n < 0 for n in lengths):
-        raise ShapeError(f"spec requires lengths that are not negative, got {lengths}.", where=user_frame())
+        raise ShapeError(f"spec requires lengths that are not negative, got {lengths}.", where=user_frame(), help=_FIXED)
     return Spec(lengths, Defaults.float if dtype is None else as_dtype(dtype))
 
 

@@ -297,6 +297,7 @@ def _binary(name: str, flip: bool = False) -> Any:
         if type(other) is Tensor and other.shape == self.shape and other.dtype == self.dtype:
             out = operation(name)(other, self) if flip else operation(name)(self, other)
         elif not _is_operand(other):
+            refuse_list(name, self, other)
             return NotImplemented
         else:
             out = operation(name)(*promote(name, *((other, self) if flip else (self, other))))
@@ -305,6 +306,21 @@ def _binary(name: str, flip: bool = False) -> Any:
 
     operator.__name__ = name
     return operator
+
+
+def refuse_list(name: str, x: Any, other: Any) -> None:
+    """Raises DtypeError if the other operand of the operator `name` of the array `x` is a list or a tuple.
+
+    Otherwise Python would take `x` for the number of times that a list is repeated, which only an integer can be.
+    """
+    if not isinstance(other, (list, tuple)) or (name == "multiply" and not x.ndim and x.dtype.kind in "iu"):
+        return
+    kind = type(other).__name__
+    raise DtypeError(
+        f"{name} requires arrays or numbers, got a {kind} of {len(other)}.",
+        where=user_frame(),
+        help=f"np.array(x) is the array of a {kind} x of numbers.",
+    )
 
 
 def _is_operand(x: Any) -> bool:
@@ -336,6 +352,7 @@ def _true_divide(self: Tensor, other: Any, flip: bool = False) -> Any:
     if type(other) is Tensor and other.shape == self.shape and other.dtype == self.dtype and self.dtype.kind in "fcV":
         return operation("divide")(other, self) if flip else operation("divide")(self, other)
     if not _is_operand(other):
+        refuse_list("divide", self, other)
         return NotImplemented
     return true_divide(other, self) if flip else true_divide(self, other)
 

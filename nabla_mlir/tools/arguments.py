@@ -133,7 +133,12 @@ def _add_compile(compile: argparse.ArgumentParser) -> None:
         default="vmfb",
         help="the traced IR, plain StableHLO, the artifact (default), or machine code with C functions that call it",
     )
-    compile.add_argument("-o", dest="output", metavar="FILE", help="the file to write (default: NAME.vmfb; text is printed)")
+    compile.add_argument(
+        "-o",
+        dest="output",
+        metavar="FILE",
+        help="the file to write; missing folders are made (default: NAME.vmfb; text is printed)",
+    )
     compile.add_argument("--flag", action="append", default=[], metavar="FLAG", help="an additional flag of iree-compile")
     compile.add_argument("--tune", action="store_true", help="time several strategies on this machine, and use the fastest")
     compile.add_argument("--no-cache", action="store_true", help="do not use the cache of compiled modules")

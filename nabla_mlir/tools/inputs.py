@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tokenize
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,8 @@ from nabla_mlir.runtime.manifest import Leaf
 # The errors of `numpy.load` for a damaged file: the header is Python, and its shape may need more memory than
 # available.
 _UNREADABLE = (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError, MemoryError, OverflowError, TypeError)
+
+_NAME = re.compile(r"[A-Za-z_][\w.]*")  # of an argument
 
 
 class InputError(DeployError):
@@ -40,6 +43,8 @@ def bind(texts: Sequence[str], leaves: Sequence[Leaf], entry: str) -> list[Any]:
     for text in texts:
         name, separator, value = text.partition("=")
         has_name = bool(separator) and name in names
+        if separator and not has_name and _NAME.fullmatch(name):
+            raise InputError(f"--input requires an argument among {', '.join(names)}, got {name}.")
         free = [i for i, v in enumerate(values) if v is None]
         if not has_name and not free:
             raise InputError(f"{entry} requires {len(leaves)} inputs, got {len(texts)}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -36,11 +37,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _describe(error: Exception) -> str:
     """The text of an error of nabla_mlir, or of the user's program with its line."""
+    command = os.path.realpath(sys.argv[0])  # the console script, which is no file of the user
     if isinstance(error, NablaError):
-        is_command = error.where is not None and error.where.function == "<module>" and error.where.filename == sys.argv[0]
+        is_command = error.where is not None and os.path.realpath(error.where.filename) == command
         return f"error: {type(error)(error.message, help=error.help) if is_command else error}"
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).exists()]
-    user_frames = [f for f in frames if not is_internal(f.filename) and "importlib" not in f.filename]
+    outside = [f for f in frames if not is_internal(f.filename) and "importlib" not in f.filename]
+    user_frames = [f for f in outside if os.path.realpath(f.filename) != command]
     where = f"\n  --> {user_frames[-1].filename}:{user_frames[-1].lineno}\n      {user_frames[-1].line}" if user_frames else ""
     return f"error: {type(error).__name__}: {error}{where}\n  help: --traceback shows all of it."
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import difflib
 import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,12 @@ def _value(text: str) -> Any:
         return text
 
 
+def _alike(name: str, names: Iterable[str]) -> str:
+    """The advice that asks for the name, among `names`, which is similar to `name`; "" if none is."""
+    alike = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {alike[0]}?" if alike else ""
+
+
 def parse_target(text: str) -> Target:
     """The target of a text such as ``cpu{cpu=generic}``; ``cuda:sm_90`` is short for the target's first option. Raises TargetError
     for an unknown target or option.
@@ -133,13 +140,16 @@ def parse_target(text: str) -> Target:
     short = bool(separator) and "{" not in kind
     name, options = parse_options(kind if short else text, "--target")
     if name not in TARGETS:
-        raise TargetError(f"--target requires one of {', '.join(TARGETS)}, got {name!r}.")
+        raise TargetError(f"--target requires one of {', '.join(TARGETS)}, got {name!r}.", help=_alike(name, TARGETS))
     common = [f.name for f in dataclasses.fields(Target)]
     option_names = [f.name for f in dataclasses.fields(TARGETS[name])]
     if short:
         options[next(k for k in option_names if k not in common)] = first
     if unknown := sorted(set(options) - set(option_names)):
-        raise TargetError(f"target {name} requires options among {', '.join(option_names)}, got {', '.join(unknown)}.")
+        raise TargetError(
+            f"target {name} requires options among {', '.join(option_names)}, got {', '.join(unknown)}.",
+            help=_alike(unknown[0], option_names),
+        )
     if isinstance(options.get("options"), str):
         options["options"] = tuple(options["options"].split())
     return TARGETS[name](**options)
@@ -229,12 +239,15 @@ def apply_transforms(f: Callable[..., Any], texts: Sequence[str]) -> Callable[..
     for text in texts:
         name, options = parse_options(text, "--transform")
         if name not in TRANSFORMS:
-            raise RequestError(f"--transform requires one of {', '.join(TRANSFORMS)}, got {name!r}.")
+            raise RequestError(f"--transform requires one of {', '.join(TRANSFORMS)}, got {name!r}.", help=_alike(name, TRANSFORMS))
         parameters = list(inspect.signature(TRANSFORMS[name]).parameters)[1:]
         if "wrt" in options and "argnums" in parameters:  # `wrt` is the name in the dialect and in nabla-transform
             options["argnums"] = options.pop("wrt")
         if unknown := sorted(set(options) - set(parameters)):
-            raise RequestError(f"{name} requires options among {', '.join(parameters)}, got {', '.join(unknown)}.")
+            raise RequestError(
+                f"{name} requires options among {', '.join(parameters)}, got {', '.join(unknown)}.",
+                help=_alike(unknown[0], parameters),
+            )
         f = TRANSFORMS[name](f, **options)
     return f
 
@@ -247,10 +260,12 @@ def sparse_module(f: Callable[..., Any], specs: Sequence[Any], text: str) -> Low
     """
     name, options = parse_options(text, "--sparse")
     if name not in _SPARSE:
-        raise RequestError(f"--sparse requires one of {', '.join(_SPARSE)}, got {name!r}.")
+        raise RequestError(f"--sparse requires one of {', '.join(_SPARSE)}, got {name!r}.", help=_alike(name, _SPARSE))
     parameters = [p.name for p in inspect.signature(_SPARSE[name]).parameters.values() if p.kind == p.KEYWORD_ONLY]
     if unknown := sorted(set(options) - set(parameters)):
-        raise RequestError(f"{name} requires options among {', '.join(parameters)}, got {', '.join(unknown)}.")
+        raise RequestError(
+            f"{name} requires options among {', '.join(parameters)}, got {', '.join(unknown)}.", help=_alike(unknown[0], parameters)
+        )
     return _SPARSE[name](f, *specs, **options)
 
 

@@ -122,10 +122,15 @@ def _name(requirement: str) -> str:
 
 
 def main() -> int:
-    """Builds the wheels in the folder of the command line, and prints their sizes; returns the exit code 0."""
+    """Builds the wheels in the folder of the command line, and prints their sizes; returns the exit code, 1 after an error."""
     parser = argparse.ArgumentParser(prog="python -m nabla_mlir.tools.wheels", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path("dist"), help="where the wheels go (default: dist)")
-    for path in build(parser.parse_args().folder):
+    try:
+        paths = build(parser.parse_args().folder)
+    except NablaError as error:
+        print(f"wheels: error: {error}", file=sys.stderr)
+        return 1
+    for path in paths:
         print(f"{path}  {path.stat().st_size / 1e6:.2f} MB")
     return 0
 

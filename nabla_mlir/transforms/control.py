@@ -30,7 +30,7 @@ from nabla_mlir.transforms.arguments import specs_of
 from nabla_mlir.transforms.vectorized import per_entry
 
 INDEX = np.dtype(np.int32)
-_ABSENT: Any = object()
+_ABSENT: Any = ...  # which help() shows as Ellipsis
 
 
 def _types(tensors: Sequence[Tensor]) -> list[ir.Type]:
@@ -184,7 +184,7 @@ def _emit_choice(name: str, selector: Tensor, branches: Sequence[Callable[..., A
         if first is None:
             first = (box["spec"], outs)
         else:
-            _require_same(f"the branches of {what}", *first, box["spec"], outs)
+            _require_same(f"each branch of {what}", *first, box["spec"], outs)
     assert first is not None
     op = stablehlo.emit(name, [selector.value], results=_types(first[1]), regions=len(blocks))
     for region, block in zip(op.regions, blocks, strict=True):

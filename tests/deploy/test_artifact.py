@@ -206,10 +206,19 @@ def test_missing_and_damaged_files(artifact):
         load(artifact)
     artifact.write_bytes(code)
     good = text.read_text()
-    for bad in ("{", "[]", "3", '"x"', "{}"):
+    for bad, got in {
+        "{": r"text that is none: Expecting property name .*: line 1 column 2",
+        "[]": r"list \[\]",
+        "3": "int 3",
+        '"x"': 'str "x"',
+        "{}": "an object without 'schema'",
+    }.items():
         text.write_text(bad)
-        with pytest.raises(DeployError, match="requires the JSON of a manifest"):
+        with pytest.raises(DeployError, match=rf"requires the JSON of a manifest, got {got}"):
             load(artifact)
+    with pytest.raises(DeployError, match="requires one manifest") as caught:
+        load(code)
+    assert "the bytes of an artifact are those of a .zip" in caught.value.help
     text.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DeployError, match="got binary data"):
         load(artifact)

@@ -131,8 +131,10 @@ def test_self_check(module: Any) -> None:
 
 def test_apply_before_update_is_an_error(module: Any) -> None:
     for call in (lambda: module.apply(direction()), lambda: module.self_check(), lambda: module.is_finite()):
-        with pytest.raises(DeployError, match="requires a point, got a call before the first update"):
+        with pytest.raises(DeployError, match="requires a point, got a call before the first update") as caught:
             call()
+        assert caught.value.where.filename == __file__
+        assert "call update(x, ...)" in caught.value.help
 
 
 def test_results_know_the_version_of_their_point(module: Any) -> None:

@@ -232,7 +232,7 @@ def test_loops_run_on_iree() -> None:
 def test_errors_name_both_types() -> None:
     with pytest.raises(errors.TreeError, match=r"carry of while_loop requires .* float32\[2\].* instead of .*float32\[\]"):
         nm.trace(lambda x: nm.while_loop(lambda c: c.sum() < 3.0, lambda c: nnp.stack([c, c]), x), nm.spec(()))
-    with pytest.raises(errors.TreeError, match="the branches of cond requires"):
+    with pytest.raises(errors.TreeError, match="each branch of cond requires"):
         nm.trace(lambda x: nm.cond(x > 0, lambda: x, lambda: (x, x)), nm.spec(()))
     with pytest.raises(errors.ShapeError, match="leading axes of one size"):
         nm.trace(lambda a, b: nm.scan(lambda c, x: (c, c), 0.0, (a, b)), nm.spec(3), nm.spec(4))

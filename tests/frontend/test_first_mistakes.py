@@ -214,7 +214,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str, str]] = {
     "an argument of SciPy's minimize": (
         lambda: nm.minimize(norm, X, args=(1.0,)),
         TraceError,
-        "requires arguments that it has, got args",
+        "requires arguments among its own, got args",
         "follow x0",
     ),
     "an option as an argument": (lambda: nm.minimize(norm, X, maxiter=3), TraceError, "got maxiter", "options={'maxiter'"),
@@ -229,6 +229,37 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str, str]] = {
         TraceError,
         "NumPy and SciPy require arrays and their own matrices, got a SparseMatrix",
         r"to_scipy\(\)",
+    ),
+    "a list times an array": (
+        lambda: nm.jit(lambda x: [1.0] * x)(X),
+        DtypeError,
+        "multiply requires .*got a list of 1",
+        r"np\.array",
+    ),
+    "an array times a list": (lambda: nnp.ones(2) * [1.0, 2.0], DtypeError, "multiply requires .*got a list of 2", r"np\.array"),
+    "a division by a tuple": (
+        lambda: nm.jit(lambda x: x / (1.0, 2.0))(X),
+        DtypeError,
+        "divide requires .*a tuple of 2",
+        r"np\.array",
+    ),
+    "a batch with a list of labels": (
+        lambda: nm.SumOperator(lambda w, a, b: nnp.sum(a @ w - b), X, [(np.ones((2, 3)), [1.0, 2.0])]).value,
+        DtypeError,
+        "subtract requires arrays or numbers, got a list of 2",
+        r"np\.array",
+    ),
+    "a derivative without arguments": (lambda: nm.grad(norm)(), TraceError, "the 0 positional arguments", r"grad\(f\)\(x\)"),
+    "a sparse one without arguments": (lambda: nm.sparse.jacobian(norm)(), TraceError, "the 0 positional", r"jacobian\(f\)\(x\)"),
+    "a position too far": (lambda: nm.grad(norm, 2)(X), TraceError, "the 1 positional", "has one argument, at position 0; pass"),
+    "a keyword that is alike": (lambda: nnp.sum(X, axes=0), TraceError, "sum requires keywords among", r"did you mean axis\?"),
+    "a dtype as a shape": (lambda: nm.spec("f32"), ShapeError, "spec requires lengths that are integers", "the second argument"),
+    "a shape without a length": (lambda: nm.spec((None, 4)), ShapeError, r"integers, got \(None, 4\)", "for each size, pad"),
+    "a tree without a key": (
+        lambda: nm.jax.tree.map(lambda a, b: a, {"a": 1, "b": 2}, {"a": 1, "c": 3}),
+        TreeError,
+        "tree_map requires the structure of the first tree",
+        r"it lacks \['b'\]; it has \['c'\], which the first tree lacks",
     ),
     "a derivative by an integer": (lambda: nm.grad(norm)(3), DtypeError, r"got int32 at argument \[0\]", "write 3.0"),
     "no return": (lambda: nm.grad(lambda x: None)(3.0), ShapeError, "got NoneType", "add a return"),
@@ -426,6 +457,10 @@ def test_second_derivatives_of_a_function_that_writes_to_an_argument() -> None:
         (lambda: nm.nn.Linear, r"whose weights are arguments"),
         (lambda: nm.random.randn, r"nm\.random\.normal\(key, shape\)"),
         (lambda: nm.interop.nothing, r"module 'nabla_mlir\.interop' has no attribute 'nothing'$"),
+        (lambda: nnp.sinn, r"has no attribute 'sinn'; did you mean sin\?$"),
+        (lambda: nm.sparse.jac, r"did you mean jacobian or jacobian_pattern\?$"),
+        (lambda: nm.nn.Conv2d, r"; nm\.nn\.conv\(x, kernel\)"),
+        (lambda: nm.Adam, r"; nm\.jax\.install\(\) makes optax work"),
         (lambda: nnp.ones(2).exp(), r"'Array' object has no attribute 'exp'; nm\.numpy\.exp"),
         (lambda: nm.trace(norm, X).save("f"), r"'Traced' object has no attribute 'save'; save_mlir"),
         (lambda: nm.grad(lambda x: x.detach())(1.0), r"'Tensor' object has no attribute 'detach'; nm\.stop_gradient"),
@@ -450,6 +485,20 @@ def test_operators_on_lists_of_numbers_get_advice(run: Callable[[Any], Any]) -> 
         with pytest.raises(TypeError) as caught:
             mistake()
         assert any("a list of numbers" in note for note in caught.value.__notes__)
+
+
+def test_missing_arguments_get_advice() -> None:
+    for mistake, note in (
+        (lambda: nm.trace(norm), "the function got 0 arguments: pass an array"),
+        (lambda: nm.grad(norm)(None), "argument 0 is None"),
+    ):
+        with pytest.raises(TypeError) as caught:
+            mistake()
+        assert any(note in text for text in caught.value.__notes__)
+
+
+def test_an_integer_repeats_a_list() -> None:
+    assert [0] * nnp.asarray(3) == nnp.asarray(3) * [0] == [0, 0, 0]
 
 
 def helper(x: Any) -> Any:
@@ -501,8 +550,11 @@ def test_an_error_of_ones_own_rule_has_the_line_of_the_rule() -> None:
         sample=(reals(-1, 1),),
         result=lambda x: [(x.shape, x.dtype)],
     )
-    with pytest.raises(ConcretizationError, match=r"in partial(.|\n)*a rule of example\.own_rule failed, which is used at .*:\d+"):
+    with pytest.raises(
+        ConcretizationError, match=r"in partial(.|\n)*a rule of example\.own_rule failed, which is used at .*:\d+"
+    ) as caught:
         nm.grad(lambda x: op(x).sum())(X)
+    assert "a rule calls operators and operations" in str(caught.value)
 
 
 def test_save_refuses_another_ending(tmp_path: Path) -> None:

@@ -50,6 +50,12 @@ class Refusing(Foreign):
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
 
 
+class Sparse(Refusing):
+    """A sparse tensor, as PyTorch has it."""
+
+    layout = "torch.sparse_coo"
+
+
 # ---------------------------------------------------------------- NumPy on the left
 
 
@@ -202,8 +208,9 @@ def test_memory_is_shared_where_it_can_be_and_never_written_to() -> None:
     [
         (Foreign(HOST, (2, 1)), r"in the memory of the host, got Foreign on cuda:1", "x.cpu()"),
         (Foreign(HOST, (99, 0)), r"got Foreign on device 99:0", "x.cpu()"),
-        (Refusing(HOST), r"that its owner gives away, got Refusing: Can't export tensors that require gradient", "x.detach()"),
-        (Foreign(np.array(["a"], object)), r"that its owner gives away, got Foreign", "dense array of numbers"),
+        (Refusing(HOST), r"that can be read, got Refusing: Can't export tensors that require gradient", "x.detach()"),
+        (Foreign(np.array(["a"], object)), r"that can be read, got Foreign", "dense array of numbers"),
+        (Sparse(HOST), r"that can be read, got Sparse", "x.to_dense()"),
     ],
 )
 def test_what_cannot_be_read_is_refused(x, message, help) -> None:

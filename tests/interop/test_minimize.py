@@ -373,7 +373,7 @@ def test_unknown_options_and_arguments_are_refused() -> None:
     """SciPy warns of an option, and goes on without it."""
     with pytest.raises(TypeError, match="minimize requires options that BFGS has, got steps"):
         nm.minimize(rosenbrock, START, options={"steps": 3})
-    with pytest.raises(TypeError, match="requires arguments that it has, got jac"):
+    with pytest.raises(TypeError, match="requires arguments among its own, got jac"):
         nm.minimize(rosenbrock, START, jac=rosen_der)
 
 

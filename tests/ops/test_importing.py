@@ -201,6 +201,11 @@ def test_sources_that_are_no_module_are_named() -> None:
         nm.from_stablehlo("\n  garbage")
 
 
+def test_an_imported_function_shows_its_types() -> None:
+    text = "func.func @f(%x: tensor<2x?xf32>, %n: tensor<i32>) -> tensor<2x?xf32> { return %x : tensor<2x?xf32> }"
+    assert repr(nm.from_stablehlo(text)) == "<f(float32[2,?], int32[]) -> float32[2,?]>"
+
+
 TWO = """
   func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> { %0 = call @double(%x) : (tensor<3xf32>) -> tensor<3xf32>
     return %0 : tensor<3xf32> }

@@ -199,6 +199,8 @@ class TestErrors:
             (["model.py:cube", "--spec=f32[n]"], "--spec requires a type such as f32[128,4] or a tree of them"),
             (["model.py:cube", "--spec=f33[3]"], "got 'f33[3]': an element type requires one of i1, i8, i16"),
             (["model.py:cube", "--transform=gradient"], "--transform requires one of grad, value_and_grad, hvp"),
+            (["model.py:cube", "--transform=gradd"], "did you mean grad?"),
+            (["model.py:cube", "--transform=grad{argnum=1}"], "did you mean argnums?"),
             (["model.py:cube", "--transform=grad{"], "--transform requires the form name{option=value ...}"),
             (["model.py:cube", "--transform=grad{0}"], "--transform requires options of the form name=value"),
             (["model.py:cube", "--transform=grad{n=0}"], "grad requires options among argnums, has_aux, holomorphic"),
@@ -240,6 +242,7 @@ class TestErrors:
         assert "got none for x." in fails(capsys, "run", "cube.vmfb")
         assert "requires 1 inputs, got 2." in fails(capsys, "run", "cube.vmfb", "--input=[1,2,3]", "--input=0")
         assert "got 'y.npy'" in fails(capsys, "run", "cube.vmfb", "--input=y.npy").replace("y.npy:", "'y.npy'")
+        assert "requires an argument among x, got y." in fails(capsys, "run", "cube.vmfb", "--input=y=3")
         assert "a number or a list for x: float32[3]" in fails(capsys, "run", "cube.vmfb", "--input=x+y")
         assert "float32[3], got float32[2]" in fails(capsys, "run", "cube.vmfb", "--input=[1, 2]")
 

@@ -138,7 +138,7 @@ def _refuse(unknown: Mapping[str, object]) -> NoReturn:
     """Raises TraceError for the arguments `unknown`, which minimize does not have."""
     name = next(iter(unknown))
     raise TraceError(
-        f"minimize requires arguments that it has, got {name}.",
+        f"minimize requires arguments among its own, got {name}.",
         where=user_frame(),
         help=_OF_SCIPY.get(name, f"options of the method are in a dict: options={{{name!r}: ...}}."),
     )

@@ -9,7 +9,7 @@ import sys as _sys
 from typing import Any
 
 from nabla_mlir.base.names import imported as _imported
-from nabla_mlir.base.names import missing as _missing
+from nabla_mlir.base.names import no_attribute as _no_attribute
 from nabla_mlir.numpy import logic as _logic
 from nabla_mlir.numpy import special_values as _special_values
 from nabla_mlir.numpy import ufuncs as _ufuncs
@@ -229,5 +229,5 @@ def __getattr__(name: str) -> Any:
     """The operations as primitives, such as `add_p`."""
     made = _imported(__name__, "nabla_mlir.jax.operations", "primitive")(name.removesuffix("_p")) if name.endswith("_p") else None
     if made is None:
-        raise AttributeError(_missing(f"module {__name__!r}", name), name=name, obj=_sys.modules[__name__])
+        raise _no_attribute(f"module {__name__!r}", name, _sys.modules[__name__])
     return made
