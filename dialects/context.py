@@ -59,15 +59,15 @@ def parse_module(source: str | bytes, *, filename: str = "the module") -> ir.Mod
         try:
             return ir.Module.parse(source)
         except ir.MLIRError as error:
-            lines = [f"{_place(d.location)}{d.message}{_excerpt(source, d.location)}" for d in error.error_diagnostics]
+            lines = [f"{_position_text(d.location)}{d.message}{_excerpt(source, d.location)}" for d in error.error_diagnostics]
             message = f"parsing requires valid MLIR, got an error in {filename}, "
             raise ImportIRError(message + "\n".join(lines)) from None
         except (ValueError, RuntimeError) as error:
             raise ImportIRError(f"parsing requires valid MLIR, got an error in {filename}: {error}") from None
 
 
-def _place(location: ir.Location) -> str:
-    """The place of a diagnostic of the parser, as the beginning of its line."""
+def _position_text(location: ir.Location) -> str:
+    """The position of a diagnostic of the parser, as the beginning of its line."""
     position = _POSITION.fullmatch(str(location))
     return f"line {position[1]}, column {position[2]}: " if position else f"{location}: "
 

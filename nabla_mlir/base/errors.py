@@ -15,7 +15,6 @@ import linecache
 import os
 import sys
 import types
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -336,15 +335,6 @@ def user_frame() -> SourceRange | None:
 def _is_generated(frame: types.FrameType) -> bool:
     """True for code without a file that the standard library makes for a module of nabla_mlir, such as __init__ of a dataclass."""
     return frame.f_code.co_filename == "<string>" and str(frame.f_globals.get("__name__")).startswith("nabla_mlir.")
-
-
-def warn(message: str) -> None:
-    """Gives a RuntimeWarning at the user's own line, or at that of the caller if no line of the stack is the user's."""
-    where = user_frame()
-    if where is None:
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
-    else:
-        warnings.warn_explicit(message, RuntimeWarning, where.filename, where.line)
 
 
 def raising_frame(error: BaseException) -> SourceRange | None:

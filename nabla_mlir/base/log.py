@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
+
+from nabla_mlir.base.errors import user_frame
 
 VARIABLE = "NABLA_MLIR_LOG"
 _ROOT = logging.getLogger("nabla_mlir")
@@ -24,3 +27,12 @@ def logger(topic: str) -> logging.Logger:
         one.addHandler(handler)
         one.setLevel(logging.INFO)
     return one
+
+
+def warn(message: str) -> None:
+    """Gives a RuntimeWarning at the user's own line, or at that of the caller if no line of the stack is the user's."""
+    where = user_frame()
+    if where is None:
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+    else:
+        warnings.warn_explicit(message, RuntimeWarning, where.filename, where.line)

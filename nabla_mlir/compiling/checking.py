@@ -18,9 +18,9 @@ from typing import Literal, cast, get_args
 
 from iree.compiler import ir
 
-from nabla_mlir.base.errors import CompileError, MiscompileError, TargetError, one_of, user_frame, warn
+from nabla_mlir.base.errors import CompileError, MiscompileError, TargetError, one_of, user_frame
 from nabla_mlir.base.locks import new_lock
-from nabla_mlir.base.log import logger
+from nabla_mlir.base.log import logger, warn
 from nabla_mlir.compiling import cache as disk
 from nabla_mlir.compiling.internals.messages import OF_STRATEGIES
 from nabla_mlir.compiling.lowering import compile_lowered

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from iree.compiler import ir
 
 from nabla_mlir.base import thresholds
-from nabla_mlir.base.errors import CompileError, warn
-from nabla_mlir.base.log import logger
+from nabla_mlir.base.errors import CompileError
+from nabla_mlir.base.log import logger, warn
 from nabla_mlir.base.progress import watch
 from nabla_mlir.compiling.compiler import compile_module
 from nabla_mlir.compiling.internals.kernel_library import with_kernels

@@ -18,7 +18,7 @@ from nabla_mlir.compiling.lowering import lower_module
 from nabla_mlir.dialects.arguments import OUTPUT
 from nabla_mlir.dialects.context import context, parse_module
 from nabla_mlir.dialects.types import tensor_type
-from nabla_mlir.runtime.executable import BEFORE_UPDATE
+from nabla_mlir.runtime.device import BEFORE_UPDATE
 from nabla_mlir.runtime.manifest import Sparsity
 from nabla_mlir.staging.entry import Entry
 from nabla_mlir.staging.specs import Spec, as_spec

@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from iree.runtime import BufferUsage, HalBufferView, HalDevice, HalDriver, MemoryType
 
-from nabla_mlir.base.errors import DeployError, user_frame
+from nabla_mlir.base.errors import DeployError, NablaError, OutOfMemoryError, user_frame
 from nabla_mlir.base.locks import new_lock
 from nabla_mlir.runtime.threads import POOL, checked, driver_with, generation, is_abandoned
 from nabla_mlir.targets import TARGETS
@@ -142,3 +142,21 @@ def reason(error: Exception) -> str:
     """The message of an error of IREE, without the locations in IREE's sources."""
     text = re.split(r"c/[\w/.]+:\d+: [A-Z_]+; ", str(error).split("\n")[0], maxsplit=1)[-1]
     return text.partition("; while ")[0].rstrip(".; ") or type(error).__name__
+
+
+BEFORE_UPDATE = "a call before the first update"  # the end of the message of a prepared product's code
+
+
+def refusal(name: str, error: Exception) -> NablaError:
+    """The error of nabla_mlir to raise for an error of IREE during a call of the function `name`."""
+    if isinstance(error, NablaError):
+        return error
+    if "RESOURCE_EXHAUSTED" in str(error):
+        return OutOfMemoryError(name, reason(error))
+    if BEFORE_UPDATE in str(error):
+        return DeployError(
+            f"{name} requires a point, got {BEFORE_UPDATE}.",
+            where=user_frame(),
+            help="first call update(x, ...), which stores the point.",
+        )
+    return DeployError(f"{name} requires the arguments it was compiled for, got: {reason(error)}.", where=user_frame())

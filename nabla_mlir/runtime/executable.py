@@ -14,12 +14,12 @@ from typing import Any, Protocol
 import numpy as np
 from iree.runtime import HalBufferView, VmContext, VmFunction, VmInstance, VmModule, VmVariantList, create_hal_module
 
-from nabla_mlir.base.errors import DeployError, NablaError, OutOfMemoryError, user_frame
+from nabla_mlir.base.errors import DeployError
 from nabla_mlir.base.locks import after_fork, cached_property
 from nabla_mlir.base.progress import shown
 from nabla_mlir.runtime import leak_reports
 from nabla_mlir.runtime.array import Array, Shape
-from nabla_mlir.runtime.device import Device, device, pooled, reason, usable
+from nabla_mlir.runtime.device import Device, device, pooled, reason, refusal, usable
 from nabla_mlir.runtime.ending import Gate, stop_at_exit
 from nabla_mlir.runtime.manifest import SAVE_ANEW
 from nabla_mlir.runtime.scratch import REFLECTED, keeping
@@ -30,7 +30,6 @@ from nabla_mlir.targets import TARGETS
 
 Types = Sequence[tuple[Shape, np.dtype]]
 Recipe = tuple[Callable[..., Any], tuple[Any, ...]]
-BEFORE_UPDATE = "a call before the first update"  # the end of the message of a prepared product's code
 _OPEN = 64  # the number of modules from other processes that stay loaded
 
 
@@ -102,7 +101,7 @@ class Function:
             with self._lock:
                 self._invoke(self._vm, inputs, outputs)
         except (ValueError, RuntimeError, IndexError) as error:
-            raise self._refusal(error) from None
+            raise refusal(self.name, error) from None
         return outputs
 
     @property
@@ -136,7 +135,7 @@ class Function:
                 if timeline is not None and pending is not None:
                     timeline.began(pending)
         except (ValueError, RuntimeError, IndexError) as error:
-            raise self._refusal(error) from None
+            raise refusal(self.name, error) from None
         if storage:
             _, version = self._count(outputs, types)
             return [fill(target, array, version, pending) for target, array in zip(targets, memory, strict=True)]
@@ -186,20 +185,6 @@ class Function:
     def is_called(self) -> bool:
         """True while a call runs."""
         return self._lock.locked()
-
-    def _refusal(self, error: Exception) -> NablaError:
-        """The error of nabla_mlir to raise for an error of IREE during a call."""
-        if isinstance(error, NablaError):
-            return error
-        if "RESOURCE_EXHAUSTED" in str(error):
-            return OutOfMemoryError(self.name, reason(error))
-        if BEFORE_UPDATE in str(error):
-            return DeployError(
-                f"{self.name} requires a point, got {BEFORE_UPDATE}.",
-                where=user_frame(),
-                help="first call update(x, ...), which stores the point.",
-            )
-        return DeployError(f"{self.name} requires the arguments it was compiled for, got: {reason(error)}.", where=user_frame())
 
     @staticmethod
     def _count(outputs: VmVariantList, types: Types | None) -> tuple[int, int | None]:

@@ -301,15 +301,12 @@ class Manifest:
     @staticmethod
     def from_json(text: str, where: str = "the manifest") -> Manifest:
         """The manifest in the text of a JSON file, which errors call `where`."""
-        needs = f"{where} requires the JSON of a manifest"
         try:
             data = json.loads(text)
-        except ValueError as error:
-            raise DeployError(f"{needs}, got text that is none: {error}.", help=SAVE_ANEW) from None
-        if not isinstance(data, dict) or "schema" not in data:
-            got = "an object without 'schema'" if isinstance(data, dict) else f"{type(data).__name__} {text.strip():.20}"
-            raise DeployError(f"{needs}, got {got}.", help=SAVE_ANEW)
-        schema = data["schema"]
+            schema = data["schema"]
+        except (ValueError, TypeError, KeyError) as error:
+            got = "no 'schema'" if isinstance(error, KeyError) else f"something else: {error}"
+            raise DeployError(f"{where} requires the JSON of a manifest, got {got}.", help=SAVE_ANEW) from None
         if not isinstance(schema, int) or schema > SCHEMA:
             raise DeployError(
                 f"{where} requires schema {SCHEMA} or older, got {schema}.",

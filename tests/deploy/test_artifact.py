@@ -207,14 +207,14 @@ def test_missing_and_damaged_files(artifact):
     artifact.write_bytes(code)
     good = text.read_text()
     for bad, got in {
-        "{": r"text that is none: Expecting property name .*: line 1 column 2",
-        "[]": r"list \[\]",
-        "3": "int 3",
-        '"x"': 'str "x"',
-        "{}": "an object without 'schema'",
+        "{": "something else: .*: line 1 column 2",
+        "[]": "something else",
+        "3": "",
+        '"x"': "",
+        "{}": "no 'schema'",
     }.items():
         text.write_text(bad)
-        with pytest.raises(DeployError, match=rf"requires the JSON of a manifest, got {got}"):
+        with pytest.raises(DeployError, match=f"requires the JSON of a manifest, got {got}"):
             load(artifact)
     with pytest.raises(DeployError, match="requires one manifest") as caught:
         load(code)
