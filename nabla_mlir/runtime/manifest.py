@@ -305,8 +305,7 @@ class Manifest:
             data = json.loads(text)
             schema = data["schema"]
         except (ValueError, TypeError, KeyError) as error:
-            got = "no 'schema'" if isinstance(error, KeyError) else f"something else: {error}"
-            raise DeployError(f"{where} requires the JSON of a manifest, got {got}.", help=SAVE_ANEW) from None
+            raise DeployError(f"{where} requires the JSON of a manifest, got another text: {error!r}.", help=SAVE_ANEW) from None
         if not isinstance(schema, int) or schema > SCHEMA:
             raise DeployError(
                 f"{where} requires schema {SCHEMA} or older, got {schema}.",

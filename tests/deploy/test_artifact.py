@@ -207,11 +207,11 @@ def test_missing_and_damaged_files(artifact):
     artifact.write_bytes(code)
     good = text.read_text()
     for bad, got in {
-        "{": "something else: .*: line 1 column 2",
-        "[]": "something else",
+        "{": "another text: .*: line 1 column 2",
+        "[]": "another text",
         "3": "",
         '"x"': "",
-        "{}": "no 'schema'",
+        "{}": r"another text: KeyError\('schema'\)",
     }.items():
         text.write_text(bad)
         with pytest.raises(DeployError, match=f"requires the JSON of a manifest, got {got}"):
