@@ -110,9 +110,8 @@ def blaming(op: ir.Operation) -> Iterator[None]:
         frames = traceback.extract_tb(error.__traceback__)
         if error.where is not None and any(not is_internal(frame.filename) for frame in frames[1:]):
             where = error.where
-            if isinstance(
-                error, ConcretizationError
-            ):  # a function of NumPy, or of nabla_mlir.numpy, which makes operations of its own
+            # A rule called a function of NumPy, or of nabla_mlir.numpy, which makes operations of its own.
+            if isinstance(error, ConcretizationError):
                 help = "a rule calls operators and operations, such as nabla_mlir.ops.elementwise.sine: see CONTRIBUTING.md."
             help = f"{help}\n  note: a rule of {op.name} failed, which is used at {position.filename}:{position.line}.".lstrip()
         blame = type(error)(error.message, where=where, help=help)

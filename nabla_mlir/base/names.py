@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import re
 import types
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +96,8 @@ def no_attribute(owner: str, name: str, obj: Any) -> AttributeError:
       name: the name.
       obj: the module or the object.
     """
+    import difflib  # which programs without a wrong name never need
+
     message = missing(owner, name)
     if ";" not in message and not name.startswith("_"):
         known = [each for each in dir(obj) if not each.startswith("_")]
@@ -148,6 +148,8 @@ def installed_version() -> str:
     Raises:
       AttributeError: nabla_mlir is not installed, but for example copied.
     """
+    from importlib import metadata  # which takes ten milliseconds to import
+
     for distribution in ("nabla-mlir", "nabla-mlir-runtime"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             return metadata.version(distribution)
