@@ -179,8 +179,8 @@ class CheckpointOp(RuleOp):
         self.verify_types("body", [], results)
         for word, *_ in self.policies:
             self.require(word in POLICIES, f"policies among {', '.join(POLICIES)}, got {word}")
-        self._flag("prevent_cse")
-        self._flag("recompute")
+        for name in ("prevent_cse", "recompute"):
+            self._flag(name)  # raises unless it is a boolean attribute
 
 
 CUSTOM: dict[str, type[CustomJvpOp] | type[CustomVjpOp]] = {"ad.custom_jvp": CustomJvpOp, "ad.custom_vjp": CustomVjpOp}

@@ -222,7 +222,7 @@ def splat(value: Number, x: Val, dtype: Any = None) -> Val:
 
 
 def full(value: Number, shape: Sequence[int], dtype: Any) -> Val:
-    """A constant of a static shape with `value` everywhere."""
+    """A constant of a static shape with `value` everywhere. The value comes first, unlike in `nabla_mlir.table.tensor.full`."""
     if np.dtype(dtype).kind == "c":
         part = np.zeros((), dtype).real.dtype
         return complex_(full(complex(value).real, shape, part), full(complex(value).imag, shape, part))

@@ -64,7 +64,8 @@ class ArrayOperators:
         member = getattr(self.__array__(), name)  # type: ignore[attr-defined]  # which every array has
         if not callable(member):
             return member
-        # What is not said is NumPy's default, but for an axis: None is that of sums, and not that of sorting.
+        # None and False are the defaults of NumPy's methods, so they are not passed. The axis is passed, because its default is not
+        # None for all of them: sorting has -1.
         options = {name: value for name, value in kwargs.items() if name == "axis" or (value is not None and value is not False)}
         return member(*args, **options)
 

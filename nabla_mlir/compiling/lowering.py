@@ -99,7 +99,10 @@ def compile_lowered(
         if limit is None:
             vmfb = _compile_lowered(module, target, flags, cache, schedule)
         else:
-            attempts = thresholds.LIMIT_ATTEMPTS if target.kernel_bytes() else 1  # without a schedule, nothing is recomputed
+            # Another attempt helps only if a pass recomputes values to save memory: LimitMemoryPass, a step of the schedule. The
+            # pass needs a strategy with the schedule, and a target with vector registers for which schedules are written.
+            attempts = thresholds.LIMIT_ATTEMPTS if schedule and target.kernel_bytes() else 1
+            # `within` writes the limits of its attempts into the module; the module of the caller stays unchanged.
             vmfb = within(clone_module(module), limit, attempts, lambda m: _compile_lowered(m, target, flags, cache, schedule))
     _LOG.info("%s for %s: %d bytes in %.2f s", name, target.name, len(vmfb), time.perf_counter() - start)
     return vmfb

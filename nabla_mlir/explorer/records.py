@@ -41,7 +41,7 @@ def _jvp(record: OpDef) -> str:
     """The kind of derivative of an operation, as text for the page."""
     if record.partials is not None:
         return "partials: a derivative for each operand"
-    if record.linear and isinstance(record.jvp, (Zero, UNSUPPORTED)) is False:
+    if record.linear and not isinstance(record.jvp, (Zero, UNSUPPORTED)):  # a rule that is not zero comes from the operation
         return "linear: the operation itself on tangents, its transpose in reverse mode"
     return _rule(record.jvp)
 

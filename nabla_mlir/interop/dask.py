@@ -324,7 +324,7 @@ def placed(shards: Any, client: Any) -> list[Any]:
         raise DeployError("a sum over shards requires workers, got a cluster without any.", help="wait: client.wait_for_workers(1)")
     if not shards:
         raise TreeError("a sum over shards requires at least one, got none.")
-    give = dask.delayed(_arguments, pure=False)
+    give = dask.delayed(_arguments, pure=False)  # a pure function would make Dask compute a digest of every array
     futures = []
     for i, shard in enumerate(shards):
         near = [workers[i * len(workers) // len(shards)]]

@@ -330,7 +330,7 @@ def _vjp_call(params: Any, avals: Sequence[Any], outputs: Sequence[Any], inert: 
 
     def forward(*values: Any) -> list[Any]:
         """The results of the forward rule, followed by its residuals."""
-        flags = [i - consts in wrt for i in range(len(avals))]
+        flags = [i - consts in wrt for i in range(len(avals))]  # JAX passes each argument with a flag: True if differentiated
         outs = fwd.call_wrapped(*(x for pair in zip(values, flags, strict=True) for x in pair))
         _, tree, sources = bound["out_trees"]()
         count = tree.num_leaves - sum(f is not None for f in sources)  # a source is the argument that is the residual itself
@@ -365,7 +365,7 @@ def _linear_solve(params: Any, avals: Sequence[Any], outputs: Sequence[Any]) -> 
     """
     jaxprs, lengths = params["jaxprs"], params["const_lengths"]
     known = [(jaxpr, count) for jaxpr, count in zip(jaxprs, lengths, strict=True) if jaxpr is not None]
-    parts = [Part(_function_of_jaxpr(jaxpr), functools.partial(getattr, jaxpr, "in_avals")) for jaxpr, _ in known]
+    parts = [Part(_function_of_jaxpr(jaxpr), functools.partial(getattr, jaxpr, "in_avals")) for jaxpr, _ in known]  # its types
     return Call("ad.linear_solve", parts=parts, consts=[count for _, count in known])
 
 

@@ -28,7 +28,7 @@ from nabla_mlir.staging.eager import staged
 from nabla_mlir.table.promotion import adopted, is_scalar
 from nabla_mlir.table.regions import emit_call
 from nabla_mlir.table.tensor import Tensor, current_scope, set_scope
-from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_vectorized_entry
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,7 +69,7 @@ class ImportedFunction:
         """The results: a single one as it is, several as a tuple."""
         numbers = {i: n for i in self.sizes if i < len(args) and (n := _number(args[i])) is not None}
         emit = functools.update_wrapper(functools.partial(self._emit, numbers), self._emit)
-        return staged(per_entry(emit))(*args)
+        return staged(per_vectorized_entry(emit))(*args)
 
     def _emit(self, numbers: Mapping[int, int], *args: Any) -> Any:
         """The results of a call with `args` inside a traced function, after checks of shapes and dtypes.

@@ -21,7 +21,8 @@ EXCEPTIONAL = 10  # steps without progress, after which a shift of another kind 
 def gees(a: np.ndarray, **_: Any) -> list[np.ndarray]:
     """The Schur form T and the unitary Z with A = Z T Zᴴ, the eigenvalues, and 1 for matrices that do not converge.
 
-    Real matrices have two arrays of eigenvalues, the real and the imaginary parts. Without convergence the results are NaN.
+    Real matrices have two arrays of eigenvalues, the real and the imaginary parts. Without convergence, or for matrices with
+    infinities or NaN, the results are NaN.
     """
     stack = a.reshape(math.prod(a.shape[:-2]), *a.shape[-2:])
     forms = [_schur(x) for x in stack]
@@ -68,7 +69,12 @@ def sytrd(a: np.ndarray, **parameters: Any) -> list[np.ndarray]:
 
 
 def _schur(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The Schur form T and the unitary Z of one matrix, by shifted QR steps; NaN if they do not converge."""
+    """The Schur form T and the unitary Z of one matrix, by shifted QR steps.
+
+    Both are NaN if the steps do not converge, or if the matrix has infinities or NaN.
+    """
+    if not np.isfinite(a).all():
+        return np.full_like(a, np.nan), np.full_like(a, np.nan)
     n, is_real = len(a), a.dtype.kind == "f"
     largest = np.abs(a).max(initial=0)
     scale = largest if 0 < largest < np.inf else 1  # squares neither vanish nor overflow

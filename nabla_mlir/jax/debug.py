@@ -54,13 +54,13 @@ def print(fmt: str, *args: Any, ordered: bool = False, skip_format_check: bool =
       4.0
     """
     _check(fmt, args, kwargs, skip_format_check)
-    effect(lambda *a, **k: _print(fmt.format(*a, **k)), args, kwargs, ("print", fmt))
+    effect(lambda *a, **k: _print(fmt.format(*a, **k)), args, kwargs, key=("print", fmt))
 
 
 def log(fmt: str, *args: Any, ordered: bool = False, skip_format_check: bool = False, **kwargs: Any) -> None:
     """Writes a message to the logger `nabla_mlir.jax.debug` at the level INFO, when the program runs; see `print`."""
     _check(fmt, args, kwargs, skip_format_check)
-    effect(lambda *a, **k: _logger.info(fmt.format(*a, **k)), args, kwargs, ("log", fmt))
+    effect(lambda *a, **k: _logger.info(fmt.format(*a, **k)), args, kwargs, key=("log", fmt))
 
 
 def callback(callback: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs: Any) -> None:

@@ -29,25 +29,28 @@ def mirrored(f: Callable[..., Any], module: str | None = None, name: str | None 
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
-        """Calls the function with 64-bit dtypes narrowed, unless 64 bits are enabled."""
-        with narrowing():
-            if not is_narrowing():
-                return _opened(f(*args, **kwargs))
-            given = {key: _narrow_type(value, key == "dtype") for key, value in kwargs.items()}
-            return _opened(f(*map(_narrow_type, args), **given))
+        """Calls the function by JAX's rules for dtypes.
 
-    call.__mirrored__ = f  # type: ignore[attr-defined]
+        After `nabla_mlir.jax.install()`, the 64-bit dtypes among the arguments become 32-bit dtypes, unless 64 bits are enabled.
+        """
+        with narrowing():  # JAX's rules for the dtypes of results
+            if not is_narrowing():  # 64-bit dtypes stay
+                return _with_mirrored_functions(f(*args, **kwargs))
+            given = {key: _narrow_type(value, key == "dtype") for key, value in kwargs.items()}
+            return _with_mirrored_functions(f(*map(_narrow_type, args), **given))
+
+    call.__mirrored__ = f  # type: ignore[attr-defined]  # `original` reads it, and `mirror` skips functions that have it
     call.__module__, call.__qualname__ = module or call.__module__, name or call.__qualname__
     return call
 
 
 def original(f: Any) -> Any:
-    """The function of nabla_mlir of which a function of the mirror was made; its rules for dtypes are those of NumPy."""
+    """The function that `mirrored` was called with to make `f`; it has NumPy's rules for dtypes. Other values are unchanged."""
     return getattr(f, "__mirrored__", f)
 
 
-def _opened(out: Any) -> Any:
-    """The result `out`, in which functions, alone or in a tuple, follow the rules of JAX for dtypes too."""
+def _with_mirrored_functions(out: Any) -> Any:
+    """The result `out` with `mirrored` applied to it if it is a function, or to the functions in it if it is a tuple."""
     if type(out) in _FUNCTIONS:
         return mirrored(out)
     if type(out) is tuple and any(type(x) in _FUNCTIONS for x in out):

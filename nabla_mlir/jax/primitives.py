@@ -148,6 +148,8 @@ class Primitive:
             """The results by the primitive's batching rule, with their mapped axes at the front, and which of them are mapped."""
             dims = [0 if is_batched else None for is_batched in in_batched]
             if self in axis_primitive_batchers:
+                # The parameters of such a rule in JAX: size and name of the axis, the main type (always None), arrays, their axes.
+                # `custom_vmap` applies a rule to the innermost of the enclosing maps, so the name is that of its axis.
                 bound = innermost_axis()
                 name = None if bound is None else bound.name
                 outs, out_dims = axis_primitive_batchers[self](axis_size, name, None, args, dims, **params)

@@ -67,7 +67,7 @@ def rms_norm(x: ArrayLike, scale: ArrayLike | None = None, axis: Static[Axis] = 
     dtype, x = x.dtype, widened(x)
     axes = axes_of("rms_norm", axis, x.ndim)
     power = nan_at_infinity(wide_mean(ew.square(x), axes))
-    return _affine(convert(x * spread(ew.rsqrt(power + epsilon), x.shape, axes), dtype), scale, None)
+    return _affine(convert(x * spread(ew.rsqrt(power + epsilon), x.shape, axes), dtype), scale, bias=None)
 
 
 def _affine(x: Tensor, scale: Any, bias: Any) -> Tensor:

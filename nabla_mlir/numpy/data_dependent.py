@@ -98,7 +98,9 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
 
 
 def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The indices of the nonzero elements of the flattened array; arguments as in `nonzero`.
+    """The indices of the nonzero elements of the flattened array.
+
+    `size` fixes the number of indices, and `fill_value` takes the place of indices that are missing; see `nonzero`.
 
     Example:
       >>> flatnonzero(np.array([[0, 5], [7, 0]])).tolist()

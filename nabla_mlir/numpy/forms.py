@@ -67,9 +67,11 @@ def schur(x: ArrayLike, *, compute_schur_vectors: bool = True, sort_eig_vals: bo
         raise ShapeError("schur requires sort_eig_vals=False and select_callable=None, got others.", where=user_frame())
     if not a.size:
         return (a, a) if compute_schur_vectors else a
-    values = [(a.shape[:-1], a.dtype)] * (1 if is_complex(a.dtype) else 2)
-    info = [(a.shape[:-2], np.dtype(np.int32))] * 2
-    results = [(a.shape, a.dtype)] * 2 + values + info
+    matrix, numbers, status = (a.shape, a.dtype), (a.shape[:-1], a.dtype), (a.shape[:-2], np.dtype(np.int32))
+    eigenvalues = [numbers] if is_complex(a.dtype) else [numbers, numbers]  # for a real matrix the real and the imaginary parts
+    # The results of gees: T, Z, the eigenvalues, the count of sorted eigenvalues, and info, which is 1 without convergence.
+    # T and Z are NaN then, so info is not read.
+    results = [matrix, matrix, *eigenvalues, status, status]
     t, z, *_ = lapack.routine(f"lapack_{fa.letter(a.dtype)}gees_ffi", [a], results, mode="V", sort="N")
     return (t, z) if compute_schur_vectors else t
 
@@ -94,7 +96,9 @@ def hessenberg(a: ArrayLike) -> tuple[Tensor, Tensor]:
 
 @library
 def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The packed tridiagonal form of Hermitian matrices, its diagonal, off-diagonal, and factors. No derivative.
+    """The tridiagonal form of Hermitian matrices, as LAPACK packs it: (packed, diagonal, off-diagonal, taus). No derivative.
+
+    `packed` has the vectors of the reflections outside of the three diagonals, and `taus` has their factors.
 
     Args:
       a: Hermitian matrices of shape (..., n, n).
@@ -111,7 +115,9 @@ def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Tensor, Tensor, Te
     stack, n, real = x.shape[:-2], x.shape[-1], fa.real_dtype(x.dtype)
     results = [(x.shape, x.dtype), ((*stack, n), real), ((*stack, n - 1), real), ((*stack, n - 1), x.dtype)]
     name = f"lapack_{fa.letter(x.dtype)}{'hetrd' if is_complex(x.dtype) else 'sytrd'}_ffi"
-    return tuple(lapack.routine(name, [x], [*results, (stack, np.dtype(np.int32))], uplo="L" if lower else "U")[:4])  # type: ignore[return-value]
+    status = (stack, np.dtype(np.int32))  # LAPACK's info, which is always 0 and not returned
+    packed, diagonal, off_diagonal, taus, _ = lapack.routine(name, [x], [*results, status], uplo="L" if lower else "U")
+    return packed, diagonal, off_diagonal, taus
 
 
 @library

@@ -156,7 +156,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
 
 def _inserted_at(x: Any, position: Tensor, values: Any, axis: int) -> Tensor:
     """The array with slices inserted at a traced index: element i is from before it, from the values, or from after it."""
-    if values.ndim:
+    if values.ndim:  # as in NumPy for one index, the first axis of the values becomes the axis of the slices
         values = moveaxis(reshape(values, (1,) * (x.ndim - values.ndim) + values.shape), 0, axis)
     n, count = x.shape[axis], values.shape[axis] if values.ndim else 1
     values = broadcast_to(values, tuple(count if d == axis else m for d, m in enumerate(x.shape)))

@@ -31,7 +31,7 @@ from nabla_mlir.transforms.control import cond, fori_loop
 from nabla_mlir.transforms.custom import custom_jvp
 from nabla_mlir.transforms.implicit import custom_linear_solve
 from nabla_mlir.transforms.linear import jvp
-from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_vectorized_entry
 
 _FORWARD: dict[str, Any] = {"left_side": True, "lower": True, "unit_diagonal": True, "transpose_a": "NO_TRANSPOSE"}
 _BACKWARD: dict[str, Any] = {"left_side": True, "lower": False, "unit_diagonal": False, "transpose_a": "NO_TRANSPOSE"}
@@ -147,7 +147,7 @@ def solve(a: ArrayLike, b: ArrayLike) -> Tensor:
     return reshaped(x, x.shape[:-1]) if is_vector else x
 
 
-@per_entry  # the axes of vectorised matrices come before those of right-hand sides
+@per_vectorized_entry  # the axes of vectorised matrices come before those of right-hand sides
 def _solution(a: Tensor, b: Tensor) -> Tensor:
     """The solution of a x = b; derivatives of every order solve with the same factors, which are not differentiated."""
     packed, pivots = lu(stop_gradient(a))  # factored before `a` is repeated for a stack of right-hand sides

@@ -294,7 +294,7 @@ def _broadcasting(name: str, base: OpDef, sample: Any, **attributes: Codec) -> O
 
     def result(*xs: Tensor, broadcast_dimensions: Shape | None = None, **_: Any) -> list[Any]:
         """A list with the shape and the dtype of the result for the operands `xs`."""
-        dtype = xs[-1].dtype
+        dtype = xs[-1].dtype  # the first operand of `select` is the predicate
         if name == "compare":
             dtype = np.dtype(bool)
         elif name == "complex":
@@ -305,6 +305,7 @@ def _broadcasting(name: str, base: OpDef, sample: Any, **attributes: Codec) -> O
         shape = broadcast_shape([x.shape for x in xs], broadcast_dimensions)
         return base.apply([_spread(x, shape, broadcast_dimensions) for x in xs], params)
 
+    # These attributes may be missing: `broadcast_dimensions`, which `select` does not have, and `compare_type`.
     own = {} if name == "select" else {"broadcast_dimensions": I64Array}
     return composite(
         f"chlo.broadcast_{name}",

@@ -85,6 +85,7 @@ def _vectors(w: Tensor, v: Tensor, inner: Tensor) -> Tensor:
     """
     n, rows = w.shape[-1], v.ndim - 2
     motion = matmul(v, rotation(inner, in_columns(w, n) - in_rows(w, n)))
+    # The row of the largest entry in each column, the first one of equal entries; n stands for all rows that are not.
     size = absolute(v)
     longest = in_columns(reduce(size, full((), 0, size.dtype), dimensions=(rows,), body="max"), n)
     row = iota(shape=v.shape, dtype=np.dtype(np.int32), iota_dimension=rows)
@@ -94,8 +95,11 @@ def _vectors(w: Tensor, v: Tensor, inner: Tensor) -> Tensor:
     is_first = compare(row, first, comparison_direction="EQ")
 
     def entry(x: Tensor) -> Tensor:
+        """The elements of `x` at the largest entries of the eigenvectors, one for each column."""
         return reduce_sum(select(is_first, x, full(x.shape, 0, x.dtype)), (rows,))
 
+    # `motion` is a tangent of vectors of any length and phase. The multiple `factor` of v is added to it: the real part keeps the
+    # length one, and the imaginary part keeps the largest entry real.
     along = reduce_sum(real(conj(v) * motion), (rows,))
     factor = make_complex(-along, -entry(imag(motion)) / entry(real(v)))
     return motion + v * in_columns(factor, n)

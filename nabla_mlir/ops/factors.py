@@ -193,10 +193,10 @@ class _Search:
 
     Args:
       end: ``(value, its operation, y)`` -> a function that emits the value without the root, if the root cancels in the value as
-        a whole; None if the search has to go on in the operands.
+        a whole; None if the search has to go on in the operands. The operation is None for an argument of a block.
     """
 
-    def __init__(self, end: Callable[[ir.Value, ir.Operation, ir.Value], Build | None]):
+    def __init__(self, end: Callable[[ir.Value, ir.Operation | None, ir.Value], Build | None]):
         self._end, self._left = end, _LOOKED
         self._found: dict[tuple[ir.Value, ir.Value], bool] = {}
         self._built: dict[tuple[ir.Value, ir.Value], Tensor] = {}
@@ -215,15 +215,19 @@ class _Search:
         return self._found[key]
 
     def _cancels_in_parts(self, value: ir.Value, y: ir.Value) -> bool:
-        """True if the root `y` cancels in one factor of the product `value`, or in all terms of the sum `value`."""
+        """True if the root `y` cancels in `value`: in the value as a whole (`end`), or in operands of its operation.
+
+        In a product, one factor is enough. In other operations the root must cancel in all operands that `_parts` lists: all terms
+        of a sum, both cases of a selection, the numerator of a quotient, the operand of a negation, a reshape or a move.
+        """
         op = made_by(value)
         if self._end(value, op, y) is not None:
             return True
         if op is None:
             return False
-        if splat_of(wrap(value)) == 0:
+        if splat_of(wrap(value)) == 0:  # 0 without a root, or times a root, is 0
             return True
-        parts, _ = _parts(op, y)
+        parts, _ = _parts(op, y)  # empty if the root cannot cancel in this operation
         found = (self.finds(*part) for part in parts)
         return any(found) if op.name in _PRODUCTS else bool(parts) and all(found)
 

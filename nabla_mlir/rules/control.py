@@ -105,7 +105,7 @@ def _while_batch(op: ir.Operation, batch: Batch) -> None:
     arguments, ops, outputs = body_of(op.regions[1])
     tests, test_ops, (predicate,) = body_of(op.regions[0])
     changing = {i for i, (a, r) in enumerate(zip(arguments, outputs, strict=True)) if a != r}
-    varying, per_entry = _varying_carries(op, batch, changing)
+    varying, predicate_varies = _varying_carries(op, batch, changing)
     inits = [with_axis(batch, v, i in varying) for i, v in enumerate(op.operands)]
 
     def test(carry: Sequence[Tensor], alive: Tensor | None = None) -> Tensor:
@@ -116,7 +116,7 @@ def _while_batch(op: ir.Operation, batch: Batch) -> None:
         for i, (a, c) in enumerate(zip(tests, carry, strict=True)):
             inner.bind(a, c, i in varying)
         batch_ops(test_ops, inner)
-        return with_axis(inner, predicate, per_entry)
+        return with_axis(inner, predicate, predicate_varies)
 
     def step(carry: Sequence[Tensor], alive: Tensor | None = None) -> list[Tensor]:
         """The next state; `alive` is the mask of the entries that still run, or None if all end together."""
@@ -130,7 +130,7 @@ def _while_batch(op: ir.Operation, batch: Batch) -> None:
         return [with_axis(inner, r, i in varying) for i, r in enumerate(outputs)]
 
     frozen_at_end = varying & changing  # carries that must not change in an entry that has ended
-    emit = functools.partial(_while_per_entry, live=batch.live, frozen_at_end=frozen_at_end) if per_entry else emit_while
+    emit = functools.partial(_while_per_entry, live=batch.live, frozen_at_end=frozen_at_end) if predicate_varies else emit_while
     results = emit(inits, test, step, like=op)
     for i, (old, new) in enumerate(zip(op.results, results, strict=True)):
         batch.bind(old, new, i in varying)
@@ -156,9 +156,9 @@ def _varying_carries(op: ir.Operation, batch: Batch, changing: set[int]) -> tupl
         varying, _ = state
         inside = varying_values(ops, [*(arguments[i] for i in varying), *captures])
         more = varying | {i for i, r in enumerate(outputs) if r in inside}
-        per_entry = predicate in varying_values(test_ops, [*(tests[i] for i in more), *captures])
+        predicate_varies = predicate in varying_values(test_ops, [*(tests[i] for i in more), *captures])
         # The value of an ended entry stays, so each carry that changes differs between entries.
-        return (more | changing if per_entry else more), per_entry
+        return (more | changing if predicate_varies else more), predicate_varies
 
     return fixed_point(({i for i, v in enumerate(op.operands) if v in batch}, False), iterate)
 

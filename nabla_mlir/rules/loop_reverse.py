@@ -271,7 +271,8 @@ def _planned(op: ir.Operation, backward: Backward, counter: Counter, cts: list[T
         """The cotangents at iteration `first`, from those at iteration `stop`; runs the piece forward from `state` to fill the
         tapes.
         """
-        _, _, tapes = _forward_loop(op, all_carries(state), first, stop, first, stored, empty)
+        # The tapes have rows only for this piece: row 0 is iteration `first`.
+        _, _, tapes = _forward_loop(op, all_carries(state), index=first, stop=stop, offset=first, stored=stored, tapes=empty)
 
         def known_at(i: Tensor) -> dict[ir.Value, Tensor]:
             """The values of the forward loop at iteration `i`: rows of the tapes of this piece, and the counter."""

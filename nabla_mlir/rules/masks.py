@@ -94,7 +94,7 @@ def _mask_of_moved(op: ir.Operation) -> Asking[Tensor | None]:
     def mask_of(source: ir.Value) -> Tensor:
         """The mask of an operand that is moved; without one, all True, or all False if the operand is zero."""
         mask, x = masks[source], wrap(source)
-        return full(x.shape, not is_zero(x), np.dtype(bool)) if mask is None else mask
+        return full(shape=x.shape, value=not is_zero(x), dtype=np.dtype(bool)) if mask is None else mask
 
     record = record_of(op, "vjp")
     return record.apply([mask_of(v) if v in masks else wrap(v) for v in op.operands], record.read(op))[0]

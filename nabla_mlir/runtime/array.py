@@ -123,7 +123,7 @@ class Array(ArrayMethods, metaclass=_OfAllArrays):
         Raises OutOfMemoryError if the device has too little memory.
         """
         where, dtype = _device(device), np.dtype(dtype)
-        size = max(math.prod(shape) * dtype.itemsize, 1)
+        size = max(math.prod(shape) * dtype.itemsize, 1)  # memory for no elements is one byte: a buffer has an address
         try:
             buffer = where.on(where.hal.allocator.allocate_buffer)(MemoryType.DEVICE_LOCAL, where.usage, size)
         except RuntimeError as error:

@@ -48,7 +48,7 @@ def copied(array: np.ndarray, where: Device, element: HalElementType) -> HalBuff
 def aligned_copy(array: np.ndarray) -> np.ndarray:
     """A copy of the array in memory that begins at a multiple of 64 bytes, so that a buffer can share it."""
     raw = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
+    start = -raw.ctypes.data % _ALIGNMENT  # the distance from the address of `raw` to the next multiple
     copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
     np.copyto(copy, array)
     return copy

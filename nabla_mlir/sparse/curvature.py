@@ -10,7 +10,7 @@ from nabla_mlir.base.errors import ShapeError, user_frame
 from nabla_mlir.sparse.derivatives import hessian, jacobian
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.table.promotion import as_tensor
-from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_vectorized_entry
 
 
 def gauss_newton(
@@ -51,13 +51,14 @@ def gauss_newton(
         h = hessian(lambda out: loss(out, *data))(model(x, *data))
         return j.T @ (h @ j)
 
-    return staged(per_entry(call))
+    return staged(per_vectorized_entry(call))
 
 
 def lagrangian(f: Callable[..., Any], constraints: Callable[..., Any]) -> Callable[..., Any]:
     """The function ``(x, sigma, weights, *data) -> sigma f + Σ weights · constraints``, both of x and the data.
 
-    Patterns and programs of its derivatives hold for all multipliers. `nm.sparse_hessian_module` makes an artifact of it.
+    The multipliers `sigma` and `weights` are arguments, so one pattern and one program of its derivatives serve all their values.
+    `nm.sparse_hessian_module` makes an artifact of it.
 
     Args:
       f: a scalar function.
@@ -89,7 +90,7 @@ def lagrangian(f: Callable[..., Any], constraints: Callable[..., Any]) -> Callab
             total = total + (tensor * value).sum()
         return total
 
-    return staged(per_entry(call))
+    return staged(per_vectorized_entry(call))
 
 
 def lagrangian_hessian(

@@ -22,7 +22,7 @@ from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import Tensor, constant
 from nabla_mlir.transforms.linear import linearized, pullback
 from nabla_mlir.transforms.vectorize import vmap
-from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_vectorized_entry
 
 _SYMMETRIC = ("star", "acyclic", "column")
 
@@ -138,7 +138,7 @@ def _transform(what: str, f: Callable[..., Any], argnums: Argnums, run: Callable
     def call(*args: Any, **kwargs: Any) -> Any:
         return run(FlatCall(what, f, argnums, args, kwargs))
 
-    transform = staged(per_entry(call))
+    transform = staged(per_vectorized_entry(call))
     return functools.wraps(f)(lambda *args, **kwargs: transform(*args, **kwargs))
 
 

@@ -248,14 +248,20 @@ def _is_constant(op: ir.Operation | None) -> bool:
 
 
 def _pattern(what: str, f: Callable[..., Any], specs: Sequence[Any], argnums: Argnums, symmetric: bool, local: bool) -> Pattern:
-    """The pattern of the Jacobian of `f`, or of the Hessian if `symmetric`; at the point `specs` only, if `local`.
+    """The pattern of the Jacobian of `f`, or of the Hessian if `symmetric`.
 
-    `what` is the name of the transform. The lines of the user are traced only if errors or warnings need them. `argnums` are the
-    positions of the differentiated arguments.
+    Args:
+      what: the name of the transform, for errors.
+      f: the function.
+      specs: the specs of its arguments; with `local` their arrays, the point.
+      argnums: the positions of the differentiated arguments.
+      symmetric: True for the Hessian.
+      local: True for the pattern at the point, which may lack entries elsewhere.
     """
-    positions(what, argnums, len(specs))
+    positions(what, argnums, len(specs))  # only checks `argnums`: raises TraceError for a position without an argument
     if local:
         return _pattern_at_point(what, f, specs, argnums, symmetric)
+    # The first trace has no source locations, which saves time; if an error or a warning needs one, a second trace has them.
     with contextlib.suppress(NablaError, LinesNeeded):
         return _pattern_by_trace(what, f, specs, argnums, symmetric, has_lines=False)
     return _pattern_by_trace(what, f, specs, argnums, symmetric, has_lines=True)

@@ -54,7 +54,12 @@ def _only_rows(rows: Rows, sample: np.ndarray) -> Rows:
 
 
 def _forms(differences: np.ndarray, positions: np.ndarray, grid: Shape, least: int, most: int) -> Iterator[np.ndarray]:
-    """Colorings of the columns, one for each linear form that maps no difference to zero, with the fewest colors first."""
+    """Colorings of the columns, one for each linear form that maps no difference to zero, with the fewest colors first.
+
+    A linear form has an integer for each axis of the grid, and gives a column the color positions · form modulo k, the number of
+    colors. `differences` are those of the positions of two columns that need different colors; k is from `least` to `most` - 1.
+    With more than `thresholds.LATTICE_FORMS` forms the search ends.
+    """
     for k in range(max(2, least), most):
         if k ** len(grid) > thresholds.LATTICE_FORMS:
             return

@@ -54,7 +54,7 @@ def is_long(op: ir.Operation | None) -> bool:
 
 
 def is_free(op: ir.Operation | None) -> bool:
-    """True if an operation needs no time and no memory: a constant, a view, or a value that is computed by its readers."""
+    """True if an operation costs no time and no memory: a constant, a view, or a value that is computed by its readers."""
     record = record_or_none(op)
     return (op is not None and op.name == CONSTANT) or (record is not None and record.free)
 

@@ -252,7 +252,7 @@ class Deep:
 
         def apply(x: Any) -> Any:
             """The sum of the last two values after random steps of the family on recent values; each call takes the same steps."""
-            rng = np.random.default_rng([self.seed, 5])
+            rng = np.random.default_rng([self.seed, 5])  # other numbers than those of the transforms (3) and the arguments (4)
             values = [x, bounded(x) + 1]
             for _ in range(self.steps):
                 step = STEPS[self.family.steps[int(rng.integers(len(self.family.steps)))]]

@@ -42,7 +42,7 @@ def requested(options: argparse.Namespace) -> tuple[Any, list[Any], dict[str, An
     specs = [parse_spec(text) for text in options.spec]
     original = load_function(options.model)
     function = apply_transforms(original, options.transform)
-    if not specs:
+    if not specs:  # an imported model states the types of its arguments
         specs = [("", s) for s in imported_specs(original, options.transform)]
     positional, keywords = [s for name, s in specs if not name], {name: s for name, s in specs if name}
     _check_arguments(function, positional, keywords)

@@ -50,7 +50,7 @@ class Option:
 
 def options_of(cls: type[Pass | NamedPipeline]) -> list[Option]:
     """The options of a pass or a pipeline: its fields; the comment after a field is its help."""
-    source = "\n".join(inspect.getsource(c) for c in cls.__mro__[:-1])
+    source = "\n".join(inspect.getsource(c) for c in cls.__mro__[:-1])  # the last class is `object`
     options = []
     for f in dataclasses.fields(cls):
         comment = re.search(rf"^    {f.name}: [^#\n]*#\s*(.*)$", source, re.M)

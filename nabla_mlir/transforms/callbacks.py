@@ -18,7 +18,7 @@ from nabla_mlir.staging.tracing import is_tracing
 from nabla_mlir.table.narrowing import is_narrowing, is_wide
 from nabla_mlir.table.promotion import as_tensor, is_scalar
 from nabla_mlir.table.tensor import Tensor
-from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_vectorized_entry
 
 _METHODS = (None, "sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 
@@ -108,7 +108,7 @@ def _call_python(
         return pytree.unflatten(out_spec, outs)
 
     leaves, in_spec = pytree.flatten((args, kwargs))
-    return staged(per_entry(emit))(*leaves)
+    return staged(per_vectorized_entry(emit))(*leaves)
 
 
 def _with_method(run: Callback, vmap_method: str | None) -> Callback:
@@ -176,4 +176,4 @@ def effect(callback: Callable[..., Any], args: Any, kwargs: Any, key: Hashable =
     if not is_tracing():
         run(*(np.asarray(x) for x, a in zip(leaves, is_array, strict=True) if a))
         return
-    staged(per_entry(emit))(*(x for x, a in zip(leaves, is_array, strict=True) if a))
+    staged(per_vectorized_entry(emit))(*(x for x, a in zip(leaves, is_array, strict=True) if a))

@@ -21,7 +21,7 @@ from nabla_mlir.staging.positions import bind_static
 from nabla_mlir.staging.tracing import results_of, trace_region
 from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.tensor import wrap
-from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_vectorized_entry
 
 Policy = tuple[tuple[str, ...], ...]  # words of JAX with their arguments; a value is stored if one of the words allows it
 Chooser = Callable[[ir.Operation], Any]  # returns True for operations whose results may be stored
@@ -118,7 +118,7 @@ def checkpoint(
             """The result for `values`, the arguments that are not static."""
             return _emit(functools.partial(dynamic, *values, **kwargs), policies, prevent_cse)
 
-        return staged(per_entry(run))(*dynamic_arguments, **kwargs)
+        return staged(per_vectorized_entry(run))(*dynamic_arguments, **kwargs)
 
     return checkpoint_f
 
@@ -178,5 +178,5 @@ def _name_chosen(block: ir.Block, chooser: Chooser) -> Policy:
         with ir.InsertionPoint(following), op.location:
             for result in op.results:
                 named = name_op(wrap(result), name=_CHOSEN).value
-                result.replace_all_uses_except(named, named.owner.operation)
+                result.replace_all_uses_except(named, named.owner.operation)  # all readers but `name_op` read the named value
     return CheckpointPolicies.save_only_these_names(_CHOSEN)

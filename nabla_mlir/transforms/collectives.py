@@ -313,16 +313,16 @@ def ppermute(x: PyTree, axis_name: str, perm: Sequence[tuple[int, int]]) -> PyTr
     order = np.full(bound.size, -1, np.int32)  # for each entry its source; -1 without one
     order[targets] = sources
 
-    def one(t: Tensor) -> Tensor:
+    def received(t: Tensor) -> Tensor:
         """For one leaf, the array of the entry that sends to the current entry; zeros if no entry does."""
         every = collectives.all_gather(t, axis=bound.symbol, dimension=0, extent=bound.size)
-        own_position = reshaped(own_part(constant(order), bound, 0), ())
+        own_position = reshaped(own_part(constant(order), bound, 0), ())  # the entry that sends; -1 if none does
         position = lg.clamp(full((), 0, own_position.dtype), own_position, full((), bound.size - 1, own_position.dtype))
         is_target = lg.compare(own_position, full((), 0, own_position.dtype), comparison_direction="GE")
         mask = broadcast_in_dim(is_target, shape=t.shape, broadcast_dimensions=())
         return lg.select(mask, read_row(every, position), full_like(t, 0))
 
-    return _map_leaves(x, one)
+    return _map_leaves(x, received)
 
 
 def pshuffle(x: PyTree, axis_name: str, perm: Sequence[int]) -> PyTree:

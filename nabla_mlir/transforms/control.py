@@ -27,7 +27,7 @@ from nabla_mlir.table.promotion import Defaults, as_tensor, is_scalar, promote_d
 from nabla_mlir.table.regions import MAX_RESIDUAL_BYTES
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import specs_of
-from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_vectorized_entry
 
 INDEX = np.dtype(np.int32)
 _ABSENT: Any = ...  # which help() shows as Ellipsis
@@ -121,7 +121,7 @@ def cond(
             test = lg.compare(test, full((), 0, test.dtype), comparison_direction="NE")
         return _emit_choice("stablehlo.if", test, (true_fun, false_fun), operands, "cond")
 
-    return staged(per_entry(run))(pred, *(operands if operand is _ABSENT else (operand,)))
+    return staged(per_vectorized_entry(run))(pred, *(operands if operand is _ABSENT else (operand,)))
 
 
 def switch(index: ArrayLike, branches: Sequence[Callable[..., Any]], *operands: PyTree, operand: PyTree = _ABSENT) -> PyTree:
@@ -144,7 +144,7 @@ def switch(index: ArrayLike, branches: Sequence[Callable[..., Any]], *operands: 
 
     if not branches:
         raise TreeError("switch requires at least one branch, got none.", where=user_frame())
-    return staged(per_entry(run))(index, *(operands if operand is _ABSENT else (operand,)))
+    return staged(per_vectorized_entry(run))(index, *(operands if operand is _ABSENT else (operand,)))
 
 
 def _scalar(what: str, x: Any) -> Tensor:
@@ -268,7 +268,7 @@ def _loop(what: str, cond_fun: Any, body_fun: Any, init_val: PyTree, max_residua
                 result.value = first.value
         return pytree.unflatten(spec, results)
 
-    return staged(per_entry(run))(init_val)
+    return staged(per_vectorized_entry(run))(init_val)
 
 
 def _kind(dtype: np.dtype) -> int:
@@ -344,5 +344,5 @@ def fori_loop(
         return result
 
     if isinstance(lower, int) and isinstance(upper, int):
-        return staged(per_entry(lambda init: run(lower, upper, init)))(init_val)
-    return staged(per_entry(run))(lower, upper, init_val)
+        return staged(per_vectorized_entry(lambda init: run(lower, upper, init)))(init_val)
+    return staged(per_vectorized_entry(run))(lower, upper, init_val)

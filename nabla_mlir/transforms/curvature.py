@@ -14,7 +14,7 @@ from nabla_mlir.staging.eager import staged
 from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.gradients import value_and_grad
 from nabla_mlir.transforms.linear import pullback, pushed
-from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_vectorized_entry
 
 Byproducts = dict[str, Any]
 # (x, v, *data) -> (the by-products, such as the value and the gradient; the product)
@@ -127,7 +127,7 @@ def _public(product: Product, name: str) -> Callable[..., Any]:
 
     def call(x: Any, v: Any, *data: Any) -> Any:  # the product with v at x; `data` are further arguments
         run = lambda x, v, *data: product(x, v, *data)[1]  # noqa: E731
-        return staged(per_entry(run, run))(x, v, *data)
+        return staged(per_vectorized_entry(run, run))(x, v, *data)
 
     call.__name__ = name
     return call

@@ -36,7 +36,7 @@ from nabla_mlir.table.tensor import Tensor, full
 from nabla_mlir.transforms.arguments import specs_of
 from nabla_mlir.transforms.custom_calls import Call
 from nabla_mlir.transforms.symbolic_zeros import CustomVJPPrimal, SymbolicZero
-from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_vectorized_entry
 
 
 class _Tracing(threading.local):
@@ -79,7 +79,7 @@ class _Custom:
                 whole.insert(i, value)
             return whole
 
-        return staged(per_entry(lambda *values: self._emit(fixed, merged, values)))(*differentiated)
+        return staged(per_vectorized_entry(lambda *values: self._emit(fixed, merged, values)))(*differentiated)
 
     def __getattr__(self, name: str) -> Any:
         """An attribute of the function, such as `def_vmap` of a function with a rule for maps."""

@@ -24,7 +24,7 @@ from nabla_mlir.transforms.custom import custom_jvp
 from nabla_mlir.transforms.gradients import stop_gradient
 from nabla_mlir.transforms.linear import jvp, vjp
 from nabla_mlir.transforms.symbolic_zeros import SymbolicZero
-from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_vectorized_entry
 
 Linear = Callable[[Any], Any]
 
@@ -102,7 +102,7 @@ def custom_linear_solve(
             block.append_to(target)
         return pytree.unflatten(spec, results_of(op))
 
-    return staged(per_entry(run))(b)
+    return staged(per_vectorized_entry(run))(b)
 
 
 def _check_like_b(what: str, spec: pytree.TreeSpec, likes: list[Tensor], out: Any) -> list[Tensor]:
@@ -181,7 +181,7 @@ def custom_root(
         root.defjvp(rule)
         return root(*parameters)
 
-    return staged(per_entry(run))(initial_guess)
+    return staged(per_vectorized_entry(run))(initial_guess)
 
 
 def _without_aux(solve: Callable[[Linear, Any], Any]) -> Callable[[Linear, Any], Any]:

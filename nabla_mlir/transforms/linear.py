@@ -22,7 +22,7 @@ from nabla_mlir.table.promotion import as_tensor
 from nabla_mlir.table.registry import Region, zeros
 from nabla_mlir.table.tensor import CALL_INSIDE, Tensor, current_scope, full
 from nabla_mlir.transforms.arguments import seed_array, seed_of, specs_of
-from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_vectorized_entry
 
 
 def jvp(
@@ -57,7 +57,7 @@ def jvp(
             f"{type(primals).__name__} and {type(tangents).__name__}.",
             where=user_frame(),
         )
-    return staged(per_entry(run, run))(tuple(primals), tuple(tangents))
+    return staged(per_vectorized_entry(run, run))(tuple(primals), tuple(tangents))
 
 
 def linearize(fun: Callable[..., Any], *primals: PyTree, has_aux: bool = False) -> Any:

@@ -21,7 +21,7 @@ from nabla_mlir.transforms.arguments import specs_of
 from nabla_mlir.transforms.control import INDEX, adapted, advice_for, describe, while_loop
 from nabla_mlir.transforms.recurrences import affine_leaves, linear_recurrence, running_product
 from nabla_mlir.transforms.vectorize import vmap
-from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_vectorized_entry
 from nabla_mlir.transforms.vectorized_trees import axes_of_spec, leaves_of
 
 
@@ -111,7 +111,7 @@ def scan(
         raise ShapeError(f"scan requires unroll of at least 0, got {unroll!r}.", where=user_frame())
     # As a number of calls, where 0 stands for all.
     requested = (0 if unroll else 1) if isinstance(unroll, bool) else unroll
-    return staged(per_entry(run))(init, xs)
+    return staged(per_vectorized_entry(run))(init, xs)
 
 
 def _result_tree(spec: pytree.TreeSpec, ys: Sequence[Tensor]) -> Any:
@@ -250,7 +250,7 @@ def map(f: Callable[[Any], Any], xs: PyTree, *, batch_size: int | None = None) -
         each = zip(*parts, strict=True)
         return pytree.unflatten(out_spec, [ys[0] if len(ys) == 1 else concatenate(*ys, dimension=0) for ys in each])
 
-    return staged(per_entry(run))(xs)
+    return staged(per_vectorized_entry(run))(xs)
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: PyTree, reverse: bool = False, axis: int = 0) -> PyTree:
@@ -303,4 +303,4 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: PyTree, reverse: bool
             step *= 2
         return pytree.unflatten(spec, xs)
 
-    return staged(per_entry(run))(elems)
+    return staged(per_vectorized_entry(run))(elems)

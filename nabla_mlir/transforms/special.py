@@ -18,7 +18,7 @@ from nabla_mlir.transforms.arguments import differentiable
 from nabla_mlir.transforms.custom import custom_vjp
 from nabla_mlir.transforms.linear import pullback, pushed
 from nabla_mlir.transforms.unit_vectors import checked_batch_size, over_unit_vectors, shown
-from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_vectorized_entry
 from nabla_mlir.transforms.vectorized_trees import leaves_of
 
 
@@ -81,7 +81,7 @@ def hessian_diagonal(fun: Callable[..., Any], argnums: int = 0, batch_size: int 
         rows, spec, point = _along_axes("hessian_diagonal", fun, argnums, size, args, kwargs)
         return pytree.unflatten(spec, [reshaped(row, x.shape) for row, x in zip(rows, point, strict=True)])
 
-    return shown("hessian_diagonal", staged(per_entry(run)))
+    return shown("hessian_diagonal", staged(per_vectorized_entry(run)))
 
 
 def laplacian(fun: Callable[..., Any], argnums: int = 0, batch_size: int | None = None) -> Callable[..., Any]:
@@ -114,7 +114,7 @@ def laplacian(fun: Callable[..., Any], argnums: int = 0, batch_size: int | None 
             total = [a + b for a, b in zip(total, more, strict=True)]
         return pytree.unflatten(leaves[0][1], total)
 
-    return shown("laplacian", staged(per_entry(run)))
+    return shown("laplacian", staged(per_vectorized_entry(run)))
 
 
 def linear_transpose(fun: Callable[..., Any], *primals: PyTree, reduce_axes: tuple[()] = ()) -> Callable[..., Any]:

@@ -21,7 +21,7 @@ from nabla_mlir.table.promotion import as_tensor, is_scalar
 from nabla_mlir.table.tensor import Tensor
 from nabla_mlir.transforms.arguments import own
 from nabla_mlir.transforms.collectives import bound_axis
-from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_vectorized_entry
 from nabla_mlir.transforms.vectorized_trees import axes_of_spec
 
 
@@ -66,7 +66,7 @@ def vmap(
             values = tuple(whole.get(i, x) for i, x in enumerate(args))
             return _vmap(fun, in_axes, out_axes, axis_size, axis_name, values, kwargs)
 
-        return staged(per_entry(run))(*(None if i in whole else x for i, x in enumerate(args)), **kwargs)
+        return staged(per_vectorized_entry(run))(*(None if i in whole else x for i, x in enumerate(args)), **kwargs)
 
     return vmap_f
 
@@ -104,6 +104,7 @@ def _vmap(
     def body(*inner: Tensor) -> list[Any]:
         """The results of `f` for one entry; also finds the positions of the mapped axes in the results."""
         bound.block = ir.InsertionPoint.current.block
+        # A Python number that is not mapped stays one, so that `f` can use its value.
         values: list[Any] = [x if is_scalar(x) else t for x, t in zip(leaves, tensors, strict=True)]
         for i, value in zip(leaders, inner, strict=True):
             values[i] = value

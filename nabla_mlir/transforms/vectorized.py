@@ -244,7 +244,7 @@ def _align_axes(x: Tensor, names: Sequence[str], rank: int) -> Tensor:
 # ---------------------------------------------------------------- functions per entry
 
 
-def per_entry(run: Callable[..., Any], together: Callable[..., Any] | None = None) -> Callable[..., Any]:
+def per_vectorized_entry(run: Callable[..., Any], together: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """The function that runs `run` on each entry of its vectorised arguments, and of captured vectorised tensors.
 
     It is a map over all axes of these tensors, and every result carries all of the axes. Without such axes, the function just runs.
@@ -291,7 +291,7 @@ def entrywise(
     """
     if vectorized not in ("union", "parameter"):
         raise TraceError(f"{what} requires vectorized='union' or 'parameter', got {vectorized!r}.", where=user_frame())
-    return staged(per_entry(run, together or run) if vectorized == "union" else run)
+    return staged(per_vectorized_entry(run, together or run) if vectorized == "union" else run)
 
 
 def summed_entries(tree: Any) -> Any:

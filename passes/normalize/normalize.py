@@ -358,7 +358,7 @@ def _bitcast(op: ir.Operation) -> list[ir.Value] | None:
     return dynamic_bitcast(op) if is_dynamic(op.results[0].type) else _convert(op)
 
 
-def _window_body(op: ir.Operation) -> list[ir.Value] | None:
+def _folded_window(op: ir.Operation) -> list[ir.Value] | None:
     """A windowed reduction with an unnamed body as operations on slices, because IREE accepts one operation; None for others."""
     params = reduce_window.read(op)
     if isinstance(params["body"], str) or any(is_dynamic(r.type) for r in op.results):
@@ -366,15 +366,15 @@ def _window_body(op: ir.Operation) -> list[ir.Value] | None:
     return [y.value for y in folded([wrap(v) for v in op.operands], **params)]
 
 
-def _reduction_body(op: ir.Operation) -> list[ir.Value] | None:
-    """A reduction with expensive operations as a tree over halves of the array, where they can be legalised; None for others."""
-    _, inner, _ = body_of(op.regions[0])
-    if all(is_cheap(o) or is_free(o) for o in inner) or any(is_dynamic(r.type) for r in op.results):
+def _reduction_tree(op: ir.Operation) -> list[ir.Value] | None:
+    """A reduction whose body has an expensive operation as operations on halves of arrays, for IREE; None for other reductions."""
+    _, body, _ = body_of(op.regions[0])
+    if all(is_cheap(o) or is_free(o) for o in body) or any(is_dynamic(r.type) for r in op.results):
         return None
     return [y.value for y in tree([wrap(v) for v in op.operands], **reduce.read(op))]
 
 
-def _map_body(op: ir.Operation) -> list[ir.Value] | None:
+def _decomposed_map(op: ir.Operation) -> list[ir.Value] | None:
     """A map that captures values as operations on whole arrays, because IREE refuses it; None for other maps."""
     if not captures_of(op) or any(is_dynamic(r.type) for r in op.results):
         return None
@@ -393,8 +393,8 @@ _SHAPED: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = {
 _REWRITES: dict[str, Callable[[ir.Operation], list[ir.Value] | None]] = _SHAPED | {
     "stablehlo.bitcast_convert": _bitcast,
     "stablehlo.convert": _convert,
-    "stablehlo.reduce": _reduction_body,
-    "stablehlo.reduce_window": _window_body,
-    "stablehlo.map": _map_body,
+    "stablehlo.reduce": _reduction_tree,
+    "stablehlo.reduce_window": _folded_window,
+    "stablehlo.map": _decomposed_map,
     "stablehlo.sign": _sign,
 }

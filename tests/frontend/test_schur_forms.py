@@ -107,6 +107,16 @@ def test_equations_of_sylvester() -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_the_schur_form_of_a_matrix_that_is_not_finite_is_nan(dtype: type) -> None:
+    stack = np.stack([MATRICES["random"][:3, :3]] * 3).astype(dtype)
+    stack[0, 0, 0], stack[1, 2, 1] = np.nan, np.inf
+    for factor in linalg.schur(stack):
+        x = np.asarray(factor)
+        assert np.isnan(x[:2]).all()
+        assert np.isfinite(x[2]).all()
+
+
 @pytest.mark.parametrize("name", ["random", "pair", "complex"])
 def test_roots_of_matrices(name: str) -> None:
     a = MATRICES[name]

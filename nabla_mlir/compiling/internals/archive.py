@@ -97,7 +97,7 @@ def _files(artifact: bytes) -> list[_File]:
 
 def _seal(code: bytearray, file: _File, content: bytes | bytearray) -> None:
     """Writes the checksum of a file with this content into its header and into the directory; `code` is the artifact."""
-    checksum = zlib.crc32(content)
+    checksum = zlib.crc32(content)  # a field of 4 bytes, at byte 14 of a header and at byte 16 of an entry of the directory
     struct.pack_into("<I", code, file.header + 14, checksum)
     struct.pack_into("<I", code, file.entry + 16, checksum)
 

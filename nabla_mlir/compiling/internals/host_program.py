@@ -86,7 +86,7 @@ class HostProgram:
     def export(self, symbol: str) -> tuple[int, ir.Operation]:
         """The number of a kernel (``@executable::@variant::@kernel``) in C, and the operation that computes its workgroups."""
         parts = symbol.split("::")
-        name = parts[-1][1:]
+        name = parts[-1][1:]  # without the "@"
         if name not in self.dispatches:
             self.dispatches.append(name)
         return self.dispatches.index(name), self._counts[f"{parts[0]}::{parts[-1]}"]

@@ -18,7 +18,7 @@ from nabla_mlir.interop.onnx.table import Refusal, operator_for
 from nabla_mlir.runtime.element_types import dtype_named
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.table.promotion import adopted
-from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_vectorized_entry
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class OnnxFunction:
                 where=user_frame(),
                 help="its attribute `parameters` has those of the model.",
             )
-        return staged(per_entry(self._emit))(*args)
+        return staged(per_vectorized_entry(self._emit))(*args)
 
     def _emit(self, *args: Any) -> Any:
         """The results of a call inside a traced function."""

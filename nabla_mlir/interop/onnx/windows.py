@@ -221,8 +221,9 @@ def _max_pool(
     found = nnp.take_along_axis(nnp.broadcast_to(positions, patches.shape), first, -1)[..., 0].reshape(best.shape)
     if storage_order:
         found = nnp.asarray(_by_columns(pool.sizes))[found]
-    images = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * pool.rank) * int(np.prod(pool.sizes))
-    return best, (found + images).astype(np.int64)
+    # `found` is an index in one image (an entry of the batch and a channel); the result counts from the first element of x.
+    image_offsets = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * pool.rank) * int(np.prod(pool.sizes))
+    return best, (found + image_offsets).astype(np.int64)
 
 
 def _by_columns(sizes: Sequence[int]) -> np.ndarray:
@@ -324,7 +325,7 @@ def _col2im(x: Tensor, image_shape: Any, block_shape: Any, strides: Any = None, 
     """
     sizes, block = numbers(image_shape), numbers(block_shape)
     channels = x.shape[1] // int(np.prod(block))
-    image = nnp.zeros((1, 1, *sizes), dtype=x.dtype)
+    image = nnp.zeros((1, 1, *sizes), dtype=x.dtype)  # only its shape counts: the pool finds the positions of the windows
     pool = _Pool(image, block, strides, pads, dilations, "NOTSET", 0)
     positions, is_inside = pool.positions()
     parts = nnp.swapaxes(x.reshape(x.shape[0], channels, -1, x.shape[2]), 2, 3)  # (batch, channels, window, element)

@@ -26,7 +26,7 @@ from nabla_mlir.staging.eager import Static, library, staged
 from nabla_mlir.table.registry import REGISTRY
 from nabla_mlir.table.tensor import Tensor, full, splat_of
 from nabla_mlir.transforms.vectorize import vmap
-from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_vectorized_entry
 
 # The functions that have a name in the records.
 _WORDS: dict[Any, str] = {
@@ -94,7 +94,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable[..., Any], dim
             return pytree.unflatten(spec, [reduce_record(xs[0], inits[0], dimensions=tuple(sorted(axes)), body=word)])
         return pytree.unflatten(spec, _reduce_by_halves(xs, inits, axes, _elementwise(computation, spec)))
 
-    return staged(per_entry(run))(operands, init_values)
+    return staged(per_vectorized_entry(run))(operands, init_values)
 
 
 def _pairs(name: str, operands: Any, init_values: Any) -> tuple[list[Tensor], list[Tensor], Any]:
@@ -282,7 +282,7 @@ def reduce_window(
             whole = [select(is_empty, start, w) for start, w in zip(starts, whole, strict=True)]
         return pytree.unflatten(spec, whole)
 
-    return staged(per_entry(run))(operand, init_value)
+    return staged(per_vectorized_entry(run))(operand, init_value)
 
 
 def _named_windows(x: Tensor, word: str, geometry: dict[str, Any]) -> list[Tensor]:

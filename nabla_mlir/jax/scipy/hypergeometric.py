@@ -84,7 +84,7 @@ def _start(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """The sum of the Gauss series F(a, b; c; x), and its derivative by x."""
 
     def step(k: Any, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Adds term k of the power series to the value, and its derivative to the slope."""
+        """Adds term k of the power series to the value, and its derivative to the slope: for the term q x / k it is q."""
         part, value, slope = state
         below = c + k - 1.0
         ratio = part * (a + k - 1.0) * (b + k - 1.0) / where(below == 0.0, 1.0, below)  # 0 only after the last term of a polynomial

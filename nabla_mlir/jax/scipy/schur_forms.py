@@ -31,7 +31,7 @@ from nabla_mlir.transforms.control import fori_loop
 from nabla_mlir.transforms.custom import custom_jvp
 from nabla_mlir.transforms.implicit import custom_linear_solve
 from nabla_mlir.transforms.linear import jvp
-from nabla_mlir.transforms.vectorized import per_entry
+from nabla_mlir.transforms.vectorized import per_vectorized_entry
 
 _NARROW = np.int8  # the dtype of constants, which promote to the dtype of any floating-point operand
 
@@ -172,7 +172,7 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float
     return _sylvester(a, b, c, tol)
 
 
-@per_entry
+@per_vectorized_entry
 def _sylvester(a: Tensor, b: Tensor, c: Tensor, tol: float) -> Tensor:
     """The solution of A X + X B = C as a linear solve, so that derivatives of every order solve the equation, too.
 

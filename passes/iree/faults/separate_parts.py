@@ -37,12 +37,13 @@ class SeparatePartsPass(Pass):
     name: ClassVar[str] = "nabla-separate-parts"
 
     def run(self, module: ir.Operation) -> None:
-        """Adds barriers between parts of arrays and their readers."""
+        """Adds barriers, in place: after slices, after gathered updates, and after sorts that are written into larger arrays."""
         for op in nested_in_functions(module):
             for part in _parts(op):
                 store_before_uses(part, part.results[0])
             for value in _gathered_updates(op):
                 store_before_uses(made_by(value), value)
+            # A result that is written into a larger array would be computed on the stack (see the class).
             if op.name in _SORTS and any(use.owner.name in _JOINS for result in op.results for use in result.uses):
                 for result in op.results:
                     store_before_uses(op, result)

@@ -129,9 +129,9 @@ def call_kernel(
 
 
 def _constant(type: ir.Type, number: int, known: Constants) -> ir.Value:
-    """A constant at the beginning of the current block; `known` has those that exist, and gets new ones."""
+    """A constant at the beginning of the current block; `known` has the constants that exist, and gets new ones."""
     block = ir.InsertionPoint.current.block
-    key = block, type, number
+    key = block, type, number  # a constant of another block may not be visible in this one
     if key not in known:
         with ir.InsertionPoint.at_block_begin(block):
             known[key] = arith.ConstantOp(type, number).result

@@ -63,7 +63,7 @@ def share_results(types: Sequence[ir.Type]) -> tuple[list[ir.Type], list[Positio
     for shape, dtype in map(shape_and_dtype, types):
         start = ends.setdefault(dtype, 0)
         positions.append(Position(list(ends).index(dtype), start))
-        step = _ALIGNMENT // dtype.itemsize
+        step = _ALIGNMENT // dtype.itemsize  # the next result starts at a multiple of _ALIGNMENT bytes
         ends[dtype] = start + -(-math.prod(shape) // step) * step
     return [tensor_type((end,), dtype) for dtype, end in ends.items()], positions
 

@@ -255,7 +255,7 @@ class NestWriter:
         `loops` has the indices of outer loops.
         """
         if not sizes:
-            return body(loops, 0, carried)
+            return body(loops, 0, carried)  # 0 lanes: scalars
         size, *inner_sizes = sizes
         if inner_sizes:
             return self._repeat(size, 1, 1, carried, lambda i, c: self._each(inner_sizes, lanes, [*loops, i], c, body))
@@ -395,6 +395,6 @@ class NestWriter:
     def _scalars(self, sizes: Sequence[int], loops: list[Affine], carried: list[Code], body: Body) -> list[Code]:
         """The last carried values of nested loops of these sizes, without vectors; `loops` has the indices of outer loops."""
         if not sizes:
-            return body(loops, 0, carried)
+            return body(loops, 0, carried)  # 0 lanes: scalars
         size, *inner_sizes = sizes
         return self._repeat(size, 1, thresholds.UNROLLED, carried, lambda i, c: self._scalars(inner_sizes, [*loops, i], c, body))

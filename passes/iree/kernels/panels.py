@@ -1,7 +1,10 @@
 """Panels of a factor: the part that a product reads for one tile, copied term by term to adjacent memory.
 
 A product is a sum over terms, C[i, j] = sum over k of A[i, k] B[k, j]; a factor is A or B. A panel of A has a few rows, and first
-all their elements of the first term, then those of the next one; a panel of B has columns. Layouts and runs: see layout.py.
+all their elements of the first term, then those of the next one; a panel of B has columns.
+
+A run is a sequence of consecutive terms (or rows) that have one stride in memory; they lie along the last of several axes. The
+offset of a term is the offset of its run, plus the index of the term in the run times the stride (see layout.py).
 """
 
 from __future__ import annotations
@@ -80,9 +83,9 @@ class Panels:
         """
         t, lanes, factor = self.t, self.form.lanes, panel.factor
         positions = [factor.of_rows(panel.base, t.add(panel.first, start), count) for start, count in groups]
-        with self._runs(panel, *block) as (run, position, low, high), t.loop(low, high, lanes) as k:
+        with self._runs(panel, *block) as (run, first_of_run, low, high), t.loop(low, high, lanes) as k:
             mask = t.mask(t.of_indices("subi", high, k))
-            offset = factor.of_term(run, t.of_indices("subi", k, position))
+            offset = factor.of_term(run, t.of_indices("subi", k, first_of_run))
             base, columns = t.add(target, self._term_offset(k, block[0], panel.width)), []
             for rows in positions:
                 # A vector has `lanes` terms of one row; after the transpose, a vector has one term of all rows of the group.
@@ -101,8 +104,8 @@ class Panels:
         fits = t.compare("sle", t.add(factor.row_in_run(panel.first), span), factor.free_run)
         with t.if_holds(fits) as otherwise:
             row = factor.of_row(panel.base, panel.first)
-            with self._runs(panel, term, terms) as (run, position, low, high), t.loop(low, high) as k:
-                offset = t.add(row, factor.of_term(run, t.of_indices("subi", k, position)))
+            with self._runs(panel, term, terms) as (run, first_of_run, low, high), t.loop(low, high) as k:
+                offset = t.add(row, factor.of_term(run, t.of_indices("subi", k, first_of_run)))
                 base = t.add(target, self._term_offset(k, term, panel.width))
                 for start in starts:
                     t.put(t.vector(factor.memory, t.add(offset, start)), self.memory, self.group, t.add(base, start))
@@ -110,22 +113,30 @@ class Panels:
             self._elements(panel, term, terms, target)
 
     def _elements(self, panel: Panel, term: str, terms: str, target: Index) -> None:
-        """Writes a copy of a panel one element after another; rows after the last one of the factor become zeros."""
+        """Writes a copy of a panel one element after another; rows after the last one of the factor become zeros.
+
+        Args:
+          panel: the panel.
+          term, terms: the index of the first term, and the number of terms, as names of values in the kernel.
+          target: the offset of the panel in memory.
+        """
         t, factor = self.t, panel.factor
+        # All elements become zeros first, because the loop below copies only the rows that the factor has.
         with t.loop(0, t.mul(terms, panel.width), self.form.lanes) as n:
             t.put(t.zeros(), self.memory, self.group, t.add(target, n))
         with t.loop(0, t.of_indices("minsi", t.of_indices("subi", factor.rows, panel.first), panel.width)) as r:
             row = factor.of_row(panel.base, t.add(panel.first, r))
-            with self._runs(panel, term, terms) as (run, position, low, high), t.loop(low, high) as k:
-                offset = factor.of_term(run, t.of_indices("subi", k, position))
+            with self._runs(panel, term, terms) as (run, first_of_run, low, high), t.loop(low, high) as k:
+                offset = factor.of_term(run, t.of_indices("subi", k, first_of_run))
                 base = t.add(t.add(target, r), self._term_offset(k, term, panel.width))
                 t.store(t.load(factor.memory, t.add(row, offset)), self.memory, self.group, base)
 
     @contextmanager
     def _runs(self, panel: Panel, term: str, terms: str) -> Iterator[tuple[Index, Index, Index, Index]]:
-        """A context for the loop over the runs (terms with one stride) that contain some of the terms from `term` on.
+        """A context for the loop over the runs (terms with one stride) that contain some of the `terms` terms from `term` on.
 
-        It yields the offset of the run, its first term, and the first and the end of its terms that are copied.
+        It yields four values of one iteration: the offset of the run, the index of its first term, the index of its first term that
+        is copied, and the end of its terms that are copied.
         """
         t, factor, end = self.t, panel.factor, self.t.add(term, terms)
         last = t.of_indices("divui", t.add(end, -1), factor.run)

@@ -12,7 +12,7 @@ import numpy as np
 from iree.compiler import ir
 
 from nabla_mlir.dialects import builder as b
-from nabla_mlir.dialects.builder import Val, eq, ne, real, select
+from nabla_mlir.dialects.builder import Val, eq, imag, ne, real, select
 from nabla_mlir.passes.iree.linalg.factorizations import adjoint, mask
 from nabla_mlir.passes.iree.linalg.qr import reflect, reflection
 from nabla_mlir.passes.iree.linalg.schur import EXCEPTIONAL, MOST_STEPS, hessenberg, triangularised, turned
@@ -22,10 +22,13 @@ from nabla_mlir.passes.iree.linalg.stacks import as_like, diagonal_of, line_at, 
 def gees(op: ir.Operation, a: Val) -> list[Val]:
     """The results of LAPACK's gees: T and Z with A = Z T Z^H, the eigenvalues, a zero count, and info.
 
-    T, Z and the eigenvalues of a matrix without convergence are NaN, and its info is 1.
+    T, Z and the eigenvalues of a matrix without convergence, or with infinities or NaN, are NaN, and its info is 1.
     """
     inside, size = within_range(a)
     triangular, basis, is_done = (triangularised if a.dtype.kind == "c" else _quasi_triangularised)(inside)
+    parts, largest = [a] if a.dtype.kind != "c" else [real(a), imag(a)], float(np.finfo(a.dtype).max)
+    for part in parts:  # a NaN looks like a converged element, because no comparison with it is true
+        is_done = is_done & ~b.reduce_any(~(abs(part) <= largest), [1, 2])
     factor = select(is_done, size, math.nan)
     triangular = scaled(triangular, spread(factor, a.shape, 0))
     basis = scaled(basis, spread(select(is_done, b.full(1.0, is_done.shape, size.dtype), math.nan), a.shape, 0))

@@ -108,6 +108,7 @@ def hessenberg(a: Val, z: Val | None = None) -> tuple[Val, Val]:
         return list(turned(t, z, v, tau))
 
     t, z = b.for_loop(n - 2, [a, z], step) if n > 2 else [a, z]
+    # The reflections leave rounding errors where exact arithmetic gives zeros.
     return select(mask(np.triu(np.ones((n, n), bool), -1), t), t, 0), z
 
 

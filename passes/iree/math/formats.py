@@ -226,6 +226,8 @@ def sar(x: Val, bits: int) -> Val:
 def nearest_integer(x: Val) -> tuple[Val, Val]:
     """The integer nearest to `x`, as a float and as a signed integer of the same width, for |x| < 2^(mantissa - 1)."""
     form = format_of(x)
+    # Magic is 1.5 * 2^mantissa. Around it, neighbouring floats differ by 1, so the addition rounds x to an integer, and the bits of
+    # the sum minus the bits of magic are this integer. A larger |x| would change the exponent of the sum.
     total = rounded(x + form.magic)
     integer = bitcast(total, form.signed) - int(np.asarray(form.magic, form.dtype).view(form.signed))
     return total - form.magic, integer

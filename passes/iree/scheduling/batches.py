@@ -20,7 +20,7 @@ from nabla_mlir.passes.iree.scheduling.nests import (
     transposed_in_memory,
     transposed_once,
 )
-from nabla_mlir.passes.iree.scheduling.order_axes import in_order, is_free
+from nabla_mlir.passes.iree.scheduling.order_axes import has_free_order, in_order
 from nabla_mlir.passes.iree.scheduling.packed import is_computed_in
 from nabla_mlir.passes.iree.scheduling.tiles import Tiles, batched_product, shared_product
 
@@ -84,7 +84,7 @@ class BatchedProduct:
         # The block is part of the key: a value that is made in the body of a loop cannot be read outside it.
         key = x.value, self.op.operation.block, order
         if key not in transposes:
-            transposes[key] = stored(Val(in_order(x.value, order))) if is_free(x.value) else transposed_in_memory(x, order)
+            transposes[key] = stored(Val(in_order(x.value, order))) if has_free_order(x.value) else transposed_in_memory(x, order)
         return transposes[key]
 
 

@@ -88,7 +88,7 @@ def _store(op: ir.Operation) -> None:
             user.operands[i] = copy
 
 
-def is_free(value: ir.Value) -> bool:
+def has_free_order(value: ir.Value) -> bool:
     """True if a value can be computed in any order of its axes: elementwise from broadcasts and constants."""
     seen, work = {value}, [value]
     while work:
@@ -124,7 +124,7 @@ def in_order(value: ir.Value, order: Permutation) -> ir.Value:
         shape, dtype = shape_and_dtype(value.type)
         new_shape, number = tuple(shape[d] for d in order), splat_of(wrap(value))
         if number is not None:
-            return full(number, new_shape, dtype).value
+            return full(value=number, shape=new_shape, dtype=dtype).value
         op = made_by(value)
         assert op is not None
         if op.name != "stablehlo.broadcast_in_dim":
@@ -179,12 +179,12 @@ class _Layout:
 
     def _can_move(self, op: ir.Operation) -> bool:
         """True if an operation can be computed in the new order: its operands are members, free values or scalars."""
-        return is_elementwise(op) and all(v in self._members or not _rank(v) or self._is_free(v) for v in op.operands)
+        return is_elementwise(op) and all(v in self._members or not _rank(v) or self._has_free_order(v) for v in op.operands)
 
-    def _is_free(self, value: ir.Value) -> bool:
-        """True if a value can be computed in any order of its axes (`is_free`); the answer is cached."""
+    def _has_free_order(self, value: ir.Value) -> bool:
+        """True if a value can be computed in any order of its axes (`has_free_order`); the answer is cached."""
         if value not in self._free:
-            self._free[value] = is_free(value)
+            self._free[value] = has_free_order(value)
         return self._free[value]
 
     def _rewrite(self, exits: Sequence[ir.Value]) -> None:

@@ -41,8 +41,8 @@ def _of_product(op: ir.Operation) -> PackedProduct:
         inner = [terms[side][n] for n in order]
         free = [n for n in range(len(view.dims)) if n not in (*batch[side], *inner)]
         dims = *batch[side], *free, *inner
-        in_batch, is_free, of_terms = ([view.axes[n] for n in part] for part in (batch[side], free, inner))
-        factors.append(Factor(view, in_batch, is_free, of_terms, dims))
+        batch_axes, free_axes, term_axes = ([view.axes[n] for n in part] for part in (batch[side], free, inner))
+        factors.append(Factor(view, batch_axes, free_axes, term_axes, dims))
     return PackedProduct(op, factors[0], factors[1], range(len(op.results[0].type.shape)))
 
 

@@ -57,11 +57,12 @@ class _Loop:
             update = row_update(self._op, carry, counter)
             if update is None or not is_constant(self._op.operands[carry]):
                 continue
+            # First choice: a tape of an earlier loop, of which each iteration reads only the row that it then writes.
             rows = next(self._consumed(update), None)
             if rows is not None:
                 for use in list(rows.uses):  # each iteration reads its row from the carry, before it writes the row
                     use.owner.operation.operands[0] = argument
-            else:
+            else:  # second choice: a value that nothing reads once the loop runs
                 rows = next(self._read_before(argument.type), None)
             if rows is not None:
                 self._op.operands[carry] = rows
