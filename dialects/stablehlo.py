@@ -66,8 +66,8 @@ def elements(array: np.ndarray) -> ir.Attribute:
 
 def splat(value: complex | float | int | bool, shape: tuple[int, ...], dtype: np.dtype) -> ir.Attribute:
     """The dense attribute of `shape` with `value` for every element; its size does not depend on the shape."""
-    if isinstance(value, np.generic):
-        value = value.item()
+    if type(value) not in (bool, int, float, complex):  # a number of NumPy, or a member of an enum.IntEnum
+        value = np.asarray(value).item()
     return _splat(repr(value), shape, dtype)
 
 

@@ -100,6 +100,10 @@ class CopyError(NablaError, ValueError):
     """A copy was refused that has to be made."""
 
 
+class DonationError(CopyError, RuntimeError):
+    """A donated array is also another argument of the call."""
+
+
 class DeletedArrayError(NablaError, RuntimeError):
     """An array was used whose memory was given to a call, or set free."""
 
@@ -141,7 +145,7 @@ class AssignmentError(TraceError, ValueError):
 
 
 class StaticArgumentError(TraceError, ValueError):
-    """A static argument of `jit` cannot be hashed, or the function has no argument of that name."""
+    """An argument was chosen by a name or a position that the function does not have, or a static one cannot be hashed."""
 
 
 # The names of jax.errors for these, and for tensors that outlive their trace.
@@ -157,6 +161,10 @@ class UnboundAxisError(TraceError, NameError):
 
 class RuleMissingError(NablaError, NotImplementedError):
     """The error of an operation without a rule for the requested transform."""
+
+
+class CapturedValueError(RuleMissingError, LeakedTracerError):
+    """A custom rule was used for a value that the function takes from outside, and not as an argument."""
 
 
 class CallbackError(ShapeError, TreeError, RuntimeError):
@@ -349,8 +357,7 @@ def raising_frame(error: BaseException) -> SourceRange | None:
 
 def _range_of(code: types.CodeType, instruction: int, line: int) -> SourceRange:
     """The range in the source of an instruction of a code object; only the line if the columns are not known."""
-    positions = next(itertools.islice(code.co_positions(), instruction // 2, None), (None, None, None, None))
-    first, last, column, end_column = positions
+    first, last, column, end_column = next(itertools.islice(code.co_positions(), instruction // 2, None), (None, None, None, None))
     if column is None or end_column is None or last != first:
         return SourceRange(code.co_filename, line, function=code.co_name)
     return SourceRange(code.co_filename, line, column + 1, end_column + 1, code.co_name)
@@ -377,8 +384,6 @@ def exclude(path: str) -> None:
 
 
 EXCLUDED: list[str] = []  # the files that packages have named
-
-
 _AROUND = ("IPython", "ipykernel", "pluggy", "_pytest", "tornado", "traitlets", "xdist")  # what runs the user's program
 _BETWEEN = tuple(name + os.sep for name in ("optree", "numpy", "scipy", *_AROUND))
 _STANDARD_LIBRARY = os.path.join(os.path.dirname(os.path.realpath(os.__file__)), "")

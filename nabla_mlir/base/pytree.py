@@ -63,6 +63,11 @@ def is_own(spec: TreeSpec) -> bool:
     return spec.kind == optree.PyTreeKind.CUSTOM and all(child.is_leaf() for child in spec.children())
 
 
+def has_own_nodes(spec: TreeSpec) -> bool:
+    """True if the structure has nodes of classes that `register_node` knows."""
+    return spec.kind == optree.PyTreeKind.CUSTOM or any(map(has_own_nodes, spec.children()))
+
+
 def maker(tree: Any) -> tuple[Callable[[Any, Any], Any], Any]:
     """The function that makes a container from its metadata and children, and the metadata."""
     _, metadata, _, unflatten_node = optree.tree_flatten_one_level(tree, namespace=NAMESPACE)
@@ -165,7 +170,7 @@ def register_dataclass(
     """Class decorator: makes a dataclass a pytree node whose children are its fields.
 
     Args:
-      nodetype: the dataclass.
+      nodetype: the dataclass; for another class, `data_fields` and `meta_fields` name all attributes.
       data_fields: the fields that are children; if not given all, but those of `meta_fields` and those made by
         ``dataclasses.field(metadata={"static": True})``.
       meta_fields: the fields that are part of the structure; their values can be hashed and compared.
@@ -179,9 +184,18 @@ def register_dataclass(
       ...     y: float
       >>> flatten(Point(1.0, 2.0))[0]
       [1.0, 2.0]
+
+    Raises:
+      TreeError: the fields are not those of the class, or it is no dataclass and they are not given.
     """
-    fields = {f.name: f for f in dataclasses.fields(nodetype) if f.name not in drop_fields}
-    _check_fields(nodetype, fields, data_fields, meta_fields)
+    all_fields = dataclasses.fields(nodetype) if dataclasses.is_dataclass(nodetype) else ()
+    fields = {f.name: f for f in all_fields if f.name not in drop_fields}
+    if dataclasses.is_dataclass(nodetype):
+        _check_fields(nodetype, fields, data_fields, meta_fields)
+    elif data_fields is None or meta_fields is None:
+        raise TreeError(
+            f"register_dataclass requires a dataclass, or data_fields and meta_fields, got {nodetype.__name__}.", where=user_frame()
+        )
     meta = (
         tuple(meta_fields)
         if meta_fields is not None
@@ -196,7 +210,7 @@ def register_dataclass(
     def unflatten_node(aux: Any, children: Any) -> Any:
         """The node with these children and static fields."""
         node: Any = object.__new__(nodetype)  # children may be anything while a tree is rebuilt: no __post_init__
-        for f in dataclasses.fields(nodetype):
+        for f in all_fields:
             if f.name in drop_fields:
                 default = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
                 object.__setattr__(node, f.name, default)

@@ -82,6 +82,12 @@ def sign(x: np.ndarray) -> np.ndarray:
     return np.where(x == 0, x, np.sign(x))
 
 
+@evaluation("stablehlo.exponential")
+def exponential(x: np.ndarray) -> np.ndarray:
+    """e to the power x. NumPy's float32 function is off by up to 2.5 units in the last place, so float32 is computed in float64."""
+    return np.exp(x.astype(np.float64)).astype(np.float32) if x.dtype == np.float32 else np.exp(x)
+
+
 @evaluation("stablehlo.logistic")
 def logistic(x: np.ndarray) -> np.ndarray:
     """The function 1 / (1 + exp(-x)), computed without overflow if x is very negative."""

@@ -40,6 +40,7 @@ from nabla_mlir.jax.dtypes import float0 as float0
 from nabla_mlir.jax.environment import block_until_ready as block_until_ready
 from nabla_mlir.jax.environment import checking_leaks as checking_leaks
 from nabla_mlir.jax.environment import config as config
+from nabla_mlir.jax.environment import copy_to_host_async as copy_to_host_async
 from nabla_mlir.jax.environment import debug_infs as debug_infs
 from nabla_mlir.jax.environment import default_backend as default_backend
 from nabla_mlir.jax.environment import default_device as default_device

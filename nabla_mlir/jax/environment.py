@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import TraceError, user_frame
+from nabla_mlir.base.errors import ShapeError, TraceError, user_frame
 from nabla_mlir.base.typing import ArrayLike, PyTree
 from nabla_mlir.jax.numpy.constructors import asarray
 from nabla_mlir.jax.sharding import check_shardings, device_in
@@ -36,23 +36,49 @@ def device_put(x: PyTree, device: Any = None, *, src: Any = None, donate: bool =
       x: a pytree of arrays and numbers.
       device: one of `nm.devices()`, the name of a driver, or a sharding, which names a device. By default arrays stay on their
         device, and numbers go to the host.
-      src, donate, may_alias: accepted for programs of JAX. An array that is on the device already is not copied.
+      src, donate: accepted for programs of JAX.
+      may_alias: False copies an array that is on the device already; else it stays the same object.
+
+    Raises:
+      ShapeError: `may_alias` and `donate` are both True.
+      TreeError: `device` is a tree that is no prefix of that of `x`.
+      DeletedArrayError: an array was donated to a call.
 
     Example:
       >>> device_put({"w": [1.0]}, "local-sync")["w"][0].tolist()
       1.0
     """
+    if may_alias and donate:
+        raise ShapeError("device_put requires one of may_alias and donate, got both.", where=user_frame())
+    if isinstance(device, (dict, list, tuple)):
+        pytree.broadcast_prefix(device, pytree.flatten(x)[1], "device_put")
     check_shardings("device_put", None if isinstance(device, str) else device)
     where = device_in(device)
     with narrowing():
-        return _mapped(lambda leaf: _placed(leaf, where), x)
+        return _mapped(lambda leaf: _placed(leaf, where, may_alias), x)
 
 
-def _placed(leaf: Any, device: Any) -> Any:
-    """A leaf as an array on a device; an array of keys stays one."""
+def _placed(leaf: Any, device: Any, may_alias: bool | None) -> Any:
+    """A leaf as an array on a device, copied if `may_alias` is False; an array of keys stays one."""
     if isinstance(leaf, KeyArray):
-        return KeyArray(*(_placed(word, device) for word in (leaf.high, leaf.low)))
-    return asarray(leaf, device=None if device is None else device_of(device))
+        return KeyArray(*(_placed(word, device, may_alias) for word in (leaf.high, leaf.low)))
+    if type(leaf) is Array:
+        leaf.memory()  # raises an error if it was deleted
+    return asarray(leaf, device=None if device is None else device_of(device), copy=True if may_alias is False else None)
+
+
+def copy_to_host_async(x: PyTree) -> PyTree:
+    """The pytree itself, after a call of the method of this name of each leaf that has one: it starts a copy to the host.
+
+    Example:
+      >>> x = [device_put(1.0), "a"]
+      >>> copy_to_host_async(x) is x
+      True
+    """
+    for leaf in pytree.flatten_as_is(x)[0]:
+        if hasattr(leaf, "copy_to_host_async"):
+            leaf.copy_to_host_async()
+    return x
 
 
 def device_get(x: PyTree) -> PyTree:

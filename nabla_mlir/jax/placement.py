@@ -116,24 +116,36 @@ def pmap(
         split = functools.partial(bind_static, "pmap", argnums=static_broadcasted_argnums, word="static_broadcasted_argnums")
         call, rest = split(fun, args)
         axes = tuple(split(fun, in_axes)[1]) if isinstance(in_axes, (tuple, list)) else in_axes
-        _check_one_device(rest, axes, kwargs)
-        return vmap(call, axes, out_axes, axis_name=axis_name, axis_size=1)(*rest, **kwargs)
+        leaves, spec = pytree.flatten((tuple(rest), kwargs))
+        inner = [_only_entry(x, axis) for x, axis in zip(leaves, _axes_of(rest, axes, kwargs), strict=True)]
+
+        def of_entry(*xs: Any) -> Any:  # a function of leaves, because a map has an axis for all arguments by name
+            args_of_entry, by_name = pytree.unflatten(spec, xs)
+            return call(*args_of_entry, **by_name)
+
+        return vmap(of_entry, None, out_axes, axis_name=axis_name, axis_size=1)(*inner)
 
     return staging.jit(mapped, static_argnums=static_broadcasted_argnums, within=narrowing)
 
 
-def _check_one_device(args: Sequence[Any], in_axes: Any, kwargs: dict[str, Any]) -> None:
-    """Raises ShapeError unless each mapped axis of the arguments has length 1, because there is one device."""
-    leaves, spec = pytree.flatten(tuple(args))
-    axes = pytree.broadcast_prefix(in_axes, spec, "in_axes") + [0] * len(pytree.flatten(kwargs)[0])
-    for leaf, axis in zip([*leaves, *pytree.flatten(kwargs)[0]], axes, strict=True):
-        shape = getattr(leaf, "shape", ())
-        if axis is not None and -len(shape) <= axis < len(shape) and shape[axis] != 1:
-            raise ShapeError(
-                f"pmap requires an entry for each device, of which there is 1, got an axis of length {shape[axis]}.",
-                where=user_frame(),
-                help="jax.vmap maps over all entries on one device.",
-            )
+def _axes_of(args: Sequence[Any], in_axes: Any, kwargs: dict[str, Any]) -> list[int | None]:
+    """The mapped axis of each leaf of the arguments; those by name are mapped along their first axes."""
+    spec = pytree.flatten(tuple(args))[1]
+    return [*pytree.broadcast_prefix(in_axes, spec, "in_axes"), *[0] * len(pytree.flatten(kwargs)[0])]
+
+
+def _only_entry(leaf: Any, axis: int | None) -> Any:
+    """The entry of a leaf along its mapped axis; raises ShapeError unless there is one, because there is one device."""
+    if axis is None:
+        return leaf
+    shape = getattr(leaf, "shape", ())
+    if -len(shape) <= axis < len(shape) and shape[axis] != 1:
+        raise ShapeError(
+            f"pmap requires an entry for each device, of which there is 1, got an axis of length {shape[axis]}.",
+            where=user_frame(),
+            help="jax.vmap maps over all entries on one device.",
+        )
+    return squeeze(leaf, axis)
 
 
 def shard_map(

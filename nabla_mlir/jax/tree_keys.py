@@ -47,6 +47,9 @@ class FlattenedIndexKey:
     def __str__(self) -> str:
         return f"[<flat index {self.key}>]"
 
+    def __hash__(self) -> int:
+        return hash((FlattenedIndexKey, self.key))  # not that of a position
+
 
 KeyEntry = Any
 KeyPath = tuple[Any, ...]

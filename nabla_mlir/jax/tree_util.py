@@ -162,9 +162,19 @@ def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, py
       >>> tree_transpose(tree_structure([0, 0]), tree_structure({"a": 0}), [{"a": 1}, {"a": 2}])
       {'a': [1, 2]}
     """
-    parts = _flatten_like(outer_treedef, pytree_to_transpose, "tree_transpose", "outer_treedef")
-    inner = tree_structure(parts[0]) if inner_treedef is None else inner_treedef
-    rows = [_flatten_like(inner, part, "tree_transpose", "inner_treedef") for part in parts]
+    leaves, whole = _flatten(pytree_to_transpose)
+    if (
+        inner_treedef is not None
+        and pytree.has_own_nodes(whole)
+        and len(leaves) == outer_treedef.num_leaves * inner_treedef.num_leaves
+    ):
+        # A class may keep the structure of what is in it as its metadata, which then differs from that in outer_treedef.
+        n = inner_treedef.num_leaves
+        rows, inner = [leaves[i : i + n] for i in range(0, len(leaves), n)], inner_treedef
+    else:
+        parts = _flatten_like(outer_treedef, pytree_to_transpose, "tree_transpose", "outer_treedef")
+        inner = tree_structure(parts[0]) if inner_treedef is None else inner_treedef
+        rows = [_flatten_like(inner, part, "tree_transpose", "inner_treedef") for part in parts]
     return pytree.unflatten(inner, [pytree.unflatten(outer_treedef, column) for column in zip(*rows, strict=True)])
 
 

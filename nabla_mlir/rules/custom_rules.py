@@ -13,7 +13,7 @@ from typing import Any
 
 from iree.compiler import ir
 
-from nabla_mlir.base.errors import RuleMissingError
+from nabla_mlir.base.errors import CapturedValueError
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad_rules import CUSTOM, RECUR, CustomJvpOp, CustomVjpOp
 from nabla_mlir.dialects.locations import source_of
@@ -34,10 +34,10 @@ from nabla_mlir.table.tensor import Tensor, wrap
 
 
 def _refuse_active_captures(op: ir.Operation, active: Collection[ir.Value]) -> None:
-    """Raises RuleMissingError if a function with a custom rule reads one of the differentiated values `active` from outside."""
+    """Raises CapturedValueError if a function with a custom rule reads one of the differentiated values `active` from outside."""
     if any(v in active for v in captures_of(op)):
         label = CUSTOM[op.name](op).label
-        raise RuleMissingError(
+        raise CapturedValueError(
             f"the custom rule of {label} requires every value that is differentiated as an argument, got one that the "
             "function uses from outside.",
             where=source_of(op.location),

@@ -47,6 +47,11 @@ class Device:
         self.usage = int(BufferUsage.DEFAULT | mapping)
         self.buffer_of = self.on(functools.partial(hal.allocator.allocate_buffer_copy, MemoryType.DEVICE_LOCAL, self.usage, hal))
 
+    @property
+    def platform(self) -> str:
+        """The kind of device under the name of JAX: "cpu", or the driver."""
+        return "cpu" if self.is_host else self.driver
+
     def on(self, work: Callable[P, T]) -> Callable[P, T]:
         """The function `work` with a preparation: the calling thread first enters the device, if its driver requires that."""
         enter = self.enter

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nabla_mlir.base.errors import CopyError, user_frame
+from nabla_mlir.base.errors import DonationError, user_frame
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.device import Device
 from nabla_mlir.runtime.executable import Types
@@ -15,15 +15,15 @@ from nabla_mlir.runtime.memory import Mapped
 
 
 def check_given_once(arguments: Sequence[Any], donation: Sequence[int]) -> None:
-    """Raises CopyError if a donated array is also another argument; `donation` has the indices of donated arguments.
+    """Raises DonationError if a donated array is also another argument; `donation` has the indices of donated arguments.
 
     Raises:
-      CopyError: an array is passed twice; the message has both indices.
+      DonationError: an array is passed twice; the message has both indices.
     """
     for i in donation:
         for j, other in enumerate(arguments):
             if i != j and arguments[i] is other and type(other) is Array:
-                raise CopyError(
+                raise DonationError(
                     f"donate_argnums requires arrays that are not also another argument, got one as leaves {min(i, j)} and "
                     f"{max(i, j)}.",
                     where=user_frame(),

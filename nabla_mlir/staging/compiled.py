@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nabla_mlir.base.errors import TraceError, user_frame
 from nabla_mlir.base.locks import cached_property
@@ -25,6 +25,25 @@ from nabla_mlir.staging.artifact import manifest_of, with_references
 from nabla_mlir.staging.entry import Entry, Stage
 from nabla_mlir.targets import Target
 from nabla_mlir.targets.toolchain import disassembled
+
+
+def analysis_of(cost: FunctionCost) -> dict[str, float]:
+    """A cost under the names of JAX.
+
+    Example:
+      >>> analysis_of(FunctionCost(flops=3, bytes=24, state_bytes=0, peak_bytes=24))
+      {'flops': 3.0, 'bytes accessed': 24.0}
+    """
+    return {"flops": float(cost.flops), "bytes accessed": float(cost.bytes)}
+
+
+class MemoryAnalysis(NamedTuple):
+    """The bytes of a call, under the names of JAX."""
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    temp_size_in_bytes: int
+    peak_memory_in_bytes: int
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,6 +99,15 @@ class Compiled(Stage):
         costs = {name: cost_of_function(f) for name, f in functions_of(self.module.operation).items()}
         peaks = {name: memory.peak + costs[name].state_bytes for name, memory in self.memory.items()}
         return {name: replace(cost, peak_bytes=peaks.get(name, cost.peak_bytes)) for name, cost in costs.items()}
+
+    def cost_analysis(self) -> dict[str, float]:
+        """The cost of the first entry point under the names of JAX: "flops" and "bytes accessed"."""
+        return analysis_of(self.cost()[self.entries[0].name])
+
+    def memory_analysis(self) -> MemoryAnalysis | None:
+        """The memory of a call of the first entry point under the names of JAX; None if its program does not state it."""
+        memory = self.memory.get(self.entries[0].name)
+        return None if memory is None else MemoryAnalysis(memory.arguments, memory.results, memory.transients, memory.peak)
 
     @cached_property
     def manifest(self) -> Manifest:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from nabla_mlir.base import pytree, thresholds
-from nabla_mlir.base.errors import TraceError, user_frame
+from nabla_mlir.base.errors import StaticArgumentError, user_frame
 from nabla_mlir.compiling.lowering import clone_module
 from nabla_mlir.dialects.arguments import mark_donated
 from nabla_mlir.runtime.array import Array
 from nabla_mlir.runtime.donation import call, check_given_once
 from nabla_mlir.runtime.executable import Function
+from nabla_mlir.staging.entry import Entry
 from nabla_mlir.staging.execution import Code, Endless, Execution, OnDevice, compiled_function, device_of
-from nabla_mlir.staging.positions import positions
+from nabla_mlir.staging.positions import check_names, positions
 
 
 class Donation(NamedTuple):
@@ -24,11 +26,17 @@ class Donation(NamedTuple):
 
     @staticmethod
     def of(
-        parameters: list[str] | None, argnums: Any, argnames: Any, static: Sequence[int], static_names: set[str]
+        fun: Callable[..., Any],
+        parameters: list[str] | None,
+        argnums: Any,
+        argnames: Any,
+        static: Sequence[int],
+        static_names: set[str],
     ) -> Donation | None:
         """The indices and names of the donated arguments of a function; None if nothing is donated.
 
         Args:
+          fun: the function that `jit` compiles.
           parameters: the names of the function's positional parameters; None if they are not known.
           argnums: `donate_argnums` of `jit`, a number, a sequence or None.
           argnames: `donate_argnames` of `jit`, a string, a sequence or None.
@@ -36,14 +44,17 @@ class Donation(NamedTuple):
           static_names: the names of the static arguments.
 
         Raises:
-          TraceError: there is no such argument, or it is static.
+          TraceError: a position does not exist.
+          StaticArgumentError: there is no argument of such a name, or it is static.
         """
-        indices = positions("jit", () if argnums is None else argnums, len(parameters) if parameters else None, "donate_argnums")
+        count = len(parameters) if parameters else None
+        indices = positions("jit", () if argnums is None else argnums, count, "donate_argnums", may_repeat=True)
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
+        check_names(fun, names, "donate_argnames")
         names |= {parameters[i] for i in indices} if parameters else set()
         both = [*sorted({*indices} & {*static}), *sorted(names & static_names)]
         if both:
-            raise TraceError(
+            raise StaticArgumentError(
                 f"jit requires that donated arguments are arrays, got {both[-1]!r}, which is static as well.", where=user_frame()
             )
         everywhere = {*indices, *(i for i, name in enumerate(parameters or ()) if name in names)}
@@ -58,6 +69,21 @@ class Donation(NamedTuple):
         trees = [args[i] for i in self.indices if -len(args) <= i < len(args)]
         trees += [tree for name, tree in kwargs.items() if name in self.names]
         return tuple(sorted(pytree.flatten(trees)[0]))
+
+    def marked(self, entry: Entry, count: int, static: Collection[int]) -> Entry:
+        """The entry point of a call with the donated leaves marked.
+
+        Args:
+          entry: the entry point, without the static arguments.
+          count: the number of arguments that the call gives by position.
+          static: the positions of the static ones among them.
+        """
+        indices = {i % count for i in self.indices if -count <= i < count}
+        by_position = [i in indices for i in range(count) if i not in static]
+        is_donated = [*by_position, *(name in self.names for name in entry.arguments[len(by_position) :])]
+        counts = [below.num_leaves for below in entry.in_spec.children()]
+        marks = [mark for mark, count in zip(is_donated, counts, strict=True) for _ in range(count)]
+        return replace(entry, donated=tuple(i for i, mark in enumerate(marks) if mark))
 
 
 class Donating:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from nabla_mlir.base.plugins import plugin
 from nabla_mlir.dialects.context import bytecode_of, parse_module
 from nabla_mlir.runtime.manifest import Sparsity
 from nabla_mlir.runtime.outline import MOST, outline
-from nabla_mlir.staging.specs import Spec
+from nabla_mlir.staging.specs import ArgInfo, Spec
 from nabla_mlir.table.promotion import is_scalar, scalar_array
 
 _LINE = 100  # the largest number of characters of a signature in one line
@@ -39,6 +39,8 @@ class Entry:
       doc: the first line of the function's docstring.
       storage: the number of last inputs that are memory of the caller, into which results are written.
       sparsity: the positions of the entries, if the result is a sparse matrix.
+      by_name: the number of last arguments that were given by name.
+      donated: the indices of the leaves whose memory a call may use for its results.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Entry:
     doc: str = ""
     storage: int = 0
     sparsity: Sparsity | None = None
+    by_name: int = field(default=0, repr=False, compare=False)  # a saved entry does not have these two
+    donated: tuple[int, ...] = field(default=(), repr=False, compare=False)
 
     @cached_property
     def input_names(self) -> tuple[str, ...]:
@@ -153,6 +157,27 @@ class Stage:
 
         def __getattr__(self, name: str) -> Any:
             raise no_attribute(f"{type(self).__name__!r} object", name, self)
+
+    @property
+    def args_info(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The shape, the dtype and the donation of each argument of the first entry point: by position, and by name.
+
+        Example:
+          >>> import nabla_mlir as nm
+          >>> args, by_name = nm.jit(lambda x, y: x + y, donate_argnums=1).lower(1.0, y=2.0).args_info
+          >>> args[0].donated, by_name["y"].donated
+          (False, True)
+        """
+        entry = self.entries[0]
+        infos = [ArgInfo(x.shape, x.dtype, i in entry.donated) for i, x in enumerate(entry.inputs)]
+        values = pytree.unflatten(entry.in_spec, infos)
+        count = len(values) - entry.by_name
+        return tuple(values[:count]), dict(zip(entry.arguments[count:], values[count:], strict=True))
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """The indices of the donated leaves of the first entry point."""
+        return self.entries[0].donated
 
     def mlir(self) -> str:
         """The IR as text."""

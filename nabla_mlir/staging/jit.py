@@ -19,7 +19,7 @@ from nabla_mlir.staging.advice import users_call
 from nabla_mlir.staging.donation import Donation
 from nabla_mlir.staging.eager import LIBRARY, Program, kinds_of, signature_of
 from nabla_mlir.staging.execution import Execution
-from nabla_mlir.staging.positions import keywords_of, parameters_of, positions
+from nabla_mlir.staging.positions import check_names, parameters_of, positions
 from nabla_mlir.staging.reasons import reason
 from nabla_mlir.staging.repetition import OTHER, Call, never
 from nabla_mlir.staging.stages import Lowered, Traced, trace
@@ -72,15 +72,9 @@ class StaticArguments(NamedTuple):
           TraceError: a position does not exist.
         """
         count = None if parameters is None else len(parameters)
-        indices = positions("jit", () if argnums is None else argnums, count, "static_argnums")
+        indices = positions("jit", () if argnums is None else argnums, count, "static_argnums", may_repeat=True)
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
-        unknown = sorted(names - known) if (known := keywords_of(fun)) is not None else []
-        if unknown:
-            raise StaticArgumentError(
-                f"static_argnames requires names of arguments, got {', '.join(map(repr, unknown))}.",
-                where=user_frame(),
-                help=f"there are {', '.join(sorted(known or ()))}.",
-            )
+        check_names(fun, names, "static_argnames")
         names |= {parameters[i] for i in indices} if parameters is not None else set()
         everywhere = {*indices, *(i for i, name in enumerate(parameters or ()) if name in names)}
         return StaticArguments(tuple(sorted(everywhere)), frozenset(names))
@@ -183,7 +177,7 @@ def jit(
     check_function("jit", fun)
     parameters = parameters_of(fun)
     static = StaticArguments.of(fun, parameters, static_argnums, static_argnames)
-    donation = Donation.of(parameters, donate_argnums, donate_argnames, static.indices, set(static.names))
+    donation = Donation.of(fun, parameters, donate_argnums, donate_argnames, static.indices, set(static.names))
     programs: dict[Any, Program] = {}
     recent: tuple[Call, ...] = ()  # most calls have the same key as one of the last calls
 
@@ -263,7 +257,10 @@ def jit(
         """The traced program for the arguments of a call, with the static ones filled in."""
         f, dynamic, others = bound(args, kwargs)
         with within():
-            return trace(f, *dynamic, **others)
+            stage = trace(f, *dynamic, **others)
+        if donation is None:
+            return stage
+        return Traced(stage.module, (donation.marked(stage.entries[0], len(args), static.divided(args, kwargs)[0]),))
 
     def shapes(*args: Any, **kwargs: Any) -> Any:
         """The shapes and dtypes of the results for the arguments of a call."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nabla_mlir.base.errors import TraceError, user_frame
+from nabla_mlir.base.errors import StaticArgumentError, TraceError, user_frame
 
 Argnums = int | Sequence[int]
 
@@ -17,7 +18,7 @@ def is_one(argnums: Any) -> bool:
     return hasattr(argnums, "__index__") and not getattr(argnums, "shape", ())
 
 
-def positions(what: str, argnums: Any, count: int | None, word: str = "argnums") -> tuple[int, ...]:
+def positions(what: str, argnums: Any, count: int | None, word: str = "argnums", may_repeat: bool = False) -> tuple[int, ...]:
     """The positions, counted from 0. A negative position counts from the end of `count` arguments.
 
     Args:
@@ -25,9 +26,11 @@ def positions(what: str, argnums: Any, count: int | None, word: str = "argnums")
       argnums: a position or a sequence of them.
       count: the number of arguments; None if it is not fixed.
       word: the name of the parameter, for messages.
+      may_repeat: True allows a position twice, such as 0 and -3 of three arguments.
 
     Raises:
-      TraceError: a position is not an integer, is not an argument, or is repeated.
+      StaticArgumentError: a position is not that of an argument.
+      TraceError: a position is not an integer, or is repeated.
     """
     numbers = [argnums] if is_one(argnums) or not isinstance(argnums, (tuple, list, set, frozenset, range)) else argnums
     result = []
@@ -37,12 +40,14 @@ def positions(what: str, argnums: Any, count: int | None, word: str = "argnums")
             raise TraceError(f"{what} requires integers as {word}, got {i!r:.40}.", where=user_frame(), help=advice)
         index = operator.index(i)
         if count is not None and not -count <= index < count:
-            raise TraceError(
+            raise StaticArgumentError(
                 f"{what} requires {word} among the {count} positional arguments, got {index}.",
                 where=user_frame(),
                 help=_advice_on_position(what, index, count) if word == "argnums" else "the first argument has the position 0.",
             )
         result.append(index if count is None else index % count)
+    if may_repeat:
+        return tuple(dict.fromkeys(result))
     if len(set(result)) != len(result):
         raise TraceError(f"{what} requires each position once in {word}, got {argnums!r}.", where=user_frame())
     return tuple(result)
@@ -91,12 +96,24 @@ def parameters_of(f: Callable[..., Any]) -> list[str] | None:
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
-def keywords_of(f: Callable[..., Any]) -> set[str] | None:
-    """The names of the parameters that may be passed by keyword; None if `f` has `**kwargs` or no known signature."""
+def check_names(f: Callable[..., Any], names: set[str], word: str) -> None:
+    """Raises StaticArgumentError unless `f` accepts all of these names by keyword.
+
+    `word` is the name of the parameter that holds the names. With ``**kwargs``, `f` accepts all but those given by position alone.
+    """
     parameters = _parameters(f)
-    if parameters is None or any(p.kind == p.VAR_KEYWORD for p in parameters):
-        return None
-    return {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+    if parameters is None:
+        return
+    known = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+    accepts_others = any(p.kind == p.VAR_KEYWORD for p in parameters)
+    nameless = {p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
+    wrong = names & nameless if accepts_others else names - known
+    if wrong:
+        raise StaticArgumentError(
+            f"{word} requires names of arguments, got {', '.join(map(repr, sorted(wrong)))}.",
+            where=user_frame(),
+            help=f"there are {', '.join(sorted(known))}.",
+        )
 
 
 def _parameters(f: Callable[..., Any]) -> list[inspect.Parameter] | None:
@@ -108,7 +125,12 @@ def _parameters(f: Callable[..., Any]) -> list[inspect.Parameter] | None:
 
 
 def positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """All arguments of a call of `fun` as a tuple by position, with defaults, as custom rules expect them."""
+    """All arguments of a call of `fun` as a tuple by position, with defaults, as custom rules expect them.
+
+    The arguments that a `functools.partial` holds are part of the function.
+    """
+    if isinstance(fun, functools.partial) and not kwargs:
+        return args
     try:
         bound = inspect.signature(fun).bind(*args, **kwargs)
     except ValueError:  # a builtin without a signature

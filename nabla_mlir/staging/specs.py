@@ -87,6 +87,21 @@ class Spec:
         return new_spec
 
 
+@dataclass(frozen=True)
+class ArgInfo:
+    """An argument of a stage.
+
+    Attributes:
+      shape: the lengths of the axes.
+      dtype: the dtype.
+      donated: True if a call may use its memory for results.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    donated: bool
+
+
 def spec(shape: Sequence[int] | int = (), dtype: DTypeLike | None = None) -> Spec:
     """The shape and the dtype of an argument, for `nm.trace`.
 

@@ -24,7 +24,7 @@ from nabla_mlir.runtime.manifest import Manifest
 from nabla_mlir.staging import tuning
 from nabla_mlir.staging.advice import users_call
 from nabla_mlir.staging.artifact import entry_of
-from nabla_mlir.staging.compiled import Bundle, Compiled
+from nabla_mlir.staging.compiled import Bundle, Compiled, analysis_of
 from nabla_mlir.staging.eager import staged
 from nabla_mlir.staging.entry import Entry, Stage
 from nabla_mlir.staging.interpreted import Interpreted
@@ -44,8 +44,11 @@ class Traced(Stage):
         """The stage itself, which prints as IR, under the name of JAX."""
         return self
 
-    def lower(self) -> Lowered:
-        """Expands all transforms, and returns the lowered stage. Raises RuleMissingError if an operation has no rule."""
+    def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
+        """Expands all transforms, and returns the lowered stage. Raises RuleMissingError if an operation has no rule.
+
+        `lowering_platforms` is accepted for programs of JAX: a lowered stage can be compiled for each target.
+        """
         module = clone_module(self.module)
         lower_module(module)
         return Lowered(module, self.entries)
@@ -118,6 +121,10 @@ class Lowered(Stage):
           60
         """
         return {name: cost_of_function(f) for name, f in functions_of(self.module.operation).items()}
+
+    def cost_analysis(self) -> dict[str, float]:
+        """The cost of the first entry point under the names of JAX: "flops" and "bytes accessed"."""
+        return analysis_of(self.cost()[self.entries[0].name])
 
     def copies(self) -> dict[str, list[Copy]]:
         """The copies of whole arguments that each entry point makes to write to parts of them; print one to read it.
@@ -257,6 +264,7 @@ def trace(f: Callable[..., Any], *specs: PyTree, name: str | None = None, **kw_s
     module, captures = trace_function(flat, inputs, entry_name)
     bake_captures(module, len(inputs), captures)
     entry = Entry(entry_name, arguments, in_spec, tuple(inputs), box["spec"], tuple(box["outputs"]), _first_line(f))
+    entry = replace(entry, by_name=len(kw_specs))
     return Traced(module, (entry,))
 
 

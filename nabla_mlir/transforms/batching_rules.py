@@ -13,7 +13,7 @@ from typing import Any
 from iree.compiler import ir
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import TraceError, TreeError, user_frame
+from nabla_mlir.base.errors import RuleUndefinedError, TreeError, user_frame
 from nabla_mlir.dialects.batch import free_axes
 from nabla_mlir.ops.shape import reshaped
 from nabla_mlir.staging.eager import staged
@@ -60,12 +60,18 @@ class custom_vmap:  # noqa: N801  # a decorator
         """The result of the function; inside a map, that of its custom rule."""
         name = getattr(self.fun, "__name__", type(self.fun).__name__)
         if self.vmap_rule is None:
-            raise TraceError(
+            raise RuleUndefinedError(
                 f"custom_vmap requires a rule for {name}, got none.", where=user_frame(), help=f"define it with {name}.def_vmap."
             )
         args = positional(self.fun, args, kwargs)
         bound = innermost_axis()
         return staged(self.fun)(*args) if bound is None else self._by_rule(name, bound, args)
+
+    def __getattr__(self, name: str) -> Any:
+        """An attribute of the function, such as `defjvp` of a function with a custom derivative."""
+        if name.startswith("__") or "fun" not in vars(self):
+            raise AttributeError(name)
+        return getattr(self.fun, name)
 
     def _by_rule(self, name: str, bound: BoundAxis, args: tuple[Any, ...]) -> Any:
         """The result of the custom rule; if no argument varies, the result of the function.

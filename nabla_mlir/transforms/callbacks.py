@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import CallbackError, TraceError, user_frame
+from nabla_mlir.base.errors import CallbackError, RuleMissingError, TraceError, user_frame
 from nabla_mlir.base.typing import PyTree
 from nabla_mlir.ops.callbacks import Callback, emit_callback, number_of
 from nabla_mlir.staging.eager import staged
@@ -40,11 +41,11 @@ def pure_callback(
       sharding: must be None.
       vmap_method: the rule for `vmap`. "sequential" calls the function for each entry. "expand_dims" and "broadcast_all"
         call it once, with a leading axis for all arguments; for arguments that do not vary, this axis has size 1 or the full
-        size. With None, `vmap` raises.
+        size. With None, `vmap` raises RuleMissingError.
 
     Raises:
       TraceError: there is no such method.
-      CallbackError: its results are not those of `result_shape_dtypes`.
+      CallbackError: its results are not those of `result_shape_dtypes`, or it does not accept the arguments.
       RuleMissingError: it is differentiated without an enclosing custom rule, or compiled for IREE, which cannot call Python.
 
     Example:
@@ -94,7 +95,11 @@ def _call_python(
     def run(*leaves: Any) -> list[np.ndarray]:
         """Calls `callback` with arrays; returns the leaves of its result."""
         inner_args, inner_kwargs = pytree.unflatten(in_spec, leaves)
-        out = callback(*inner_args, **inner_kwargs)
+        try:
+            out = callback(*inner_args, **inner_kwargs)
+        except TypeError as error:
+            _check_accepts(callback, inner_args, inner_kwargs, error)
+            raise
         got = pytree.flatten(out)[0]
         if len(got) != len(specs):
             raise CallbackError(
@@ -109,6 +114,20 @@ def _call_python(
 
     leaves, in_spec = pytree.flatten((args, kwargs))
     return staged(per_vectorized_entry(emit))(*leaves)
+
+
+def _check_accepts(callback: Callable[..., Any], args: Any, kwargs: Any, error: TypeError) -> None:
+    """Raises CallbackError, caused by `error`, if the function does not accept these arguments."""
+    try:
+        signature = inspect.signature(callback)
+    except (TypeError, ValueError):  # a builtin without a signature
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as mismatch:
+        raise CallbackError(
+            f"pure_callback requires a function of the arguments that it passes, got a mismatch: {mismatch}.", where=user_frame()
+        ) from error
 
 
 def _with_method(run: Callback, vmap_method: str | None) -> Callback:
@@ -126,8 +145,8 @@ def _with_method(run: Callback, vmap_method: str | None) -> Callback:
 
 
 def _refuse(callback: Callback, mapped: Any, size: int) -> Callback:
-    """Raises TraceError: `vmap` of a `pure_callback` needs a `vmap_method`, and the user chose none."""
-    raise TraceError(
+    """Raises RuleMissingError: `vmap` of a `pure_callback` needs a `vmap_method`, and the user chose none."""
+    raise RuleMissingError(
         "vmap of pure_callback requires vmap_method, got None.",
         where=user_frame(),
         help='give vmap_method="sequential", or "expand_dims" if the function takes leading axes.',

@@ -14,15 +14,7 @@ from typing import Any
 from iree.compiler import ir
 
 from nabla_mlir.base import pytree
-from nabla_mlir.base.errors import (
-    ConcretizationError,
-    NablaError,
-    RuleUndefinedError,
-    TraceError,
-    TreeError,
-    check_function,
-    user_frame,
-)
+from nabla_mlir.base.errors import RuleUndefinedError, TraceError, TreeError, check_function, user_frame
 from nabla_mlir.dialects import stablehlo
 from nabla_mlir.dialects.ad_rules import RECUR, WITHOUT_RULE
 from nabla_mlir.rules.custom_regions import postponed
@@ -130,10 +122,7 @@ class _Custom:
         missing = ir.UnitAttr.get() if is_nested_enough else None
         try:
             rules = self._zero_rules(call) if is_nested_enough else self._rules(call, tensors, call_all)
-        except Exception as error:
-            # As in JAX, the derivative that uses a rule raises its errors. Errors about the form of a rule are raised at the call.
-            if isinstance(error, NablaError) and not isinstance(error, ConcretizationError):
-                raise
+        except Exception as error:  # as in JAX, the derivative that uses a rule raises its errors
             rules, missing = self._zero_rules(call), postponed(error)
         finally:
             _tracing.calls = before

@@ -77,8 +77,13 @@ def test_pure_callbacks_return_arrays() -> None:
         calls.clear()
         np.testing.assert_array_equal(run(method)(x), 2 * np.sort(x))
         assert calls == shapes
-    with pytest.raises(errors.TraceError, match=r"vmap of pure_callback requires vmap_method, got None"):
+    with pytest.raises(NotImplementedError, match=r"vmap of pure_callback requires vmap_method, got None"):
         run(None)(x)
+    np.testing.assert_array_equal(nm.jax.pmap(lambda row: nm.pure_callback(host, row, row))(x[:1]), np.sort(x[:1]))
+    with pytest.raises(RuntimeError, match=r"function of the arguments that it passes, got a mismatch: missing.*'y'"):
+        nm.pure_callback(lambda x, y: x, np.float64(0), 1.0)
+    with pytest.raises(TypeError, match="ufunc 'add'"):  # of the function itself
+        nm.pure_callback(lambda x: x + "1", np.float64(0), 1.0)
     with pytest.raises(errors.TraceError, match=r"requires vmap_method among .*got 'all'"):
         run("all")(x)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -207,15 +208,17 @@ def test_errors() -> None:
 
     with pytest.raises(errors.TraceError, match=r"custom_jvp requires a rule for f, got none"):
         traced(f)
+    of_f = lambda x: nm.jvp(f, (x,), (x,))  # noqa: E731  # a call without derivatives does not use the rule
     f.defjvp(lambda p, t: p[0])
+    traced(f)
     with pytest.raises(errors.TreeError, match=r"rule of f requires to return \(out, out_tangent\), got Tensor"):
-        traced(f)
+        traced(of_f)
     f.defjvp(lambda p, t: (p[0].sum(), t[0]))
     with pytest.raises(errors.TreeError, match=r"value like that of the function, got float64\[\] instead of float64\[3\]"):
-        traced(f)
+        traced(of_f)
     f.defjvp(lambda p, t: (p[0], t[0].sum()))
     with pytest.raises(errors.ShapeError, match=r"tangent requires the shape of its primal, got \(\) for \(3,\)"):
-        traced(f)
+        traced(of_f)
     with pytest.raises(errors.TraceError, match=r"f requires its own arguments, got others"):
         traced(lambda x: f(x, x))
     f.defjvp(lambda p, t: (p[0], t[0] * t[0]))
@@ -236,15 +239,17 @@ def test_errors_of_reverse_rules() -> None:
 
     with pytest.raises(errors.TraceError, match=r"custom_vjp requires a rule for f, got none"):
         traced(f)
+    of_f = nm.grad(lambda x: f(x).sum())
     f.defvjp(lambda x: x, lambda r, ct: (ct,))
+    traced(f)
     with pytest.raises(errors.TreeError, match=r"requires fwd to return \(out, residuals\), got Tensor"):
-        traced(f)
+        traced(of_f)
     f.defvjp(lambda x: (x, None), lambda r, ct: ct)
     with pytest.raises(errors.TreeError, match=r"requires bwd to return a tuple of 1 cotangents, got Tensor"):
-        traced(f)
+        traced(of_f)
     f.defvjp(lambda x: (x, None), lambda r, ct: (ct, ct))
     with pytest.raises(errors.TreeError, match=r"requires bwd to return a tuple of 1 cotangents, got 2"):
-        traced(f)
+        traced(of_f)
 
 
 def test_values_from_outside_that_are_differentiated() -> None:
@@ -253,8 +258,16 @@ def test_values_from_outside_that_are_differentiated() -> None:
         f.defjvps(lambda t, out, x: t * y)
         return f(y).sum()
 
-    with pytest.raises(errors.RuleMissingError, match=r"every value that is differentiated as an argument"):
-        traced(nm.grad(g))
+    for kind in (errors.RuleMissingError, nm.jax.errors.UnexpectedTracerError):
+        with pytest.raises(kind, match=r"every value that is differentiated as an argument"):
+            traced(nm.grad(g))
+
+
+def test_a_partial_is_a_function_of_its_other_arguments() -> None:
+    line = functools.partial(lambda x, y, a: x + y * a, a=0.5)
+    f = nm.custom_jvp(line)
+    f.defjvp(lambda p, t: nm.jvp(line, p, t))
+    assert [float(x) for x in nm.grad(f, argnums=(0, 1))(1.0, 2.0)] == [1.0, 0.5]
 
 
 def test_a_rule_that_has_no_end() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import nabla_mlir as nm
 import nabla_mlir.jax as jax
 import nabla_mlir.jax.numpy as jnp
-from nabla_mlir.base.errors import ConcretizationError, RuleMissingError, ShapeError, TraceError
+from nabla_mlir.base.errors import ConcretizationError, RuleMissingError, ShapeError, TraceError, TreeError
 
 
 # ---------------------------------------------------------------- custom rules
@@ -221,3 +222,67 @@ def test_positions_and_axes_of_other_kinds() -> None:
     parts = jnp.split(np.arange(5.0), np.array([1, 3]))
     assert [p.tolist() for p in parts] == [[0.0], [1.0, 2.0], [3.0, 4.0]]
     assert jnp.expand_dims(np.ones(3), range(2)).shape == (1, 1, 3)
+
+
+# ---------------------------------------------------------------- values, trees and names
+def test_members_of_an_enum_are_numbers() -> None:
+    level = enum.IntEnum("level", {"low": 1, "high": 2})
+    out = jax.jit(lambda x: (x * level.high, level.low))(3.0)
+    assert [float(x) for x in out] == [6.0, 1.0]
+
+
+def test_arrays_that_may_not_be_shared() -> None:
+    x = jnp.ones(2)
+    assert jax.device_put(x) is jax.device_put(x, may_alias=True) is x
+    assert jax.device_put(x, may_alias=False) is not x
+    with pytest.raises(ValueError, match="one of may_alias and donate, got both"):
+        jax.device_put(x, may_alias=True, donate=True)
+    with pytest.raises(ValueError, match="device_put requires a prefix of the structure"):
+        jax.device_put({"a": x, "b": x}, device={"a": None, "b": (None, None)})
+    started: list[int] = []
+    tree = [x, "text", type("Leaf", (), {"copy_to_host_async": lambda self: started.append(1)})()]
+    assert jax.copy_to_host_async(tree) is tree
+    assert started == [1]
+    assert jax.vmap(lambda x: (jax.lax.dce_sink(x), x)[1])(x).tolist() == [1.0, 1.0]
+
+
+def test_one_device_maps_over_one_entry() -> None:
+    f = jax.pmap(lambda x, y, *, z: (jax.lax.psum(x * y, "i") + z, y), "i", in_axes=(1, None), out_axes=(1, None))
+    total, y = f(np.ones((2, 1)), 3.0, z=np.ones(1))
+    assert (total.tolist(), float(y)) == ([[4.0], [4.0]], 3.0)
+    with pytest.raises(ShapeError, match="an axis of length 2"):
+        f(np.ones((1, 2)), 3.0, z=np.ones(1))
+
+
+def test_nodes_of_any_class() -> None:
+    class Pair:
+        def __init__(self, x: Any, unit: str):
+            self.x, self.unit = x, unit
+
+    with pytest.raises(TreeError, match="requires a dataclass, or data_fields and meta_fields, got Pair"):
+        jax.tree_util.register_dataclass(Pair)
+    jax.tree_util.register_dataclass(Pair, data_fields=["x"], meta_fields=["unit"])
+    doubled = jax.tree.map(lambda x: 2 * x, Pair(3.0, "m"))
+    assert (doubled.x, doubled.unit) == (6.0, "m")
+    assert hash(jax.tree_util.FlattenedIndexKey(1)) != hash(jax.tree_util.SequenceKey(1))
+
+
+def test_transposition_of_a_node_that_keeps_what_is_in_it() -> None:
+    class Flat:  # its metadata is the structure of all that is in it
+        def __init__(self, tree: Any):
+            self.tree = tree
+
+    rebuilt = lambda spec, leaves: Flat(jax.tree.unflatten(spec, leaves))  # noqa: E731
+    jax.tree_util.register_pytree_node(Flat, lambda f: jax.tree.flatten(f.tree), rebuilt)
+    outer, inner = jax.tree.structure(Flat({"a": 0, "b": 0})), jax.tree.structure([0, 0])
+    got = jax.tree.transpose(outer, inner, Flat({"a": [1, 2], "b": [3, 4]}))
+    assert [f.tree for f in got] == [{"a": 1, "b": 3}, {"a": 2, "b": 4}]
+
+
+def test_a_rule_for_maps_around_a_rule_for_derivatives() -> None:
+    f = jax.custom_batching.custom_vmap(jax.custom_jvp(lambda x: 2.0 * x))
+    with pytest.raises(AttributeError, match="custom_vmap requires a rule for <lambda>, got none"):
+        f(1.0)
+    f.def_vmap(lambda size, is_batched, xs: (3.0 * xs, True))
+    f.defjvp(lambda p, t: (f.fun(*p), 5.0 * t[0]))
+    assert (float(jax.grad(f)(1.0)), jax.vmap(f)(np.ones(2)).tolist()) == (5.0, [3.0, 3.0])

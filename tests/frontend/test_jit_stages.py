@@ -90,7 +90,31 @@ def test_all_programs_are_let_go() -> None:
     assert count == [0, 1, 0, 1]
 
 
+def test_arguments_of_a_stage() -> None:
+    f = nm.jit(lambda n, x, y, z: n * x["a"] + y * z, static_argnums=0, donate_argnames=("x", "z"))
+    stage = f.lower(3, {"a": np.ones(2, np.float32)}, z=2.0, y=1.0)
+    args, by_name = stage.args_info
+    assert (args[0]["a"].shape, args[0]["a"].dtype, args[0]["a"].donated) == ((2,), np.float32, True)
+    assert {name: info.donated for name, info in by_name.items()} == {"z": True, "y": False}
+    assert stage.donate_argnums == (0, 1)
+    compiled = nm.jit(lambda x: x + 1.0).lower(np.ones(4, np.float32)).compile()
+    assert compiled.memory_analysis()[:2] == (16, 16)
+    assert compiled.cost_analysis()["flops"] == 4.0
+    assert nm.jax.devices()[0].platform == "cpu"
+    (cost,) = stage.cost().values()
+    assert stage.cost_analysis() == {"flops": cost.flops, "bytes accessed": cost.bytes}
+    assert nm.jit(lambda x: x).lower(1.0).donate_argnums == ()
+    assert nm.jit(lambda *xs: xs[0], donate_argnums=-1).lower(1.0, 2.0).donate_argnums == (1,)
+    assert f.trace(3, {"a": 1.0}, 1.0, 2.0).lower(lowering_platforms=("tpu",)).args_info[0][2].donated
+
+
 def test_arguments_are_checked() -> None:
+    with pytest.raises(ValueError, match="static_argnames requires names of arguments, got 'a'"):  # it has no name for callers
+        nm.jit(lambda a, /, b, **others: b, static_argnames=("a", "c"))
+    with pytest.raises(ValueError, match="donate_argnames requires names of arguments, got 'xs'"):
+        nm.jit(lambda *xs, **others: xs, donate_argnames="xs")
+    with pytest.raises(ValueError, match="donate_argnums among the 1 positional arguments, got -2"):
+        nm.jit(lambda x: x, donate_argnums=(0, -2))
     with pytest.raises(TraceError, match="static_argnums among the 1 positional arguments, got 1"):
         nm.jit(lambda x: x, static_argnums=1)
     with pytest.raises(TypeError, match="positional argument"):

@@ -86,6 +86,13 @@ def test_floats_become_integers_within_their_range() -> None:
     assert got.tolist() == [1, -1, 127, -128, 0]
 
 
+def test_exponentials_of_floats_are_rounded_once() -> None:
+    x = np.linspace(-80, 80, 4001, dtype=np.float32)
+    text = "func.func @main(%x: tensor<4001xf32>) -> tensor<4001xf32> { %0 = stablehlo.exponential %x : tensor<4001xf32> "
+    (got,) = run(text + "return %0 : tensor<4001xf32> }", x)
+    np.testing.assert_array_equal(got, np.exp(x.astype(np.float64)).astype(np.float32))
+
+
 def test_total_order() -> None:
     numbers = np.array([np.nan, 1, 0.0, -0.0, -np.inf, np.copysign(np.nan, -1)])
     text = """func.func @main(%x: tensor<6xf64>) -> tensor<6xf64> {

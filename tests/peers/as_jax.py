@@ -25,6 +25,7 @@ import pytest
 import nabla_mlir
 import nabla_mlir.jax as ours
 from nabla_mlir.table.narrowing import narrow_everywhere
+from nabla_mlir.table.tensor import Tensor
 
 MODULES = """numpy numpy.linalg numpy.fft lax lax.linalg nn nn.initializers random scipy scipy.linalg scipy.special scipy.stats
 scipy.ndimage scipy.signal scipy.optimize scipy.interpolate scipy.integrate scipy.fft scipy.sparse scipy.sparse.linalg
@@ -100,6 +101,11 @@ def _put() -> dict[int, tuple[Any, Any]]:
     root.__dict__.update(config=_Config(), enable_x64=_both_enable_x64, _src=real._src)
     for module in utilities:
         _exchange(module, exchanged)
+    for name in ours.errors.__all__:  # the tests name some of these classes by JAX's private module
+        if hasattr(real._src.core, name):
+            setattr(real._src.core, name, getattr(ours.errors, name))
+    is_weak = real._src.dtypes.is_weakly_typed
+    real._src.dtypes.is_weakly_typed = lambda x: x.weak if isinstance(x, (ours.Array, Tensor)) else is_weak(x)
     bind = real._src.core.Primitive.bind
 
     def noted(self: Any, *args: Any, **params: Any) -> Any:
@@ -163,6 +169,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         kind = call.excinfo.typename
         result["status"] = "skipped" if kind in ("Skipped", "SkipTest") else "failed"
         line = str(call.excinfo.traceback[-1].statement) if call.excinfo.traceback else ""
+        place = str(call.excinfo.traceback[-1].path) if call.excinfo.traceback else ""
+        result["in_jax"] = "/jax/_src/" in place and "test_util" not in place
         own = [entry for entry in call.excinfo.traceback if str(entry.path) == str(item.path)]
         at = str(own[-1].statement) if own else ""
         result.update(kind=kind, message=str(call.excinfo.value)[:600], line=line[:200], at=at[:200])

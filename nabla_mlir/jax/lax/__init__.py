@@ -15,7 +15,7 @@ from nabla_mlir.numpy import special_values as _special_values
 from nabla_mlir.numpy import ufuncs as _ufuncs
 from nabla_mlir.jax.scipy import special as _special
 from nabla_mlir.jax.lax import linalg as linalg
-from nabla_mlir.jax.lax.platforms import platform_dependent as platform_dependent
+from nabla_mlir.jax.lax.platforms import dce_sink as dce_sink, platform_dependent as platform_dependent
 from nabla_mlir.jax.mirrored import mirror as _mirror
 from nabla_mlir.jax.sharding import with_sharding_constraint as with_sharding_constraint
 from nabla_mlir.jax.lax.convolution import (

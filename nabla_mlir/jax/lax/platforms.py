@@ -1,4 +1,4 @@
-"""The choice between functions by the platform: `platform_dependent`."""
+"""What depends on the platform, or on the compiler: `platform_dependent`, `dce_sink`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from typing import Any
 
 from nabla_mlir.base.errors import RuleMissingError, user_frame
 from nabla_mlir.jax.environment import default_backend
+
+
+def dce_sink(val: Any) -> None:
+    """Nothing, for programs of JAX: there it keeps the code of a value, which no result here needs."""
 
 
 def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any]) -> Any:
