@@ -163,13 +163,9 @@ def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, py
       {'a': [1, 2]}
     """
     leaves, whole = _flatten(pytree_to_transpose)
-    if (
-        inner_treedef is not None
-        and pytree.has_own_nodes(whole)
-        and len(leaves) == outer_treedef.num_leaves * inner_treedef.num_leaves
-    ):
+    n = inner_treedef.num_leaves if inner_treedef is not None else 0
+    if inner_treedef is not None and n and pytree.has_own_nodes(whole) and len(leaves) == outer_treedef.num_leaves * n:
         # A class may keep the structure of what is in it as its metadata, which then differs from that in outer_treedef.
-        n = inner_treedef.num_leaves
         rows, inner = [leaves[i : i + n] for i in range(0, len(leaves), n)], inner_treedef
     else:
         parts = _flatten_like(outer_treedef, pytree_to_transpose, "tree_transpose", "outer_treedef")
