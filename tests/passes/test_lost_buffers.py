@@ -145,4 +145,5 @@ def test_other_flags_are_tried(times: int, monkeypatch: pytest.MonkeyPatch) -> N
         return
     with pytest.raises(CompileError, match=r"a buffer that it has released"):
         lowering.compile_lowered(parse_module(LOOP), CPU(schedule=False), cache=False)
-    assert len({tuple(t) for t in tried}) == 6
+    # The last run of all, whose error has the user's line, repeats the flags of the first, in steps.
+    assert len({tuple(flag for flag in t if flag.startswith("--iree")) for t in tried}) == 6
