@@ -72,7 +72,7 @@ class StaticArguments(NamedTuple):
           TraceError: a position does not exist.
         """
         count = None if parameters is None else len(parameters)
-        indices = positions("jit", () if argnums is None else argnums, count, "static_argnums", may_repeat=True)
+        indices = positions("jit", () if argnums is None else argnums, count, "static_argnums")
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
         check_names(fun, names, "static_argnames")
         names |= {parameters[i] for i in indices} if parameters is not None else set()

@@ -292,15 +292,7 @@ class Tensor(ArrayMethods):
         return repr(self)
 
     def __reduce__(self) -> NoReturn:
-        self._no_value("a pickle", "return it from the function.")
-
-    def __copy__(self) -> Tensor:
-        self.check_open()
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        self.check_open()
-        return self
+        self._no_value("a copy or a pickle", "return it from the function; x.copy() is another tensor of the same values.")
 
     def item(self, *index: int) -> Any:
         """Raises ConcretizationError: a traced tensor has no numbers."""

@@ -31,7 +31,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "jax": "Shard distributed host_count host_id host_ids make_array_from_callback "
         "make_array_from_process_local_data make_array_from_single_device_arrays process_indices "
         "remove_size_one_mesh_axis_from_type smap auto_pcast memory",
-        "jax.lax": "after_all create_token pcast precv psend ragged_all_to_all dce_sink stage platform_dependent",
+        "jax.lax": "after_all create_token pcast precv psend ragged_all_to_all stage platform_dependent",
         "jax.debug": "inspect_array_sharding visualize_array_sharding visualize_sharding",
     },
     _SETTINGS: {

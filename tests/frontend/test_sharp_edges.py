@@ -107,8 +107,7 @@ def test_it_can_be_printed() -> None:
 
 
 def test_formats_and_copies_of_a_tensor() -> None:
-    assert float(nm.jit(lambda x: copy.copy(x) + copy.deepcopy(x))(2.0)) == 4.0
-    for use, message in ((lambda x: f"{x:.3f}", "a format requires a concrete"), (pickle.dumps, "a pickle requires")):
+    for use, message in ((lambda x: f"{x:.3f}", "a format requires a concrete"), (copy.deepcopy, "a copy or a pickle requires")):
         with pytest.raises(ConcretizationError, match=message):
             nm.jit(use)(HOST)
 

@@ -139,7 +139,7 @@ def test_without_triton_a_warning_says_what_is_lost(product, monkeypatch):
     with pytest.warns(RuntimeWarning, match=advice):
         assert product.compile(nm.CUDA("sm_80"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lowering.warnings, "warn", lambda *_, **__: pytest.fail("a warning"))
+        patch.setattr(lowering, "warn", lambda *_, **__: pytest.fail("a warning"))
         assert product.compile(nm.CUDA("sm_80", triton=False))
 
 

@@ -9,8 +9,13 @@ from nabla_mlir.base.errors import RuleMissingError, user_frame
 from nabla_mlir.jax.environment import default_backend
 
 
-def dce_sink(val: Any) -> None:
-    """Nothing, for programs of JAX: there it keeps the code of a value, which no result here needs."""
+def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
+    """Nothing, for programs of JAX: there it keeps the code of a value, which no result here needs.
+
+    Args:
+      val: a value or a pytree.
+      prevent_mlir_dce: has no effect.
+    """
 
 
 def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any]) -> Any:
